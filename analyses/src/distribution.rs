@@ -274,24 +274,30 @@ pub fn headings() -> Vec<Heading> {
 
 /// Values of [`headings`]; quantiles are those of 1/parts to (parts - 1)/parts.
 pub fn cells(of: &Distribution, parts: u64) -> Vec<Datum> {
+    scaled_cells(of, parts, 1.0)
+}
+
+/// As [`cells`], of the values times a positive factor.
+pub fn scaled_cells(of: &Distribution, parts: u64, factor: f64) -> Vec<Datum> {
     let sorted = of.sorted();
-    let at = |part, whole| Datum::some_figure(sorted.quantile(part, whole));
+    let figure = |value: Option<f64>| Datum::some_figure(value.map(|value| value * factor));
+    let at = |part, whole| figure(sorted.quantile(part, whole));
     let quantiles = (1..parts).filter_map(|part| sorted.quantile(part, parts));
-    let (percents, tails) = sorted.tails().into_iter().unzip();
-    let known = |value| Datum::some_figure((of.count > 0).then_some(value));
+    let (percents, tails): (_, Vec<f64>) = sorted.tails().into_iter().unzip();
+    let known = |value| figure((of.count > 0).then_some(value));
     vec![
         Datum::Count(of.count),
-        Datum::some_figure(of.mean()),
-        Datum::some_figure(of.stddev()),
+        figure(of.mean()),
+        figure(of.stddev()),
         known(of.min),
         at(1, 2),
         at(9, 10),
         at(99, 100),
         known(of.max),
         Datum::Figure(if of.is_exact() { 0.0 } else { HISTOGRAM_ERROR }),
-        Datum::Figures(quantiles.collect()),
+        Datum::Figures(quantiles.map(|value| value * factor).collect()),
         Datum::Figures(percents),
-        Datum::Figures(tails),
+        Datum::Figures(tails.into_iter().map(|value| value * factor).collect()),
     ]
 }
 

@@ -7,6 +7,8 @@ pub enum Printed {
     Digits(i32),
     /// With this many decimals.
     Decimals(i32),
+    /// So that it may be off by this much.
+    About(f64),
     /// With all that a double has; sums in another order differ in the last ones.
     Double,
 }
@@ -23,6 +25,7 @@ impl Printed {
                 expected == found || off <= 0.5 * 10_f64.powi(size + 1 - digits) * (1.0 + 1e-6)
             }
             Self::Decimals(decimals) => off <= 0.5 * 10_f64.powi(-decimals) + ROUNDING,
+            Self::About(most) => off <= most,
             Self::Double => off <= ROUNDING * expected.abs().max(1e-3),
         }
     }

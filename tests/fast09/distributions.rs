@@ -4,15 +4,6 @@ use serde_json::Value;
 
 use super::compare::Printed;
 
-/// Which of its numbers are approximate in the reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantiles {
-    /// None.
-    Exact,
-    /// Its quantiles, whose ranks are off by [`RANK_ERROR`] at most.
-    Approximate,
-}
-
 /// What the reference promises of the ranks of its quantiles.
 pub const RANK_ERROR: f64 = 0.005;
 

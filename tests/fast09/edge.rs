@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::blocks::Blocks;
-use super::sequentiality;
+use super::blocks::{Blocks, Differences};
+use super::compare::Printed;
+use super::tables::text;
+use super::{distributions, others, program, sequentiality};
 use super::write_parquet::{Column, write};
 
 /// A row of CSV, by name of column.
@@ -17,6 +20,21 @@ pub fn compare(dir: &Path, blocks: &mut Blocks) {
     let work = tempfile::tempdir().expect("a directory");
     if dir.join("sequentiality.json").is_file() {
         compare_sequentiality(dir, work.path(), blocks);
+    }
+    if dir.join("server_latency.json").is_file() {
+        let path = work.path().join("messages.parquet");
+        write_messages(&path, &csv_rows(&dir.join("messages.csv")));
+        let expected = sequentiality::json(&dir.join("server_latency.json"));
+        blocks.add("edge/server_latency", compare_latency(&path, &expected));
+    }
+    if dir.join("xids.json").is_file() {
+        let path = work.path().join("xids.parquet");
+        write_messages(&path, &csv_rows(&dir.join("xids.csv")));
+        let expected = sequentiality::json(&dir.join("xids.json"));
+        let mut counts = expected["counts"].clone();
+        counts["skip_after"] = expected["skip_after"].clone();
+        let batch = expected["batch"].as_u64();
+        blocks.add("edge/xids", others::compare_xids(&path, &counts, batch));
     }
 }
 
@@ -56,6 +74,57 @@ fn write_requests(path: &Path, rows: &[&CsvRow]) {
         ("file_size", numbers(&of("file_size"))),
     ];
     write(path, columns);
+}
+
+fn write_messages(path: &Path, rows: &[CsvRow]) {
+    let texts = |name: &str| Column::Texts(rows.iter().map(|row| row.get(name).cloned()).collect());
+    let numbers = |name: &str| {
+        let number = |row: &CsvRow| row.get(name).map(|text| text.parse().expect("a number"));
+        Column::Numbers(rows.iter().map(number).collect())
+    };
+    let calls = rows.iter().map(|row| Some(row["is_request"] == "true"));
+    let columns = vec![
+        ("time_ns", numbers("time_ns")),
+        ("src_ip", texts("src_ip")),
+        ("dst_ip", texts("dst_ip")),
+        ("is_request", Column::Flags(calls.collect())),
+        ("xid", numbers("xid")),
+        ("op", texts("op")),
+        ("payload_bytes", numbers("payload_bytes")),
+    ];
+    write(path, columns);
+}
+
+/// Compares latencies, which are few, and listed.
+fn compare_latency(source: &Path, expected: &Value) -> Differences {
+    // Divides by all small numbers of values, so each value is a quantile.
+    const PARTS: usize = 2520;
+    let quantiles = format!("--quantiles={PARTS}");
+    let args = ["latency", "--of=messages", &quantiles];
+    let counts = program::rows(source, &args, "counts");
+    let mut differences = others::compare_counts(&counts, &expected["summary"], Printed::Double);
+    let rows = program::rows(source, &args, "latencies");
+    let all = expected["rows"].as_array().expect("rows");
+    if rows.len() != all.len() {
+        differences.push(format!("{} rows instead of {}", rows.len(), all.len()));
+    }
+    for expected in all {
+        let is_same = |row: &&Value| ["server", "op"].iter().all(|name| row[name] == expected[name]);
+        let Some(row) = rows.iter().find(is_same) else {
+            differences.push(format!("{expected} is missing"));
+            continue;
+        };
+        let values = distributions::numbers(&row["quantiles"]);
+        let count = row["n"].as_u64().expect("a count") as usize;
+        assert_eq!(PARTS % count, 0, "{count} values");
+        let places = (1..count).map(|rank| values[rank * PARTS / count - 1]);
+        let found: Vec<_> = places.chain(row["max"].as_f64()).collect();
+        let latencies = distributions::numbers(&expected["latencies_ms"]);
+        if found != latencies || row["duplicated_operations"] != expected["duplicated_operations"] {
+            differences.push(format!("{} {}: {found:?} instead of {latencies:?}", text(row, "server"), text(row, "op")));
+        }
+    }
+    differences
 }
 
 /// A number of a row; empty is unknown.

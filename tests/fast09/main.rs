@@ -7,10 +7,13 @@
 
 mod blocks;
 mod compare;
+mod cubes;
 mod distributions;
 mod edge;
+mod others;
 mod program;
 mod sequentiality;
+mod tables;
 mod write_parquet;
 
 use std::env;
@@ -76,9 +79,27 @@ fn compare_block(trace: &Path, file: &Path, blocks: &mut Blocks) {
     let name = file.file_name().expect("it has a name").to_string_lossy();
     let of_trace = trace.file_name().expect("it has a name").to_string_lossy();
     let block = format!("{of_trace}/{name}");
-    if name.contains("sequentiality_") {
-        blocks.add(&block, sequentiality::compare(trace, file));
-    } else {
-        blocks.unknown(&block);
-    }
+    let differences = match &*name {
+        name if name.contains("sequentiality_") => sequentiality::compare(trace, file),
+        name if name.starts_with("host_cube_") && name.ends_with(".csv") => {
+            cubes::compare_cube(trace, file)
+        }
+        name if name.starts_with("host_cube_") => cubes::compare_cube_counts(trace, file),
+        name if name.starts_with("host_rate") => cubes::compare_rates(trace, file),
+        name if name.starts_with("packet_cube.") => cubes::compare_packets(trace, file),
+        "table1_operations.csv" => cubes::compare_table_1(trace, file),
+        "table2_figures3_4.json" => cubes::compare_table_2(trace, file),
+        "server_latency.csv" => others::compare_latency(trace, file),
+        "server_latency.json" => others::compare_missing(trace, file),
+        "missing_ops.json" => others::compare_xids(trace, &sequentiality::json(file), None),
+        "io_distributions.json" => others::compare_sizes(trace, file),
+        "unique_files.json" => others::compare_files(trace, file),
+        "operations_on_files.csv" => others::compare_operations(trace, file),
+        "paths.csv" => others::compare_paths(trace, file),
+        "packet_rates.json" => others::compare_bursts(trace, file),
+        "calls_per_client.csv" => others::compare_calls(trace, file),
+        name if name.ends_with("_rollup.csv") => others::compare_rollup(trace, file),
+        _ => return blocks.unknown(&block),
+    };
+    blocks.add(&block, differences);
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use trackiops_query::Range;
 use trackiops_store::caught;
 
@@ -24,6 +24,37 @@ pub struct Files {
     pub range: Range,
 }
 
+/// Requests, which stores have as well.
+pub const REQUESTS: Kind = Kind {
+    name: "requests",
+    mark: "latency_ns",
+    remedy: "`trackiops record --requests` keeps them, and `trackiops export --dataset requests` writes them",
+};
+/// Messages of a capture.
+pub const MESSAGES: Kind = Kind {
+    name: "records",
+    mark: "is_request",
+    remedy: "only a capture has all calls and replies with their xids; a store has READs and WRITEs (requests) and sums of others",
+};
+/// Attributes in replies of a capture.
+pub const ATTRIBUTES: Kind = Kind {
+    name: "attrs",
+    mark: "dir_fh",
+    remedy: "only a capture has what replies tell of files: sizes, types, names and parents",
+};
+/// READs and WRITEs of a capture, also those of which one side is missing.
+pub const IOS: Kind = Kind {
+    name: "io",
+    mark: "is_read",
+    remedy: "requests can take its place",
+};
+/// Packets of a capture.
+pub const PACKETS: Kind = Kind {
+    name: "packets",
+    mark: "wire_bytes",
+    remedy: "only a capture has packets; requests can be analyzed with --of requests",
+};
+
 /// A kind of rows: how its file is called in a directory, and a column that tells it from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
@@ -31,6 +62,8 @@ pub struct Kind {
     pub name: &'static str,
     /// A column that only this kind has.
     pub mark: &'static str,
+    /// What would supply such rows.
+    pub remedy: &'static str,
 }
 
 impl Files {
@@ -68,6 +101,27 @@ impl Files {
         }
         Ok(of_kind)
     }
+
+    /// As [`Self::of`]; none is an error.
+    pub fn needed(&self, kind: Kind, analysis: &'static str) -> Result<Vec<PathBuf>, AnalysisError> {
+        let paths = self.of(kind)?;
+        match paths.is_empty() {
+            false => Ok(paths),
+            true => Err(kind.lacking(analysis, self.name())),
+        }
+    }
+}
+
+impl Kind {
+    /// The error that a source has no such rows.
+    pub fn lacking(self, analysis: &'static str, source_name: String) -> AnalysisError {
+        AnalysisError::Lacks {
+            analysis,
+            needs: format!("rows of {}.parquet (with the column {})", self.name, self.mark),
+            source_name,
+            remedy: self.remedy,
+        }
+    }
 }
 
 fn parquet_in(dir: &Path) -> Result<Vec<PathBuf>, AnalysisError> {
@@ -102,25 +156,46 @@ pub fn columns_of(path: &Path) -> Result<Vec<String>, AnalysisError> {
     Ok(fields.map(|field| field.name().clone()).collect())
 }
 
+/// Batches of rows of a file, with those of the wanted columns that it has.
+pub struct Batches {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+}
+
+impl Batches {
+    /// Opens a file.
+    pub fn open(path: &Path, wanted: &[&str]) -> Result<Self, AnalysisError> {
+        let reader = open(path)?;
+        let fields = reader.parquet_schema().root_schema().get_fields();
+        let places = fields.iter().enumerate();
+        let places = places.filter(|(_, field)| wanted.contains(&field.name()));
+        let places: Vec<_> = places.map(|(place, _)| place).collect();
+        let columns = ProjectionMask::roots(reader.parquet_schema(), places);
+        let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
+        Ok(Self {
+            path: path.to_owned(),
+            reader: caught(|| reader.build()).map_err(|why| of_file(path, &why))?,
+        })
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, AnalysisError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = caught(|| self.reader.next().transpose());
+        batch.map_err(|why| of_file(&self.path, &why)).transpose()
+    }
+}
+
 /// Passes on the rows of a file, with those of the wanted columns that it has.
 pub fn read(
     path: &Path,
     wanted: &[&str],
     mut each: impl FnMut(&RecordBatch) -> Result<(), AnalysisError>,
 ) -> Result<(), AnalysisError> {
-    let reader = open(path)?;
-    let fields = reader.parquet_schema().root_schema().get_fields();
-    let places = fields.iter().enumerate();
-    let places = places.filter(|(_, field)| wanted.contains(&field.name()));
-    let places: Vec<_> = places.map(|(place, _)| place).collect();
-    let columns = ProjectionMask::roots(reader.parquet_schema(), places);
-    let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
-    let mut batches = caught(|| reader.build()).map_err(|why| of_file(path, &why))?;
-    loop {
-        let batch = caught(|| batches.next().transpose()).map_err(|why| of_file(path, &why))?;
-        match batch {
-            Some(batch) => each(&batch)?,
-            None => return Ok(()),
-        }
+    for batch in Batches::open(path, wanted)? {
+        each(&batch?)?;
     }
+    Ok(())
 }

@@ -1,8 +1,12 @@
 //! Where the rows of an analysis come from: a store, or Parquet files with the same columns.
 
 mod columns;
+pub mod attributes;
 pub mod files;
+pub mod ios;
+pub mod messages;
 pub mod names;
+pub mod packets;
 pub mod requests;
 mod stores;
 
@@ -10,10 +14,14 @@ pub use files::Files;
 pub use names::{Name, Names};
 pub use requests::{Request, Requests};
 
+use std::path::PathBuf;
+
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Question, Range};
 use trackiops_schemas::time::UtcMs;
+
+use crate::error::AnalysisError;
 
 /// Where the rows come from.
 pub enum Source {
@@ -24,6 +32,22 @@ pub enum Source {
 }
 
 impl Source {
+    /// The files, of which some must have a kind of rows.
+    fn files(&self, kind: files::Kind, analysis: &'static str) -> Result<Vec<PathBuf>, AnalysisError> {
+        match self {
+            Self::Files(files) => files.needed(kind, analysis),
+            Self::Stores(_) => Err(kind.lacking(analysis, "a store".to_owned())),
+        }
+    }
+
+    /// Whether it has rows of a kind.
+    pub fn has(&self, kind: files::Kind) -> Result<bool, AnalysisError> {
+        match self {
+            Self::Files(files) => Ok(!files.of(kind)?.is_empty()),
+            Self::Stores(_) => Ok(kind == files::REQUESTS),
+        }
+    }
+
     /// The range that is asked for.
     fn range(&self) -> Range {
         match self {

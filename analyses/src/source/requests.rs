@@ -8,7 +8,7 @@ use trackiops_schemas::columns::{
 };
 
 use super::columns::{Flags, Numbers, Texts};
-use super::files::{self, Kind};
+use super::files::{self, REQUESTS};
 use super::names::{Name, Names};
 use super::{Seen, Source, stores};
 use crate::error::AnalysisError;
@@ -17,12 +17,6 @@ use crate::error::AnalysisError;
 pub const FILE_SIZE: &str = "file_size";
 /// Stores name operations in capitals; so do captures that were joined.
 const READ: &str = "READ";
-
-/// Requests of a file.
-const KIND: Kind = Kind {
-    name: "requests",
-    mark: LATENCY_NS,
-};
 
 /// A READ or WRITE that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,15 +120,7 @@ impl Requests {
                 Ok(none)
             }
             Source::Files(files) => {
-                let paths = files.of(KIND)?;
-                if paths.is_empty() {
-                    return Err(AnalysisError::Lacks {
-                        analysis,
-                        needs: format!("requests (a file with the column {LATENCY_NS})"),
-                        source_name: files.name(),
-                        remedy: "`trackiops record --requests` keeps them, and `trackiops export --dataset requests` writes them",
-                    });
-                }
+                let paths = files.needed(REQUESTS, analysis)?;
                 for path in paths {
                     files::read(&path, &COLUMNS, |batch| self.decode(batch, range, &mut each))?;
                 }

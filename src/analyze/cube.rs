@@ -1,0 +1,84 @@
+//! `trackiops analyze cube`: counts and bytes over any axes.
+
+use std::process::ExitCode;
+
+use trackiops_analyses::cube::{Axis, Cube, Events, Kind, Pruning};
+
+use super::outcome::{self, Analysis};
+use super::source_flags::SourceFlags;
+use crate::help_headings::ROWS;
+use crate::report::form::FormFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops analyze cube --since 1h --axes host,mount,op             who used what
+  trackiops analyze cube --axes file,time --interval 60 --min-bytes 1000000000
+  trackiops analyze cube capture --of packets -o cube.csv            connections of a capture";
+
+/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+pub const ABOUT: &str = "\
+Count requests, messages or packets and their bytes over any axes, with all partial sums
+
+Rows with * are sums over an axis. A message counts twice: as sent by one host and as received by another. --only-whole, --alone and \
+--min-bytes leave out partial sums.";
+
+const ANALYSIS: Analysis = Analysis {
+    name: "cube",
+    title: "Cube",
+    method: &[
+        "Each row is a sum over what has its values; all subsets of the axes are added up over. Times are floors of seconds since the epoch.",
+    ],
+};
+
+/// What `trackiops analyze cube` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// What is counted: requests, messages or packets [default: the first that there is]
+    #[arg(long, value_name = "KIND", help_heading = ROWS)]
+    of: Option<Kind>,
+    /// Axes, such as host,mount,op,time [default: by what is counted]
+    ///
+    /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
+    /// dst_ip, dst_port, transport, time.
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    axes: Vec<Axis>,
+    /// Length of the intervals of the axis time, s
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, help_heading = ROWS)]
+    interval: u32,
+    /// Name these axes only where all axes are named
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    only_whole: Vec<Axis>,
+    /// Name these axes only where all axes are named, or none but it and time
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    alone: Vec<Axis>,
+    /// Leave out rows with fewer bytes
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = ROWS)]
+    min_bytes: u64,
+    #[command(flatten)]
+    form: FormFlags,
+}
+
+/// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let form = args.form.choose(&Cube::TABLES)?;
+    let source = args.source.source()?;
+    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
+    let axes = match args.axes.is_empty() {
+        true => kind.usual_axes().to_vec(),
+        false => args.axes,
+    };
+    let mut cube = Cube::new(axes.clone());
+    let mut events = Events::new(kind, axes, args.interval)?;
+    events.read(&source, ANALYSIS.name, |_, key, cell| cube.add(key, cell))?;
+    let pruning = Pruning {
+        only_whole: args.only_whole,
+        alone: args.alone,
+        min_bytes: args.min_bytes,
+    };
+    let sheets = cube.sheets(&events, &pruning);
+    let none = events.none.take();
+    outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), sheets)
+}

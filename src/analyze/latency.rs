@@ -1,0 +1,94 @@
+//! `trackiops analyze latency`: latencies by server, operation and others.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use trackiops_analyses::cube::Kind;
+use trackiops_analyses::latency::{By, OfRequests, Pairing, Table};
+use trackiops_analyses::source::Requests;
+use trackiops_analyses::source::messages::Messages;
+
+use super::distribution_flags::DistributionFlags;
+use super::outcome::{self, Analysis};
+use super::source_flags::SourceFlags;
+use crate::help_headings::ROWS;
+use crate::report::form::FormFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops analyze latency --since 1h                          by server and operation
+  trackiops analyze latency --by mount,op --quantiles 1000      by mount, for a program
+  trackiops analyze latency capture --of messages               all operations of a capture";
+
+/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+pub const ABOUT: &str = "\
+Tell latencies by server, operation and others, with duplicates and unanswered calls
+
+Of a store: latencies of READs and WRITEs from the call of the client to its completion, with retransmissions. Of a capture: calls and \
+replies are paired by xid and client; the latency is that from the first call, and it is told how many calls and replies were missing or \
+came twice. Rows with * are sums.";
+
+const ANALYSIS: Analysis = Analysis {
+    name: "latency",
+    title: "Latencies",
+    method: &[
+        "Latencies from the call, or from the first of several, to the reply. Of calls that were sent again each reply counts.",
+        "Calls that were last sent less than 1 s before the last message and have no reply are missing replies; of older ones it is not known.",
+    ],
+};
+
+/// What `trackiops analyze latency` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// Rows are told apart by: server, op, client; of requests also mount, tenant
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', default_value = "server,op", help_heading = ROWS)]
+    by: Vec<By>,
+    /// What is read: requests or messages [default: requests, where there are some]
+    #[arg(long, value_name = "KIND", help_heading = ROWS)]
+    of: Option<Kind>,
+    #[command(flatten)]
+    distributions: DistributionFlags,
+    #[command(flatten)]
+    form: FormFlags,
+}
+
+/// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let form = args.form.choose(&Pairing::TABLES)?;
+    let source = args.source.source()?;
+    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
+    let table = Table::new(args.by.clone(), args.distributions.exact_values);
+    let parts = args.distributions.quantiles;
+    match kind {
+        Kind::Requests => {
+            let mut latencies = OfRequests::new(table);
+            let mut requests = Requests::default();
+            let none = requests.read(&source, ANALYSIS.name, |request, _| latencies.add(request))?;
+            let mut remarks = vec![
+                "READs and WRITEs alone, as requests are; calls without a reply and other operations need messages of a capture".to_owned(),
+            ];
+            if !requests.has.retransmissions {
+                remarks.push("duplicates are not known: the source has no column retrans".to_owned());
+            }
+            let sheets = latencies.sheets(&requests, parts);
+            outcome::write(&form, ANALYSIS, &requests.seen, none, remarks, sheets)
+        }
+        Kind::Messages => {
+            if let Some(by) = args.by.iter().find(|by| !by.is_of_messages()) {
+                bail!("--by {}: messages do not tell it; write server, op or client", by.name());
+            }
+            let mut pairing = Pairing::new(table);
+            let mut messages = Messages::default();
+            messages.read(&source, ANALYSIS.name, |message, _| {
+                pairing.add(message);
+                Ok(())
+            })?;
+            let sheets = pairing.sheets(&messages, parts);
+            outcome::write(&form, ANALYSIS, &messages.seen, None, messages.remarks(), sheets)
+        }
+        Kind::Packets => bail!("--of packets: packets have no latency; write requests or messages"),
+    }
+}

@@ -1,0 +1,91 @@
+//! `trackiops analyze rates`: rates over intervals.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use trackiops_analyses::cube::{Axis, Events, Kind, Pruning, Rates, RatesSettings};
+
+use super::distribution_flags::DistributionFlags;
+use super::outcome::{self, Analysis};
+use super::source_flags::SourceFlags;
+use crate::help_headings::ROWS;
+use crate::report::form::FormFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops analyze rates --since 24h --interval 1,3600          of a day, by the second and hour
+  trackiops analyze rates --axes mount,op --interval 60          of each mount
+  trackiops analyze rates capture --of messages -o rates.json    of a capture, for a program";
+
+/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+pub const ABOUT: &str = "\
+Tell rates over intervals: their quantiles, with idle intervals as zeros, and peak to mean
+
+The first and the last interval are incomplete, and left out. Of several lengths there is a table row for each. Of messages, each counts as \
+sent and as received: operations are messages by direction `send`, halved.";
+
+const ANALYSIS: Analysis = Analysis {
+    name: "rates",
+    title: "Rates",
+    method: &[
+        "Sums of each complete interval, divided by its length. Intervals in which a key does not occur are zeros.",
+    ],
+};
+
+/// What `trackiops analyze rates` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// What is counted: requests, messages or packets [default: the first that there is]
+    #[arg(long, value_name = "KIND", help_heading = ROWS)]
+    of: Option<Kind>,
+    /// Axes, such as host,mount,op,time [default: by what is counted]
+    ///
+    /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
+    /// dst_ip, dst_port, transport, time.
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    axes: Vec<Axis>,
+    /// Name these axes only where all axes are named, or none but it and time
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    alone: Vec<Axis>,
+    /// Lengths of intervals, s
+    #[arg(long, value_name = "SECONDS,...", value_delimiter = ',', default_value = "1", help_heading = ROWS)]
+    interval: Vec<u32>,
+    #[command(flatten)]
+    distributions: DistributionFlags,
+    #[command(flatten)]
+    form: FormFlags,
+}
+
+/// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let form = args.form.choose(&Rates::TABLES)?;
+    let source = args.source.source()?;
+    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
+    let axes = match args.axes.is_empty() {
+        true => kind.usual_axes().to_vec(),
+        false => args.axes,
+    };
+    if axes.contains(&Axis::Time) {
+        bail!("--axes: rates are over time; leave out the axis time");
+    }
+    let settings = |interval_s: &u32| RatesSettings {
+        interval_s: *interval_s,
+        axes: axes.clone(),
+        pruning: Pruning {
+            alone: args.alone.clone(),
+            ..Pruning::default()
+        },
+        exact_values: args.distributions.exact_values,
+    };
+    let mut rates: Vec<_> = args.interval.iter().map(settings).map(Rates::new).collect();
+    let mut events = Events::new(kind, axes.clone(), 1)?;
+    events.read(&source, ANALYSIS.name, |time_ns, key, cell| {
+        rates.iter_mut().for_each(|rates| rates.add(time_ns, key, cell));
+    })?;
+    let sheets = Rates::sheets(&rates, &events, args.distributions.quantiles);
+    let none = events.none.take();
+    outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), sheets)
+}
