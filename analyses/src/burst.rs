@@ -16,14 +16,15 @@ const MIB: f64 = 1_048_576.0;
 const BITS: f64 = 8.0;
 const MEGA: f64 = 1e6;
 const KILO: f64 = 1e3;
+const NS_PER_S: u128 = 1_000_000_000;
 
 /// A window that rolls. It adds up steps, not events: memory is that of its steps' boundaries.
 struct Window {
     length: Duration,
-    length_ns: i64,
-    step_ns: i64,
+    length_ticks: i64,
+    step_ticks: i64,
     /// Where the window begins.
-    start_ns: i64,
+    start: i64,
     /// What is in it: time, events and bytes, in order.
     held: VecDeque<(i64, u64, u64)>,
     count: u64,
@@ -33,13 +34,14 @@ struct Window {
 }
 
 impl Window {
-    fn new(length: Duration, start_ns: i64, exact_values: usize) -> Self {
-        let length_ns = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+    fn new(length: Duration, start: i64, ticks_per_s: u64, exact_values: usize) -> Self {
+        let ticks = length.as_nanos() * u128::from(ticks_per_s) / NS_PER_S;
+        let length_ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
         Self {
             length,
-            length_ns,
-            step_ns: (length_ns / STEPS).max(1),
-            start_ns,
+            length_ticks,
+            step_ticks: (length_ticks / STEPS).max(1),
+            start,
             held: VecDeque::new(),
             count: 0,
             bytes: 0,
@@ -48,10 +50,10 @@ impl Window {
         }
     }
 
-    fn add(&mut self, time_ns: i64, bytes: u64) {
-        while time_ns.saturating_sub(self.start_ns) > self.length_ns {
+    fn add(&mut self, time: i64, bytes: u64) {
+        while time.saturating_sub(self.start) > self.length_ticks {
             if self.held.is_empty() {
-                self.skip(time_ns);
+                self.skip(time);
                 continue;
             }
             self.counts.add(self.count as f64);
@@ -61,26 +63,26 @@ impl Window {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         // Events of one step leave together.
-        let step = self.step_of(time_ns);
+        let step = self.step_of(time);
         let last = self.held.back().map(|(time, ..)| self.step_of(*time));
         match self.held.back_mut() {
             Some((_, count, sum)) if last == Some(step) => {
                 *count += 1;
                 *sum = sum.saturating_add(bytes);
             }
-            _ => self.held.push_back((time_ns, 1, bytes)),
+            _ => self.held.push_back((time, 1, bytes)),
         }
     }
 
     /// The number of the step that a time is in, which begins where a window may begin.
-    fn step_of(&self, time_ns: i64) -> i64 {
-        time_ns.saturating_sub(self.start_ns).div_euclid(self.step_ns)
+    fn step_of(&self, time: i64) -> i64 {
+        time.saturating_sub(self.start).div_euclid(self.step_ticks)
     }
 
     fn move_on(&mut self) {
-        self.start_ns = self.start_ns.saturating_add(self.step_ns);
+        self.start = self.start.saturating_add(self.step_ticks);
         while let Some((time, count, bytes)) = self.held.front().copied() {
-            if time >= self.start_ns {
+            if time >= self.start {
                 break;
             }
             self.held.pop_front();
@@ -90,13 +92,13 @@ impl Window {
     }
 
     /// Adds all empty windows before an event at once.
-    fn skip(&mut self, time_ns: i64) {
-        let beyond = time_ns.saturating_sub(self.start_ns).saturating_sub(self.length_ns);
-        let steps = beyond.saturating_add(self.step_ns - 1) / self.step_ns;
+    fn skip(&mut self, time: i64) {
+        let beyond = time.saturating_sub(self.start).saturating_sub(self.length_ticks);
+        let steps = beyond.saturating_add(self.step_ticks - 1) / self.step_ticks;
         let steps = steps.max(1);
         self.counts.add_times(0.0, steps.unsigned_abs());
         self.byte_sums.add_times(0.0, steps.unsigned_abs());
-        self.start_ns = self.start_ns.saturating_add(steps.saturating_mul(self.step_ns));
+        self.start = self.start.saturating_add(steps.saturating_mul(self.step_ticks));
     }
 }
 
@@ -120,15 +122,15 @@ impl Burst {
         }
     }
 
-    /// Adds an event of some bytes.
-    pub fn add(&mut self, time_ns: i64, bytes: u64) {
+    /// Adds an event of some bytes; all have times of the same clock.
+    pub fn add(&mut self, time: i64, ticks_per_s: u64, bytes: u64) {
         if self.windows.is_empty() {
             let lengths = self.lengths.iter();
-            let window = |length: &Duration| Window::new(*length, time_ns, self.exact_values);
+            let window = |length: &Duration| Window::new(*length, time, ticks_per_s, self.exact_values);
             self.windows = lengths.map(window).collect();
         }
         for window in &mut self.windows {
-            window.add(time_ns, bytes);
+            window.add(time, bytes);
         }
     }
 
@@ -154,7 +156,7 @@ impl Burst {
                 let peak_to_mean = of.max().zip(of.mean()).map(|(max, mean)| max / mean);
                 let mut row = vec![
                     Datum::Figure(s),
-                    Datum::Figure(window.step_ns as f64 / 1e9),
+                    Datum::Figure(s / STEPS as f64),
                     Datum::text(rate),
                     Datum::some_figure(peak_to_mean),
                 ];

@@ -68,6 +68,7 @@ pub fn read(
         let Some(found) = next.take_if(|next| next.reply_id == message.id) else {
             return Ok(());
         };
+        next = attributes.next()?;
         match young.remove(&found.call_id).or_else(|| old.remove(&found.call_id)) {
             Some(start_ns) => each(&joined(message, start_ns, found), names),
             None => without_call += 1,

@@ -51,7 +51,9 @@ pub struct Counts {
     pub request: u64,
     /// The next id follows.
     pub good: u64,
-    /// Some ids are skipped.
+    /// Some ids are skipped, but not many.
+    pub before_skip: u64,
+    /// Ids that are skipped: calls that the capture misses.
     pub skip: u64,
     /// The id was there before.
     pub backwards: u64,
@@ -136,7 +138,8 @@ impl Xids {
                 Some(0) => self.counts.good += 1,
                 Some(between) if between > BACKWARDS_ABOVE => self.counts.backwards += 1,
                 Some(between) if between < SKIP_BELOW => {
-                    self.counts.skip += 1;
+                    self.counts.before_skip += 1;
+                    self.counts.skip += u64::from(between);
                     let (times, ids) = self.skipped_after.entry(call.op).or_default();
                     *times += 1;
                     *ids += u64::from(between);
@@ -171,6 +174,7 @@ impl Xids {
         let counts = [
             ("request", of.request),
             ("good", of.good),
+            ("before_skip", of.before_skip),
             ("skip", of.skip),
             ("backwards", of.backwards),
             ("old", of.old),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use trackiops_analyses::burst::Burst;
 use trackiops_analyses::cube::{Events, Kind};
+use trackiops_analyses::source::packets::Packets;
 
 use super::distribution_flags::DistributionFlags;
 use super::outcome::{self, Analysis};
@@ -19,6 +20,9 @@ Examples:
   trackiops analyze burst --since 1h                            of an hour of the store
   trackiops analyze burst --mount nas:/home --window 1s,1m      of a mount, in two windows
   trackiops analyze burst capture --of packets                  of the packets of a capture";
+
+/// Ticks of times in ns in a second.
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
 pub const ABOUT: &str = "\
@@ -62,11 +66,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
     let mut burst = Burst::new(args.window, args.distributions.exact_values);
+    let parts = args.distributions.quantiles;
+    if kind == Kind::Packets {
+        let mut packets = Packets::default();
+        packets.read(&source, ANALYSIS.name, |packet, names| {
+            burst.add(packet.ticks, names.ticks_per_s, packet.bytes);
+        })?;
+        let sheet = burst.sheet(kind.plural(), parts);
+        return outcome::write(&form, ANALYSIS, &packets.seen, None, Vec::new(), [sheet]);
+    }
     let mut events = Events::new(kind, Vec::new(), 1)?;
     events.read(&source, ANALYSIS.name, |time_ns, _, cell| {
-        burst.add(time_ns, cell.bytes);
+        burst.add(time_ns, NS_PER_S, cell.bytes);
     })?;
-    let sheet = burst.sheet(kind.plural(), args.distributions.quantiles);
+    let sheet = burst.sheet(kind.plural(), parts);
     let none = events.none.take();
     outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), [sheet])
 }

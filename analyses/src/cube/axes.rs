@@ -249,7 +249,7 @@ impl Events {
                 })?;
             }
             Kind::Packets => {
-                self.packets.read(source, analysis, |packet| {
+                self.packets.read(source, analysis, |packet, _| {
                     let key = key_of(packet.time_ns, &mut |axis| of_packet(axis, packet));
                     each(packet.time_ns, key, Cell { count: 1, bytes: packet.bytes });
                 })?;

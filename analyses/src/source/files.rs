@@ -156,6 +156,14 @@ pub fn columns_of(path: &Path) -> Result<Vec<String>, AnalysisError> {
     Ok(fields.map(|field| field.name().clone()).collect())
 }
 
+/// What its metadata has under a key.
+pub fn metadata_of(path: &Path, key: &str) -> Result<Option<String>, AnalysisError> {
+    let reader = open(path)?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let found = pairs.into_iter().flatten().find(|pair| pair.key == key);
+    Ok(found.and_then(|pair| pair.value.clone()))
+}
+
 /// Batches of rows of a file, with those of the wanted columns that it has.
 pub struct Batches {
     path: PathBuf,

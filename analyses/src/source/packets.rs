@@ -12,6 +12,8 @@ use crate::error::AnalysisError;
 pub struct Packet {
     /// When it was seen, ns since the epoch.
     pub time_ns: i64,
+    /// The same by the clock of the capture, in its ticks; see [`Packets::ticks_per_s`].
+    pub ticks: i64,
     /// Who sent it.
     pub from: Name,
     /// From which port, if it has one.
@@ -27,8 +29,10 @@ pub struct Packet {
 }
 
 /// Names of what packets refer to by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Packets {
+    /// Ticks of the capture's clock in a second.
+    pub ticks_per_s: u64,
     /// Clients and servers.
     pub hosts: Names,
     /// Transports.
@@ -37,9 +41,28 @@ pub struct Packets {
     pub seen: Seen,
 }
 
-const COLUMNS: [&str; 7] = [
-    "time_ns", "src_ip", "src_port", "dst_ip", "dst_port", "transport", "wire_bytes",
+const COLUMNS: [&str; 8] = [
+    "time_ns", RAW_TIME, "src_ip", "src_port", "dst_ip", "dst_port", "transport", "wire_bytes",
 ];
+
+/// Times as the capture has them.
+const RAW_TIME: &str = "time_raw";
+/// Key of a file's metadata: their unit.
+const RAW_UNIT: &str = "unit_of_raw_time";
+/// Ticks of that unit in a second.
+const RAW_UNITS: [(&str, u64); 2] = [("ns", NS_PER_S), ("2^-32 s", 1 << 32)];
+const NS_PER_S: u64 = 1_000_000_000;
+
+impl Default for Packets {
+    fn default() -> Self {
+        Self {
+            ticks_per_s: NS_PER_S,
+            hosts: Names::default(),
+            transports: Names::default(),
+            seen: Seen::default(),
+        }
+    }
+}
 
 impl Packets {
     /// Passes on all packets of a source.
@@ -47,11 +70,15 @@ impl Packets {
         &mut self,
         source: &Source,
         analysis: &'static str,
-        mut each: impl FnMut(&Packet),
+        mut each: impl FnMut(&Packet, &Self),
     ) -> Result<(), AnalysisError> {
         let range = source.range();
         for path in source.files(PACKETS, analysis)? {
+            let unit = files::metadata_of(&path, RAW_UNIT)?;
+            let known = RAW_UNITS.iter().find(|(name, _)| unit.as_deref() == Some(*name));
+            self.ticks_per_s = known.map_or(NS_PER_S, |(_, ticks)| *ticks);
             files::read(&path, &COLUMNS, |batch| {
+                let raw = Numbers::of(batch, RAW_TIME)?;
                 let numbers = |name| Numbers::of(batch, name);
                 let texts = |name| Texts::of(batch, name);
                 let (times, bytes) = (Numbers::times(batch, "time_ns")?, numbers("wire_bytes")?);
@@ -65,6 +92,7 @@ impl Packets {
                     };
                     let packet = Packet {
                         time_ns,
+                        ticks: raw.get(row).filter(|_| known.is_some()).unwrap_or(time_ns),
                         from: self.hosts.of(from.get(row).unwrap_or_default()),
                         from_port: port(&from_ports, row),
                         to: self.hosts.of(to.get(row).unwrap_or_default()),
@@ -73,7 +101,7 @@ impl Packets {
                         bytes: bytes.count(row).unwrap_or_default(),
                     };
                     self.seen.add(time_ns);
-                    each(&packet);
+                    each(&packet, self);
                 }
                 Ok(())
             })?;
