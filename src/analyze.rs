@@ -8,8 +8,10 @@ mod files;
 mod latency;
 mod operations;
 mod outcome;
+mod outstanding;
 mod paths;
 mod rates;
+mod reuse;
 mod sequentiality;
 mod sizes;
 mod source_flags;
@@ -46,6 +48,12 @@ enum Command {
     /// Count requests, messages or packets and their bytes over any axes, with all partial sums
     #[command(long_about = cube::ABOUT)]
     Cube(cube::Args),
+    /// Tell how many requests were in flight over time: sent by a client, and not answered yet
+    #[command(long_about = outstanding::ABOUT)]
+    Outstanding(outstanding::Args),
+    /// Tell how soon blocks and files are read again, and what a larger page cache would have saved
+    #[command(long_about = reuse::ABOUT)]
+    Reuse(reuse::Args),
     /// Count files; tell their sizes, how much of them was read, and their ages
     #[command(long_about = files::ABOUT)]
     Files(files::Args),
@@ -69,6 +77,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Rates(args) => rates::run(args),
         Command::Burst(args) => burst::run(args),
         Command::Cube(args) => cube::run(args),
+        Command::Outstanding(args) => outstanding::run(args),
+        Command::Reuse(args) => reuse::run(args),
         Command::Files(args) => files::run(args),
         Command::Operations(args) => operations::run(args),
         Command::Paths(args) => paths::run(args),

@@ -9,7 +9,9 @@ use crate::distribution::{self, Distribution};
 use crate::sheet::{Datum, Heading, Sheet};
 
 /// Windows of the paper.
-pub const WINDOWS_MS: [u64; 10] = [1, 10, 100, 1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000];
+pub const WINDOWS_MS: [u64; 10] = [
+    1, 10, 100, 1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000,
+];
 /// A window moves on by this part of its length.
 const STEPS: i64 = 20;
 const MIB: f64 = 1_048_576.0;
@@ -93,12 +95,16 @@ impl Window {
 
     /// Adds all empty windows before an event at once.
     fn skip(&mut self, time: i64) {
-        let beyond = time.saturating_sub(self.start).saturating_sub(self.length_ticks);
+        let beyond = time
+            .saturating_sub(self.start)
+            .saturating_sub(self.length_ticks);
         let steps = beyond.saturating_add(self.step_ticks - 1) / self.step_ticks;
         let steps = steps.max(1);
         self.counts.add_times(0.0, steps.unsigned_abs());
         self.byte_sums.add_times(0.0, steps.unsigned_abs());
-        self.start = self.start.saturating_add(steps.saturating_mul(self.step_ticks));
+        self.start = self
+            .start
+            .saturating_add(steps.saturating_mul(self.step_ticks));
     }
 }
 
@@ -126,7 +132,8 @@ impl Burst {
     pub fn add(&mut self, time: i64, ticks_per_s: u64, bytes: u64) {
         if self.windows.is_empty() {
             let lengths = self.lengths.iter();
-            let window = |length: &Duration| Window::new(*length, time, ticks_per_s, self.exact_values);
+            let window =
+                |length: &Duration| Window::new(*length, time, ticks_per_s, self.exact_values);
             self.windows = lengths.map(window).collect();
         }
         for window in &mut self.windows {
@@ -145,12 +152,20 @@ impl Burst {
         headings.extend(distribution::headings());
         let caption = "each row is the distribution of a rate over all windows of a length";
         let mut sheet = Sheet::new(Self::TABLES[0], caption, headings);
-        for window in self.windows.iter().filter(|window| window.counts.count() > 0) {
+        for window in self
+            .windows
+            .iter()
+            .filter(|window| window.counts.count() > 0)
+        {
             let s = window.length.as_secs_f64();
             let rates = [
                 ("MiB/s".to_owned(), &window.byte_sums, 1.0 / (MIB * s)),
                 ("Mbps".to_owned(), &window.byte_sums, BITS / (MEGA * s)),
-                (format!("thousand {events}/s"), &window.counts, 1.0 / (KILO * s)),
+                (
+                    format!("thousand {events}/s"),
+                    &window.counts,
+                    1.0 / (KILO * s),
+                ),
             ];
             for (rate, of, factor) in rates {
                 let peak_to_mean = of.max().zip(of.mean()).map(|(max, mean)| max / mean);

@@ -49,7 +49,8 @@ impl OfCapture {
     /// Adds how long ago the file was modified when a reply told it.
     pub fn add_age(&mut self, row: &Joined) {
         if let Some(mtime_ns) = row.attributes.mtime_ns {
-            self.ages_s.add(row.end_ns.saturating_sub(mtime_ns) as f64 / NS_PER_S);
+            self.ages_s
+                .add(row.end_ns.saturating_sub(mtime_ns) as f64 / NS_PER_S);
         }
     }
 
@@ -80,7 +81,10 @@ impl OfCapture {
             ("size_with_parents", &with_children),
             ("age_s", &self.ages_s),
         ];
-        [distributions(&all, parts), Sheet::of_counts(TABLES[1], "files", counts)]
+        [
+            distributions(&all, parts),
+            Sheet::of_counts(TABLES[1], "files", counts),
+        ]
     }
 }
 
@@ -142,7 +146,12 @@ impl OfRequests {
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let mut all: [Distribution; 4] = Default::default();
         let [sizes, read, written, read_share] = &mut all;
-        let [mut were_read, mut were_written, mut whole, mut of_known_size] = [0_u64; 4];
+        let [
+            mut were_read,
+            mut were_written,
+            mut whole,
+            mut of_known_size,
+        ] = [0_u64; 4];
         for used in self.files.values() {
             if let Some(size) = used.size {
                 sizes.add(size as f64);
@@ -183,6 +192,9 @@ impl OfRequests {
             ("written_bytes", written),
             ("read_bytes_of_size", read_share),
         ];
-        [distributions(&all, parts), Sheet::of_counts(TABLES[1], "files", counts)]
+        [
+            distributions(&all, parts),
+            Sheet::of_counts(TABLES[1], "files", counts),
+        ]
     }
 }

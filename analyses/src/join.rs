@@ -69,7 +69,10 @@ pub fn read(
             return Ok(());
         };
         next = attributes.next()?;
-        match young.remove(&found.call_id).or_else(|| old.remove(&found.call_id)) {
+        match young
+            .remove(&found.call_id)
+            .or_else(|| old.remove(&found.call_id))
+        {
             Some(start_ns) => each(&joined(message, start_ns, found), names),
             None => without_call += 1,
         }
@@ -163,7 +166,10 @@ impl Rollup {
             By::OpAndFile => (row.server, Some(self.ops.of(op)), self.handles.of(handle)),
             By::Filesystem => (row.server, None, self.handles.of(&filesystem(handle))),
         };
-        let (payload, latencies) = self.sums.entry(key).or_insert_with(|| (0, Distribution::new(0)));
+        let (payload, latencies) = self
+            .sums
+            .entry(key)
+            .or_insert_with(|| (0, Distribution::new(0)));
         *payload = payload.saturating_add(row.reply_payload);
         latencies.add(row.latency_ns as f64 / 1000.0);
         if self.wanted.iter().any(|wanted| **wanted == **handle) {
@@ -191,7 +197,11 @@ impl Rollup {
             headings.push(Heading::text("op"));
         }
         headings.extend([
-            Heading::text(if self.by == By::Filesystem { "filesystem" } else { "fh" }),
+            Heading::text(if self.by == By::Filesystem {
+                "filesystem"
+            } else {
+                "fh"
+            }),
             Heading::count("operations", Unit::Count),
             Heading::count("reply_payload_bytes", Unit::Bytes),
             Heading::figure("mean_latency_us", Unit::Microseconds),

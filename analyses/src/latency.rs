@@ -115,7 +115,10 @@ impl Table {
     /// The rows, those of several added up as well; the first columns vary slowest.
     fn sheet(&self, name: impl Fn(By, Name) -> Datum, parts: u64) -> Sheet {
         let mut headings: Vec<_> = self.by.iter().map(|by| Heading::text(by.name())).collect();
-        headings.push(Heading::count("duplicated_operations", trackiops_schemas::unit::Unit::Count));
+        headings.push(Heading::count(
+            "duplicated_operations",
+            trackiops_schemas::unit::Unit::Count,
+        ));
         headings.extend(distribution::headings());
         let caption = "each row is the distribution of latencies, ms; * is any";
         let mut sheet = Sheet::new(Pairing::TABLES[0], caption, headings);
@@ -124,7 +127,9 @@ impl Table {
             for (key, row) in &self.rows {
                 let any = |place: usize| mask >> (self.by.len() - 1 - place) & 1 == 1;
                 let key = key.iter().enumerate();
-                let key = key.map(|(place, name)| name.filter(|_| !any(place))).collect();
+                let key = key
+                    .map(|(place, name)| name.filter(|_| !any(place)))
+                    .collect();
                 match summed.get_mut(&key) {
                     Some(sum) => {
                         sum.ms.merge(&row.ms);
@@ -135,16 +140,21 @@ impl Table {
                     }
                 }
             }
-            let mut rows: Vec<_> = summed.into_iter().map(|(key, sum)| {
-                let names = self.by.iter().zip(key);
-                let mut row: Vec<_> = names.map(|(by, value)| match value {
-                    Some(value) => name(*by, value),
-                    None => Datum::text(ANY),
-                }).collect();
-                row.push(Datum::Count(sum.duplicated));
-                row.extend(distribution::cells(&sum.ms, parts));
-                row
-            }).collect();
+            let mut rows: Vec<_> = summed
+                .into_iter()
+                .map(|(key, sum)| {
+                    let names = self.by.iter().zip(key);
+                    let mut row: Vec<_> = names
+                        .map(|(by, value)| match value {
+                            Some(value) => name(*by, value),
+                            None => Datum::text(ANY),
+                        })
+                        .collect();
+                    row.push(Datum::Count(sum.duplicated));
+                    row.extend(distribution::cells(&sum.ms, parts));
+                    row
+                })
+                .collect();
             let width = self.by.len();
             rows.sort_by_cached_key(|row| format!("{:?}", row.get(..width)));
             sheet.rows.extend(rows);
@@ -270,7 +280,10 @@ impl Pairing {
             ("duplicate_requests", self.duplicate_requests as f64),
         ];
         let caption = "calls and replies that were missing or came twice";
-        [latencies, Sheet::of_counts(Self::TABLES[1], caption, counts)]
+        [
+            latencies,
+            Sheet::of_counts(Self::TABLES[1], caption, counts),
+        ]
     }
 }
 
@@ -332,6 +345,9 @@ impl OfRequests {
             ("untimed_left_out", self.untimed as f64),
         ];
         let caption = "requests that were sent again, and those of unknown latency";
-        [latencies, Sheet::of_counts(Pairing::TABLES[1], caption, counts)]
+        [
+            latencies,
+            Sheet::of_counts(Pairing::TABLES[1], caption, counts),
+        ]
     }
 }

@@ -6,8 +6,8 @@ use ahash::{AHashMap, AHashSet};
 
 use crate::error::AnalysisError;
 use crate::sheet::{Datum, Heading, Sheet};
-use crate::source::attributes::Attributes;
 use crate::source::Names;
+use crate::source::attributes::Attributes;
 
 /// Files whose names are kept, at most.
 const MOST_FILES: usize = 1 << 24;
@@ -36,7 +36,9 @@ impl Paths {
             )));
         }
         let (handle, parent) = (self.handles.of(handle), self.handles.of(parent));
-        self.parents.entry(handle).or_insert_with(|| (Arc::clone(name), parent));
+        self.parents
+            .entry(handle)
+            .or_insert_with(|| (Arc::clone(name), parent));
         Ok(())
     }
 
@@ -74,7 +76,9 @@ impl Paths {
         }
         for handle in handles {
             let path = self.path(&handle);
-            sheet.rows.push(vec![Datum::Text(handle), Datum::text(path)]);
+            sheet
+                .rows
+                .push(vec![Datum::Text(handle), Datum::text(path)]);
         }
         sheet
     }

@@ -100,11 +100,7 @@ impl Heading {
 
     /// Of points in time.
     pub fn time(name: impl Into<String>) -> Self {
-        Self::new(
-            name,
-            trackiops_schemas::columns::time_type(),
-            Unit::None,
-        )
+        Self::new(name, trackiops_schemas::columns::time_type(), Unit::None)
     }
 
     /// Of lists, for programs alone.
@@ -140,11 +136,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// A table without rows yet.
-    pub fn new(
-        name: &'static str,
-        caption: impl Into<String>,
-        headings: Vec<Heading>,
-    ) -> Self {
+    pub fn new(name: &'static str, caption: impl Into<String>, headings: Vec<Heading>) -> Self {
         Self {
             name,
             caption: caption.into(),
@@ -172,7 +164,9 @@ impl Sheet {
     /// As a table of a report. People see figures with a few digits, and no column that is empty.
     pub fn into_table(self, about: &About) -> Table<Row> {
         let columns = self.headings.iter().enumerate();
-        let all = columns.clone().map(|(place, heading)| column(place, heading));
+        let all = columns
+            .clone()
+            .map(|(place, heading)| column(place, heading));
         let is_known = |place: usize| {
             let mut values = self.rows.iter().filter_map(|row| row.get(place));
             values.any(|datum| *datum != Datum::Unknown)

@@ -76,7 +76,9 @@ impl Sizes {
     /// Tables: distributions with quantiles of 1/parts and so on, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let mut file_sizes = Distribution::new(self.exact_values);
-        self.files.values().for_each(|size| file_sizes.add(*size as f64));
+        self.files
+            .values()
+            .for_each(|size| file_sizes.add(*size as f64));
         let all = [
             ("read_size", &self.read_size),
             ("read_offset", &self.read_offset),
@@ -99,6 +101,9 @@ impl Sizes {
             ("requests_of_further_files", self.further_files as f64),
             ("failed_left_out", self.failed as f64),
         ];
-        [sheet, Sheet::of_counts(counts_name, "files and requests", counts)]
+        [
+            sheet,
+            Sheet::of_counts(counts_name, "files and requests", counts),
+        ]
     }
 }

@@ -118,7 +118,12 @@ impl Xids {
     }
 
     /// Counts the calls of a batch. Returns those that the next one begins with.
-    fn look_at(&mut self, mut calls: Vec<Call>, order: &mut ByteOrder, now_ns: Option<i64>) -> Vec<Call> {
+    fn look_at(
+        &mut self,
+        mut calls: Vec<Call>,
+        order: &mut ByteOrder,
+        now_ns: Option<i64>,
+    ) -> Vec<Call> {
         if *order == ByteOrder::Unknown {
             *order = order_of(&calls);
         }
@@ -133,7 +138,9 @@ impl Xids {
         calls.sort_by_key(id);
         let mut kept = Vec::new();
         for (place, call) in calls.iter().enumerate() {
-            let between = calls.get(place + 1).map(|next| id(next).wrapping_sub(id(call)).wrapping_sub(1));
+            let between = calls
+                .get(place + 1)
+                .map(|next| id(next).wrapping_sub(id(call)).wrapping_sub(1));
             match between {
                 Some(0) => self.counts.good += 1,
                 Some(between) if between > BACKWARDS_ABOVE => self.counts.backwards += 1,
@@ -197,7 +204,11 @@ impl Xids {
             .skipped_after
             .iter()
             .map(|(op, (times, ids))| {
-                vec![Datum::Text(ops.get(*op)), Datum::Count(*times), Datum::Count(*ids)]
+                vec![
+                    Datum::Text(ops.get(*op)),
+                    Datum::Count(*times),
+                    Datum::Count(*ids),
+                ]
             })
             .collect();
         [counts, skipped]
@@ -210,7 +221,9 @@ fn order_of(calls: &[Call]) -> ByteOrder {
         let mut ids: Vec<_> = calls.iter().map(|call| id(call.xid)).collect();
         ids.sort_unstable();
         let pairs = ids.windows(2);
-        let follow = pairs.filter(|pair| pair[1].wrapping_sub(pair[0]) == 1).count();
+        let follow = pairs
+            .filter(|pair| pair[1].wrapping_sub(pair[0]) == 1)
+            .count();
         follow as f64 / calls.len().max(1) as f64
     };
     let (as_they_are, swapped) = (share(|id| id), share(u32::swap_bytes));

@@ -325,11 +325,12 @@ impl Times {
         }
     }
 
-    /// The range, as the title of a table whose rows have no times.
+    /// The range, as the title of a table whose rows have no times. `None` if the rows are of no time.
     pub(super) fn title<R>(&self, answer: &Answer<R>) -> Option<String> {
         let (start, end) = (answer.range.start, answer.range.end);
         let offset = show_offset(start, self.zone);
-        (!self.shown).then(|| format!("{} ({offset})", show_range(start, end, self.zone)))
+        let is_title = !self.shown && !answer.range.is_empty();
+        is_title.then(|| format!("{} ({offset})", show_range(start, end, self.zone)))
     }
 
     /// Header of the time column, if there is one; `first` is the time of the first row.

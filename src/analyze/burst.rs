@@ -81,5 +81,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let sheet = burst.sheet(kind.plural(), parts);
     let none = events.none.take();
-    outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), [sheet])
+    outcome::write(
+        &form,
+        ANALYSIS,
+        events.seen(),
+        none,
+        events.remarks(),
+        [sheet],
+    )
 }

@@ -80,5 +80,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let sheets = cube.sheets(&events, &pruning);
     let none = events.none.take();
-    outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), sheets)
+    outcome::write(
+        &form,
+        ANALYSIS,
+        events.seen(),
+        none,
+        events.remarks(),
+        sheets,
+    )
 }

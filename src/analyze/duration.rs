@@ -13,6 +13,8 @@ pub fn parse(text: &str) -> anyhow::Result<Duration> {
     };
     match ms.and_then(|ms| u64::try_from(ms).ok()) {
         Some(ms) => Ok(Duration::from_millis(ms)),
-        None => bail!("`{text}` is not a length of time in whole milliseconds; write 2s, 10ms or 0"),
+        None => {
+            bail!("`{text}` is not a length of time in whole milliseconds; write 2s, 10ms or 0")
+        }
     }
 }

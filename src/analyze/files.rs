@@ -71,7 +71,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if !requests.has.file_size {
                 remarks.push("sizes are known where a READ reached the end: the source has no column file_size".to_owned());
             }
-            outcome::write(&form, ANALYSIS, &requests.seen, none, remarks, files.sheets(parts))
+            outcome::write(
+                &form,
+                ANALYSIS,
+                &requests.seen,
+                none,
+                remarks,
+                files.sheets(parts),
+            )
         }
         Kind::Messages => {
             let mut files = OfCapture::default();
@@ -82,12 +89,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let mut messages = Messages::default();
             let mut remarks = Vec::new();
             if source.has(MESSAGES)? {
-                join::read(&source, ANALYSIS.name, &mut messages, |row, _| files.add_age(row))?;
+                join::read(&source, ANALYSIS.name, &mut messages, |row, _| {
+                    files.add_age(row)
+                })?;
             } else {
                 remarks.push("ages are not known: there are no messages (records.parquet), which have the times".to_owned());
             }
-            outcome::write(&form, ANALYSIS, &messages.seen, None, remarks, files.sheets(parts))
+            outcome::write(
+                &form,
+                ANALYSIS,
+                &messages.seen,
+                None,
+                remarks,
+                files.sheets(parts),
+            )
         }
-        Kind::Packets => bail!("--of packets: packets do not tell files; write requests or messages"),
+        Kind::Packets => {
+            bail!("--of packets: packets do not tell files; write requests or messages")
+        }
     }
 }

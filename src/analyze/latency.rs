@@ -66,19 +66,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Requests => {
             let mut latencies = OfRequests::new(table);
             let mut requests = Requests::default();
-            let none = requests.read(&source, ANALYSIS.name, |request, _| latencies.add(request))?;
+            let none =
+                requests.read(&source, ANALYSIS.name, |request, _| latencies.add(request))?;
             let mut remarks = vec![
                 "READs and WRITEs alone, as requests are; calls without a reply and other operations need messages of a capture".to_owned(),
             ];
             if !requests.has.retransmissions {
-                remarks.push("duplicates are not known: the source has no column retrans".to_owned());
+                remarks
+                    .push("duplicates are not known: the source has no column retrans".to_owned());
             }
             let sheets = latencies.sheets(&requests, parts);
             outcome::write(&form, ANALYSIS, &requests.seen, none, remarks, sheets)
         }
         Kind::Messages => {
             if let Some(by) = args.by.iter().find(|by| !by.is_of_messages()) {
-                bail!("--by {}: messages do not tell it; write server, op or client", by.name());
+                bail!(
+                    "--by {}: messages do not tell it; write server, op or client",
+                    by.name()
+                );
             }
             let mut pairing = Pairing::new(table);
             let mut messages = Messages::default();
@@ -87,7 +92,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Ok(())
             })?;
             let sheets = pairing.sheets(&messages, parts);
-            outcome::write(&form, ANALYSIS, &messages.seen, None, messages.remarks(), sheets)
+            outcome::write(
+                &form,
+                ANALYSIS,
+                &messages.seen,
+                None,
+                messages.remarks(),
+                sheets,
+            )
         }
         Kind::Packets => bail!("--of packets: packets have no latency; write requests or messages"),
     }

@@ -58,7 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let mut remarks = messages.remarks();
     if without_call > 0 {
-        remarks.push(format!("{without_call} replies with attributes have no call in the capture, and are left out"));
+        remarks.push(format!(
+            "{without_call} replies with attributes have no call in the capture, and are left out"
+        ));
     }
     let sheets = rollup.sheets(&messages);
     outcome::write(&form, ANALYSIS, &messages.seen, None, remarks, sheets)

@@ -83,9 +83,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut rates: Vec<_> = args.interval.iter().map(settings).map(Rates::new).collect();
     let mut events = Events::new(kind, axes.clone(), 1)?;
     events.read(&source, ANALYSIS.name, |time_ns, key, cell| {
-        rates.iter_mut().for_each(|rates| rates.add(time_ns, key, cell));
+        rates
+            .iter_mut()
+            .for_each(|rates| rates.add(time_ns, key, cell));
     })?;
     let sheets = Rates::sheets(&rates, &events, args.distributions.quantiles);
     let none = events.none.take();
-    outcome::write(&form, ANALYSIS, events.seen(), none, events.remarks(), sheets)
+    outcome::write(
+        &form,
+        ANALYSIS,
+        events.seen(),
+        none,
+        events.remarks(),
+        sheets,
+    )
 }

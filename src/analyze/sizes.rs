@@ -27,9 +27,7 @@ a reply had it, or where a READ reached the end of the file.";
 const ANALYSIS: Analysis = Analysis {
     name: "sizes",
     title: "Sizes and offsets",
-    method: &[
-        "Bytes transferred and offsets of READs and WRITEs. A file has its largest size.",
-    ],
+    method: &["Bytes transferred and offsets of READs and WRITEs. A file has its largest size."],
 };
 
 /// What `trackiops analyze sizes` takes.
@@ -60,7 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "read {rows} rows of io.parquet; sizes of files are not in it: name requests.parquet to have them"
         ));
     } else {
-        none = requests.read(&source, ANALYSIS.name, |request, _| sizes.add_request(request))?;
+        none = requests.read(&source, ANALYSIS.name, |request, _| {
+            sizes.add_request(request)
+        })?;
         if !requests.has.file_size {
             remarks.push(
                 "sizes of files are known where a READ reached the end: the source has no column file_size, which captures supply"

@@ -56,5 +56,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     xids.finish();
     let sheets = xids.sheets(&messages.ops);
-    outcome::write(&form, ANALYSIS, &messages.seen, None, messages.remarks(), sheets)
+    outcome::write(
+        &form,
+        ANALYSIS,
+        &messages.seen,
+        None,
+        messages.remarks(),
+        sheets,
+    )
 }

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::blocks::Differences;
 use super::compare::Printed;
+use super::distributions;
 use super::edge::{CsvRow, csv_rows};
 use super::program::{self, Rows};
 use super::sequentiality::json;
 use super::tables::{self, Keyed, decimals, number, text};
-use super::distributions;
 
 const HOST_AXES: [&str; 5] = ["host", "time", "direction", "op", "message"];
 const PACKET_AXES: [&str; 5] = ["src_ip", "src_port", "dst_ip", "dst_port", "transport"];
@@ -27,15 +27,26 @@ fn seconds(file: &Path) -> String {
 
 /// Flags that leave out what an expected cube does not have.
 fn pruning(rows: &[CsvRow]) -> Vec<String> {
-    let axes: Vec<_> = HOST_AXES.into_iter().filter(|axis| rows[0].contains_key(*axis)).collect();
+    let axes: Vec<_> = HOST_AXES
+        .into_iter()
+        .filter(|axis| rows[0].contains_key(*axis))
+        .collect();
     let is_named = |row: &CsvRow, axis: &str| row[axis] != "*";
     let is_partial = |row: &&CsvRow| axes.iter().any(|axis| !is_named(row, axis));
     let partial: Vec<_> = rows.iter().filter(is_partial).collect();
     let mut flags = Vec::new();
-    for axis in ["host", "time"].into_iter().filter(|axis| axes.contains(axis)) {
+    for axis in ["host", "time"]
+        .into_iter()
+        .filter(|axis| axes.contains(axis))
+    {
         let named: Vec<_> = partial.iter().filter(|row| is_named(row, axis)).collect();
-        let others = || axes.iter().filter(|other| **other != axis && **other != "time");
-        let has_detail = named.iter().any(|row| others().any(|other| is_named(row, other)));
+        let others = || {
+            axes.iter()
+                .filter(|other| **other != axis && **other != "time")
+        };
+        let has_detail = named
+            .iter()
+            .any(|row| others().any(|other| is_named(row, other)));
         if named.is_empty() {
             flags.push(format!("--only-whole={axis}"));
         } else if axis == "host" && !has_detail {
@@ -57,7 +68,12 @@ pub fn compare_cube(trace: &Path, file: &Path) -> Differences {
     let rows = csv_rows(file);
     let interval = format!("--interval={}", seconds(file));
     let flags = pruning(&rows);
-    let mut args = vec!["cube", "--of=messages", "--axes=host,time,direction,op,message", &interval];
+    let mut args = vec![
+        "cube",
+        "--of=messages",
+        "--axes=host,time,direction,op,message",
+        &interval,
+    ];
     args.extend(flags.iter().map(String::as_str));
     let found = program::rows(trace, &args, "cube");
     let found: Keyed = found
@@ -85,7 +101,10 @@ pub fn compare_cube_counts(trace: &Path, file: &Path) -> Differences {
         ("times", program::count(&cube, "values of time")),
         ("hosts", program::count(&cube, "values of host")),
         ("operations", program::count(&cube, "values of op")),
-        ("complete_groups", program::count(&rates, "complete_intervals")),
+        (
+            "complete_groups",
+            program::count(&rates, "complete_intervals"),
+        ),
         ("empty_groups", program::count(&rates, "empty_intervals")),
         ("first_group", program::count(&rates, "first_interval")),
         ("last_group", program::count(&rates, "last_interval")),
@@ -106,16 +125,23 @@ pub fn compare_rates(trace: &Path, file: &Path) -> Differences {
     let flags = pruning(&rows);
     // Rates have no rows that are always there.
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let axes = match flags.contains(&"--only-whole=host") || rows.iter().all(|row| row["host"] == "*") {
-        true => "--axes=direction,op,message",
-        false => "--axes=host,direction,op,message",
-    };
+    let axes =
+        match flags.contains(&"--only-whole=host") || rows.iter().all(|row| row["host"] == "*") {
+            true => "--axes=direction,op,message",
+            false => "--axes=host,direction,op,message",
+        };
     let mut args = vec!["rates", "--of=messages", axes, &interval];
     args.extend(flags.into_iter().filter(|flag| flag.starts_with("--alone")));
     let found = program::rows(trace, &args, "rates");
     let columns = rows[0].keys();
-    let bytes = columns.clone().find(|name| name.contains("payload")).expect("a column");
-    let messages = columns.clone().find(|name| name.contains("messages_per_s")).expect("a column");
+    let bytes = columns
+        .clone()
+        .find(|name| name.contains("payload"))
+        .expect("a column");
+    let messages = columns
+        .clone()
+        .find(|name| name.contains("messages_per_s"))
+        .expect("a column");
     let unit = if bytes.contains("mib") { MIB } else { 1.0 };
     let axes = ["host", "direction", "op", "message"];
     let is_of_quantiles = rows[0].contains_key("quantile");
@@ -150,19 +176,15 @@ pub fn compare_rates(trace: &Path, file: &Path) -> Differences {
             Printed::Digits(8).check(&format!("{key:?}"), *found, *expected, &mut differences);
         }
     }
-    let known: std::collections::BTreeSet<_> = expected.keys().map(|key| key[..4].to_vec()).collect();
+    let known: std::collections::BTreeSet<_> =
+        expected.keys().map(|key| key[..4].to_vec()).collect();
     let more = all.keys().filter(|key| !known.contains(*key));
     differences.extend(more.map(|key| format!("{key:?} is not expected")));
     differences
 }
 
 /// Values of both rates of each key: those of messages, then those of bytes.
-fn merged(
-    rows: &Rows,
-    axes: &[&str],
-    values: impl Fn(&Value) -> Vec<f64>,
-    unit: f64,
-) -> Keyed {
+fn merged(rows: &Rows, axes: &[&str], values: impl Fn(&Value) -> Vec<f64>, unit: f64) -> Keyed {
     let mut all = Keyed::new();
     for (rate, unit) in [("count_per_s", 1.0), ("bytes_per_s", unit)] {
         for row in rows.iter().filter(|row| row["rate"] == rate) {
@@ -183,7 +205,12 @@ pub fn compare_packets(trace: &Path, file: &Path) -> Differences {
         let counts = program::rows(trace, &args, "counts");
         let mut differences = Vec::new();
         let expected = about["entries"].as_f64().expect("a number");
-        Printed::Double.check("entries", program::count(&counts, "keys"), expected, &mut differences);
+        Printed::Double.check(
+            "entries",
+            program::count(&counts, "keys"),
+            expected,
+            &mut differences,
+        );
         return differences;
     }
     let rows = csv_rows(file);
@@ -201,7 +228,11 @@ pub fn compare_packets(trace: &Path, file: &Path) -> Differences {
 
 /// Compares `derived/table1_operations.csv`: operations are messages that were sent, halved.
 pub fn compare_table_1(trace: &Path, file: &Path) -> Differences {
-    let found = program::rows(trace, &["cube", "--of=messages", "--axes=direction,op"], "cube");
+    let found = program::rows(
+        trace,
+        &["cube", "--of=messages", "--axes=direction,op"],
+        "cube",
+    );
     let sent = found.iter().filter(|row| row["direction"] == "send");
     let found: Keyed = sent
         .map(|row| {
@@ -213,7 +244,11 @@ pub fn compare_table_1(trace: &Path, file: &Path) -> Differences {
             (vec![op], numbers)
         })
         .collect();
-    let expected = tables::of_csv(file, &["op"], &["operations", "payload_bytes_per_operation"]);
+    let expected = tables::of_csv(
+        file,
+        &["op"],
+        &["operations", "payload_bytes_per_operation"],
+    );
     tables::compare(&found, &expected, &[Printed::Double; 2])
 }
 
@@ -221,10 +256,19 @@ pub fn compare_table_1(trace: &Path, file: &Path) -> Differences {
 pub fn compare_table_2(trace: &Path, file: &Path) -> Differences {
     let expected = json(file);
     let mut differences = Vec::new();
-    let hosts = program::rows(trace, &["cube", "--of=messages", "--axes=host,direction,message"], "cube");
+    let hosts = program::rows(
+        trace,
+        &["cube", "--of=messages", "--axes=host,direction,message"],
+        "cube",
+    );
     let of = |message: &str| -> std::collections::BTreeSet<String> {
-        let named = hosts.iter().filter(|row| row["host"] != "*" && row["direction"] == "send");
-        named.filter(|row| row["message"] == message).map(|row| text(row, "host")).collect()
+        let named = hosts
+            .iter()
+            .filter(|row| row["host"] != "*" && row["direction"] == "send");
+        named
+            .filter(|row| row["message"] == message)
+            .map(|row| text(row, "host"))
+            .collect()
     };
     let (clients, servers) = (of("request"), of("response"));
     for (what, found) in [
@@ -240,23 +284,38 @@ pub fn compare_table_2(trace: &Path, file: &Path) -> Differences {
             continue;
         };
         let seconds = seconds.trim_end_matches('s');
-        let args = ["rates", "--of=messages", "--axes=direction,op", &format!("--interval={seconds}")];
+        let args = [
+            "rates",
+            "--of=messages",
+            "--axes=direction,op",
+            &format!("--interval={seconds}"),
+        ];
         let rows = program::rows(trace, &args, "rates");
         let (op, column, factor) = match rate.strip_suffix("operations") {
             Some(op) => (op, "count_per_s", 0.5),
-            None => (rate.strip_suffix("payload_mib").expect("a rate"), "bytes_per_s", 1.0 / MIB),
+            None => (
+                rate.strip_suffix("payload_mib").expect("a rate"),
+                "bytes_per_s",
+                1.0 / MIB,
+            ),
         };
         let op = match op.trim_end_matches('_') {
             "" => "*",
             op => op,
         };
-        let row = rows.iter().find(|row| {
-            row["direction"] == "send" && row["op"] == op && row["rate"] == column
-        });
+        let row = rows
+            .iter()
+            .find(|row| row["direction"] == "send" && row["op"] == op && row["rate"] == column);
         match row {
             Some(row) => {
                 let row = scaled(row, factor);
-                distributions::compare(name, &row, expected, [Printed::Double; 2], &mut differences);
+                distributions::compare(
+                    name,
+                    &row,
+                    expected,
+                    [Printed::Double; 2],
+                    &mut differences,
+                );
             }
             None => differences.push(format!("{name} is missing")),
         }

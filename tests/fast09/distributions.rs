@@ -42,7 +42,9 @@ pub fn compare(
         quantiles.check(&what, *found, *expected, differences);
     }
     // Not all were asked for tails.
-    let tails = expected["tails"].as_array().filter(|tails| !tails.is_empty());
+    let tails = expected["tails"]
+        .as_array()
+        .filter(|tails| !tails.is_empty());
     let Some(tails) = tails else {
         return;
     };

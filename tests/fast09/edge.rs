@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::blocks::{Blocks, Differences};
 use super::compare::Printed;
 use super::tables::text;
-use super::{distributions, others, program, sequentiality};
 use super::write_parquet::{Column, write};
+use super::{distributions, others, program, sequentiality};
 
 /// A row of CSV, by name of column.
 pub type CsvRow = BTreeMap<String, String>;
@@ -64,11 +64,27 @@ fn write_requests(path: &Path, rows: &[&CsvRow]) {
     let of = |name: &'static str| move |row: &CsvRow| number(row, name);
     let columns = vec![
         ("end_time_ns", numbers(&of("end_ns"))),
-        ("latency_ns", numbers(&|row| Some(number(row, "end_ns")? - number(row, "start_ns")?))),
+        (
+            "latency_ns",
+            numbers(&|row| Some(number(row, "end_ns")? - number(row, "start_ns")?)),
+        ),
         ("host", texts(&|row| row["client"].clone())),
         ("mount", texts(&|row| format!("{}:/", row["server"]))),
-        ("file_key", numbers(&|row| Some(xxh3_64(row["fh"].as_bytes()).cast_signed()))),
-        ("op", texts(&|row| if row["is_read"] == "true" { "READ" } else { "WRITE" }.to_owned())),
+        (
+            "file_key",
+            numbers(&|row| Some(xxh3_64(row["fh"].as_bytes()).cast_signed())),
+        ),
+        (
+            "op",
+            texts(&|row| {
+                if row["is_read"] == "true" {
+                    "READ"
+                } else {
+                    "WRITE"
+                }
+                .to_owned()
+            }),
+        ),
         ("offset_bytes", numbers(&of("offset"))),
         ("done_bytes", numbers(&of("bytes"))),
         ("file_size", numbers(&of("file_size"))),
@@ -109,7 +125,11 @@ fn compare_latency(source: &Path, expected: &Value) -> Differences {
         differences.push(format!("{} rows instead of {}", rows.len(), all.len()));
     }
     for expected in all {
-        let is_same = |row: &&Value| ["server", "op"].iter().all(|name| row[name] == expected[name]);
+        let is_same = |row: &&Value| {
+            ["server", "op"]
+                .iter()
+                .all(|name| row[name] == expected[name])
+        };
         let Some(row) = rows.iter().find(is_same) else {
             differences.push(format!("{expected} is missing"));
             continue;
@@ -121,7 +141,11 @@ fn compare_latency(source: &Path, expected: &Value) -> Differences {
         let found: Vec<_> = places.chain(row["max"].as_f64()).collect();
         let latencies = distributions::numbers(&expected["latencies_ms"]);
         if found != latencies || row["duplicated_operations"] != expected["duplicated_operations"] {
-            differences.push(format!("{} {}: {found:?} instead of {latencies:?}", text(row, "server"), text(row, "op")));
+            differences.push(format!(
+                "{} {}: {found:?} instead of {latencies:?}",
+                text(row, "server"),
+                text(row, "op")
+            ));
         }
     }
     differences
@@ -136,5 +160,8 @@ pub fn number(row: &CsvRow, name: &str) -> Option<i64> {
 /// Rows of a file of CSV.
 pub fn csv_rows(path: &Path) -> Vec<CsvRow> {
     let mut reader = csv::Reader::from_path(path).expect("it opens");
-    reader.deserialize().map(|row| row.expect("a row")).collect()
+    reader
+        .deserialize()
+        .map(|row| row.expect("a row"))
+        .collect()
 }

@@ -21,7 +21,10 @@ fn flags(name: &str) -> Vec<String> {
         Some("reply") => flag("order", "reply"),
         Some("overlapping") => {
             flag("order", "overlap");
-            flag("slop", words.next().expect("a slop").trim_start_matches('_'));
+            flag(
+                "slop",
+                words.next().expect("a slop").trim_start_matches('_'),
+            );
         }
         other => panic!("{other:?} is no order"),
     }
@@ -49,8 +52,9 @@ pub fn compare(trace: &Path, file: &Path) -> Differences {
         "" => [Printed::Digits(6), Printed::Digits(8)],
         _ => [Printed::Double; 2],
     };
-    let expected: Value = serde_json::from_reader(BufReader::new(File::open(file).expect("it opens")))
-        .expect("it is JSON");
+    let expected: Value =
+        serde_json::from_reader(BufReader::new(File::open(file).expect("it opens")))
+            .expect("it is JSON");
     let flags = flags(options);
     let mut args = vec!["sequentiality"];
     args.extend(flags.iter().map(String::as_str));
@@ -71,11 +75,18 @@ fn compare_with(
         ("unknown_file_size", "unknown_file_size"),
     ] {
         if let Some(expected) = expected[what].as_f64() {
-            Printed::Double.check(what, program::count(&counts, name), expected, &mut differences);
+            Printed::Double.check(
+                what,
+                program::count(&counts, name),
+                expected,
+                &mut differences,
+            );
         }
     }
     let found = program::rows(source, args, "distributions");
-    let all = expected["distributions"].as_object().expect("distributions");
+    let all = expected["distributions"]
+        .as_object()
+        .expect("distributions");
     let known = all.iter().filter(|(_, of)| of["n"].as_u64() != Some(0));
     let mut names: Vec<_> = known.clone().map(|(name, _)| metric(name)).collect();
     for (name, expected) in known {
@@ -87,7 +98,10 @@ fn compare_with(
         }
     }
     names.sort();
-    let mut found_names: Vec<_> = found.iter().map(|row| row["metric"].as_str().unwrap().to_owned()).collect();
+    let mut found_names: Vec<_> = found
+        .iter()
+        .map(|row| row["metric"].as_str().unwrap().to_owned())
+        .collect();
     found_names.sort();
     if names != found_names {
         differences.push(format!("values of {found_names:?} instead of {names:?}"));
@@ -107,7 +121,12 @@ pub fn compare_edge(source: &Path, order: &str, expected: &Value) -> Differences
     let counts = program::rows(source, &args, "counts");
     for what in ["reordered", "unknown_file_size"] {
         let expected = expected[what].as_f64().expect("a number");
-        Printed::Double.check(what, program::count(&counts, what), expected, &mut differences);
+        Printed::Double.check(
+            what,
+            program::count(&counts, what),
+            expected,
+            &mut differences,
+        );
     }
     let found = program::rows(source, &args, "distributions");
     let all = expected["values"].as_object().expect("values");

@@ -31,7 +31,9 @@ pub fn of_csv(path: &Path, keys: &[&str], numbers: &[&str]) -> Keyed {
     let rows = csv_rows(path).into_iter();
     rows.map(|row| {
         let texts = keys.iter().map(|name| row[*name].clone()).collect();
-        let numbers = numbers.iter().map(|name| row[*name].parse().expect("a number"));
+        let numbers = numbers
+            .iter()
+            .map(|name| row[*name].parse().expect("a number"));
         (texts, numbers.collect())
     })
     .collect()

@@ -101,7 +101,11 @@ pub enum Kind {
 impl Kind {
     /// The kind that a source has: requests, or else messages, or else packets.
     pub fn of(source: &Source) -> Result<Self, AnalysisError> {
-        for (kind, rows) in [(Self::Requests, REQUESTS), (Self::Messages, MESSAGES), (Self::Packets, PACKETS)] {
+        for (kind, rows) in [
+            (Self::Requests, REQUESTS),
+            (Self::Messages, MESSAGES),
+            (Self::Packets, PACKETS),
+        ] {
             if source.has(rows)? {
                 return Ok(kind);
             }
@@ -122,11 +126,28 @@ impl Kind {
     pub fn axes(self) -> &'static [Axis] {
         match self {
             Self::Requests => &[
-                Axis::Host, Axis::Time, Axis::Op, Axis::Mount, Axis::Server, Axis::Tenant, Axis::File,
+                Axis::Host,
+                Axis::Time,
+                Axis::Op,
+                Axis::Mount,
+                Axis::Server,
+                Axis::Tenant,
+                Axis::File,
             ],
-            Self::Messages => &[Axis::Host, Axis::Time, Axis::Direction, Axis::Op, Axis::Message],
+            Self::Messages => &[
+                Axis::Host,
+                Axis::Time,
+                Axis::Direction,
+                Axis::Op,
+                Axis::Message,
+            ],
             Self::Packets => &[
-                Axis::From, Axis::FromPort, Axis::To, Axis::ToPort, Axis::Transport, Axis::Time,
+                Axis::From,
+                Axis::FromPort,
+                Axis::To,
+                Axis::ToPort,
+                Axis::Transport,
+                Axis::Time,
             ],
         }
     }
@@ -136,7 +157,13 @@ impl Kind {
         match self {
             Self::Requests => &[Axis::Host, Axis::Mount, Axis::Op],
             Self::Messages => &[Axis::Host, Axis::Direction, Axis::Op, Axis::Message],
-            Self::Packets => &[Axis::From, Axis::FromPort, Axis::To, Axis::ToPort, Axis::Transport],
+            Self::Packets => &[
+                Axis::From,
+                Axis::FromPort,
+                Axis::To,
+                Axis::ToPort,
+                Axis::Transport,
+            ],
         }
     }
 }
@@ -230,20 +257,42 @@ impl Events {
             Kind::Requests => {
                 let (files, ops) = (&mut self.files, &mut self.ops);
                 self.none = self.requests.read(source, analysis, |request, names| {
-                    let key = key_of(request.end_ns, &mut |axis| of_request(axis, request, names, files, ops));
-                    each(request.end_ns, key, Cell { count: 1, bytes: request.bytes });
+                    let key = key_of(request.end_ns, &mut |axis| {
+                        of_request(axis, request, names, files, ops)
+                    });
+                    each(
+                        request.end_ns,
+                        key,
+                        Cell {
+                            count: 1,
+                            bytes: request.bytes,
+                        },
+                    );
                 })?;
             }
             Kind::Messages => {
                 let ops = &mut self.ops;
                 // Without an axis that tells both sides apart, a message is one event.
                 let is_of_host = axes.contains(&Axis::Host) || axes.contains(&Axis::Direction);
-                let directions = if is_of_host { &[SEND, RECEIVE][..] } else { &[SEND] };
+                let directions = if is_of_host {
+                    &[SEND, RECEIVE][..]
+                } else {
+                    &[SEND]
+                };
                 self.messages.read(source, analysis, |message, names| {
                     let op = ops.of(unified(&names.ops.get(message.op)));
                     for direction in directions {
-                        let key = key_of(message.time_ns, &mut |axis| of_message(axis, message, *direction, op));
-                        each(message.time_ns, key, Cell { count: 1, bytes: message.payload });
+                        let key = key_of(message.time_ns, &mut |axis| {
+                            of_message(axis, message, *direction, op)
+                        });
+                        each(
+                            message.time_ns,
+                            key,
+                            Cell {
+                                count: 1,
+                                bytes: message.payload,
+                            },
+                        );
                     }
                     Ok(())
                 })?;
@@ -251,7 +300,14 @@ impl Events {
             Kind::Packets => {
                 self.packets.read(source, analysis, |packet, _| {
                     let key = key_of(packet.time_ns, &mut |axis| of_packet(axis, packet));
-                    each(packet.time_ns, key, Cell { count: 1, bytes: packet.bytes });
+                    each(
+                        packet.time_ns,
+                        key,
+                        Cell {
+                            count: 1,
+                            bytes: packet.bytes,
+                        },
+                    );
                 })?;
             }
         }
@@ -276,7 +332,9 @@ impl Events {
     pub fn datum(&self, axis: Axis, value: u32) -> Datum {
         match axis {
             Axis::Time => Datum::text((i64::from(value) * self.interval_s).to_string()),
-            Axis::Host if self.kind == Kind::Messages => Datum::Text(self.messages.hosts.get(value)),
+            Axis::Host if self.kind == Kind::Messages => {
+                Datum::Text(self.messages.hosts.get(value))
+            }
             Axis::Host => Datum::Text(self.requests.clients.get(value)),
             Axis::Direction => Datum::text(if value == SEND { "send" } else { "recv" }),
             Axis::Message => Datum::text(if value == CALL { "request" } else { "response" }),

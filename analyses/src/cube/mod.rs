@@ -58,7 +58,12 @@ impl Pruning {
 
     /// As [`Self::has`], for rows that need not name all.
     pub fn has_partial(&self, axes: &[Axis], is_named: impl Fn(usize) -> bool) -> bool {
-        let named: Vec<_> = axes.iter().enumerate().filter(|(place, _)| is_named(*place)).map(|(_, axis)| *axis).collect();
+        let named: Vec<_> = axes
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| is_named(*place))
+            .map(|(_, axis)| *axis)
+            .collect();
         let alone = |axis: &Axis| {
             let mut others = named.iter().filter(|other| *other != axis);
             others.all(|other| *other == Axis::Time)
@@ -127,13 +132,22 @@ impl Cube {
             let mut rows: Vec<_> = cells.into_iter().collect();
             rows.retain(|(_, cell)| cell.bytes >= pruning.min_bytes);
             rows.sort_unstable_by_key(|(key, _)| *key);
-            let rows = rows.into_iter().map(|(key, cell)| row(events, &self.axes, &key, cell));
+            let rows = rows
+                .into_iter()
+                .map(|(key, cell)| row(events, &self.axes, &key, cell));
             sheet.rows.extend(rows);
         }
-        let mut counts = Sheet::of_counts(Self::TABLES[1], "keys, and values of each axis", [("keys", keys as f64)]);
+        let mut counts = Sheet::of_counts(
+            Self::TABLES[1],
+            "keys, and values of each axis",
+            [("keys", keys as f64)],
+        );
         let values = self.axes.iter().enumerate().map(|(place, axis)| {
             let count = self.values(place);
-            vec![Datum::text(format!("values of {}", axis.name())), Datum::Figure(count as f64)]
+            vec![
+                Datum::text(format!("values of {}", axis.name())),
+                Datum::Figure(count as f64),
+            ]
         });
         counts.rows.extend(values);
         [sheet, counts]

@@ -147,7 +147,10 @@ impl Rates {
         series.sort_unstable_by_key(|(key, _)| named_first(key));
         let complete = self.complete();
         for (key, series) in series {
-            for (rate, of) in [("count_per_s", &series.counts), ("bytes_per_s", &series.bytes)] {
+            for (rate, of) in [
+                ("count_per_s", &series.counts),
+                ("bytes_per_s", &series.bytes),
+            ] {
                 let mut of = of.clone();
                 of.add_times(0.0, complete.saturating_sub(of.count()));
                 let peak_to_mean = of.max().zip(of.mean()).map(|(max, mean)| max / mean);
@@ -165,9 +168,15 @@ impl Rates {
         let complete = self.complete();
         let counts = [
             ("first_interval", f64::from(self.first) * s),
-            ("last_interval", f64::from(self.interval.unwrap_or(self.first)) * s),
+            (
+                "last_interval",
+                f64::from(self.interval.unwrap_or(self.first)) * s,
+            ),
             ("complete_intervals", complete as f64),
-            ("empty_intervals", complete.saturating_sub(self.occupied) as f64),
+            (
+                "empty_intervals",
+                complete.saturating_sub(self.occupied) as f64,
+            ),
             ("late_left_out", self.late as f64),
         ];
         sheet.rows.extend(counts.map(|(what, value)| {
@@ -179,5 +188,8 @@ impl Rates {
 
 /// Orders keys by how many axes they name, most first.
 fn named_first(key: &Key) -> (usize, Key) {
-    (key.iter().filter(|value| **value == super::ANY).count(), *key)
+    (
+        key.iter().filter(|value| **value == super::ANY).count(),
+        *key,
+    )
 }

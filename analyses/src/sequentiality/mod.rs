@@ -179,7 +179,11 @@ impl Sequentiality {
         };
         let (young, old, spare) = (&mut self.young, &mut self.old, &mut self.spare);
         let of_key = young.entry(key).or_insert_with(|| {
-            let known = if old.is_empty() { None } else { old.remove(&key) };
+            let known = if old.is_empty() {
+                None
+            } else {
+                old.remove(&key)
+            };
             known.unwrap_or_else(|| Group::new(group, spare.pop().unwrap_or_default()))
         });
         let size = request.file_size.filter(|_| self.settings.with_sizes);
@@ -192,7 +196,12 @@ impl Sequentiality {
         if self.held > MOST_HELD && of_key.len() > LONG_GROUP {
             let before = of_key.len();
             let known = io.end_ns.saturating_sub(self.gap_ns);
-            of_key.work_off(Some(known), &self.settings, &mut self.scratch, &mut self.stats);
+            of_key.work_off(
+                Some(known),
+                &self.settings,
+                &mut self.scratch,
+                &mut self.stats,
+            );
             self.held -= before - of_key.len();
         }
     }

@@ -161,7 +161,8 @@ fn choose(
     let mut best_offset = None;
     let free = ios.iter().zip(is_taken).enumerate().skip(earliest);
     // A request that took no time is a candidate for itself.
-    let concurrent = free.take_while(|(place, (io, _))| io.start_ns < horizon_ns || *place == earliest);
+    let concurrent =
+        free.take_while(|(place, (io, _))| io.start_ns < horizon_ns || *place == earliest);
     for (place, (io, is_taken)) in concurrent {
         if *is_taken {
             continue;

@@ -94,10 +94,16 @@ impl Run {
         };
         let sums = [run.reads, run.writes, total];
         use Metric as M;
-        for (metric, sum) in [M::ReadCount, M::WriteCount, M::TotalCount].into_iter().zip(sums) {
+        for (metric, sum) in [M::ReadCount, M::WriteCount, M::TotalCount]
+            .into_iter()
+            .zip(sums)
+        {
             metrics.add(metric, sum.count as f64);
         }
-        for (metric, sum) in [M::ReadBytes, M::WriteBytes, M::TotalBytes].into_iter().zip(sums) {
+        for (metric, sum) in [M::ReadBytes, M::WriteBytes, M::TotalBytes]
+            .into_iter()
+            .zip(sums)
+        {
             metrics.add(metric, sum.bytes as f64);
         }
         if run.has_random {
@@ -107,7 +113,10 @@ impl Run {
             return;
         }
         let bytes = total.bytes as f64;
-        for (metric, sum) in [M::ReadShare, M::WriteShare, M::TotalShare].into_iter().zip(sums) {
+        for (metric, sum) in [M::ReadShare, M::WriteShare, M::TotalShare]
+            .into_iter()
+            .zip(sums)
+        {
             metrics.add(metric, sum.bytes as f64 / bytes);
         }
         // Nothing is a part of a file without bytes.

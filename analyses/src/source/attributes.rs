@@ -33,7 +33,14 @@ pub struct Attributes {
 }
 
 const COLUMNS: [&str; 8] = [
-    "request_id", "reply_id", "name", "fh", "dir_fh", "ftype", "file_size", "mtime_ns",
+    "request_id",
+    "reply_id",
+    "name",
+    "fh",
+    "dir_fh",
+    "ftype",
+    "file_size",
+    "mtime_ns",
 ];
 
 /// Attributes of a source, in order.

@@ -20,7 +20,9 @@ impl Numbers {
     /// A column of numbers, or one whose values are all unknown if there is none.
     pub fn of(batch: &RecordBatch, name: &str) -> Result<Self, ArrowError> {
         let array = as_type(batch, name, &DataType::Int64)?;
-        Ok(Self(array.map(|array| array.as_primitive::<Int64Type>().clone())))
+        Ok(Self(
+            array.map(|array| array.as_primitive::<Int64Type>().clone()),
+        ))
     }
 
     /// A column of times, ns since the epoch.

@@ -103,7 +103,11 @@ impl Files {
     }
 
     /// As [`Self::of`]; none is an error.
-    pub fn needed(&self, kind: Kind, analysis: &'static str) -> Result<Vec<PathBuf>, AnalysisError> {
+    pub fn needed(
+        &self,
+        kind: Kind,
+        analysis: &'static str,
+    ) -> Result<Vec<PathBuf>, AnalysisError> {
         let paths = self.of(kind)?;
         match paths.is_empty() {
             false => Ok(paths),
@@ -117,7 +121,10 @@ impl Kind {
     pub fn lacking(self, analysis: &'static str, source_name: String) -> AnalysisError {
         AnalysisError::Lacks {
             analysis,
-            needs: format!("rows of {}.parquet (with the column {})", self.name, self.mark),
+            needs: format!(
+                "rows of {}.parquet (with the column {})",
+                self.name, self.mark
+            ),
             source_name,
             remedy: self.remedy,
         }

@@ -1,8 +1,8 @@
 //! READs and WRITEs of a capture, also those of which one side is missing.
 
+use super::Source;
 use super::columns::{Flags, Numbers};
 use super::files::{self, IOS};
-use super::Source;
 use crate::error::AnalysisError;
 
 /// A READ or WRITE.

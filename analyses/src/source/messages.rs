@@ -56,7 +56,15 @@ pub struct Messages {
 }
 
 const COLUMNS: [&str; 9] = [
-    "record_id", "time_ns", "src_ip", "dst_ip", "is_request", "xid", "op", "payload_bytes", DROPPED,
+    "record_id",
+    "time_ns",
+    "src_ip",
+    "dst_ip",
+    "is_request",
+    "xid",
+    "op",
+    "payload_bytes",
+    DROPPED,
 ];
 /// Set where whoever made the capture could not read the message.
 const DROPPED: &str = "dropped_by_reference";
@@ -72,12 +80,13 @@ impl Messages {
         let range = source.range();
         for path in source.files(MESSAGES, analysis)? {
             files::read(&path, &COLUMNS, |batch| {
-                self.decode(batch, &mut |message, names| {
-                    match is_within(message.time_ns, range) {
+                self.decode(
+                    batch,
+                    &mut |message, names| match is_within(message.time_ns, range) {
                         true => each(message, names),
                         false => Ok(()),
-                    }
-                })
+                    },
+                )
             })?;
         }
         Ok(())
@@ -124,7 +133,10 @@ impl Messages {
     /// What a reader of the result should know of the rows.
     pub fn remarks(&self) -> Vec<String> {
         let unknown = (self.unknown > 0).then(|| {
-            format!("{} messages without a known operation are left out", self.unknown)
+            format!(
+                "{} messages without a known operation are left out",
+                self.unknown
+            )
         });
         unknown.into_iter().collect()
     }

@@ -1,7 +1,7 @@
 //! Where the rows of an analysis come from: a store, or Parquet files with the same columns.
 
-mod columns;
 pub mod attributes;
+mod columns;
 pub mod files;
 pub mod ios;
 pub mod messages;
@@ -33,7 +33,11 @@ pub enum Source {
 
 impl Source {
     /// The files, of which some must have a kind of rows.
-    fn files(&self, kind: files::Kind, analysis: &'static str) -> Result<Vec<PathBuf>, AnalysisError> {
+    fn files(
+        &self,
+        kind: files::Kind,
+        analysis: &'static str,
+    ) -> Result<Vec<PathBuf>, AnalysisError> {
         match self {
             Self::Files(files) => files.needed(kind, analysis),
             Self::Stores(_) => Err(kind.lacking(analysis, "a store".to_owned())),
@@ -84,11 +88,13 @@ impl Seen {
         };
     }
 
-    /// From the first to behind the last row, in whole milliseconds.
+    /// From the first to behind the last row, in whole milliseconds; empty if no row has a time.
     pub fn range(&self) -> Interval {
-        let (first, last) = self.span.unwrap_or_default();
         let ms = |ns: i64| UtcMs(ns.div_euclid(1_000_000));
-        Interval::new(ms(first), UtcMs(ms(last).0.saturating_add(1)))
+        match self.span {
+            None => Interval::new(UtcMs(0), UtcMs(0)),
+            Some((first, last)) => Interval::new(ms(first), UtcMs(ms(last).0.saturating_add(1))),
+        }
     }
 
     /// What a reader of the result should know of the rows.

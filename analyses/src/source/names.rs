@@ -20,7 +20,11 @@ impl Names {
     #[inline]
     pub fn of(&mut self, name: &str) -> Name {
         // Neighbouring rows often have the same.
-        if self.names.get(self.last as usize).is_some_and(|last| **last == *name) {
+        if self
+            .names
+            .get(self.last as usize)
+            .is_some_and(|last| **last == *name)
+        {
             return self.last;
         }
         self.last = match self.places.get(name) {

@@ -42,7 +42,14 @@ pub struct Packets {
 }
 
 const COLUMNS: [&str; 8] = [
-    "time_ns", RAW_TIME, "src_ip", "src_port", "dst_ip", "dst_port", "transport", "wire_bytes",
+    "time_ns",
+    RAW_TIME,
+    "src_ip",
+    "src_port",
+    "dst_ip",
+    "dst_port",
+    "transport",
+    "wire_bytes",
 ];
 
 /// Times as the capture has them.
@@ -75,7 +82,9 @@ impl Packets {
         let range = source.range();
         for path in source.files(PACKETS, analysis)? {
             let unit = files::metadata_of(&path, RAW_UNIT)?;
-            let known = RAW_UNITS.iter().find(|(name, _)| unit.as_deref() == Some(*name));
+            let known = RAW_UNITS
+                .iter()
+                .find(|(name, _)| unit.as_deref() == Some(*name));
             self.ticks_per_s = known.map_or(NS_PER_S, |(_, ticks)| *ticks);
             files::read(&path, &COLUMNS, |batch| {
                 let raw = Numbers::of(batch, RAW_TIME)?;
@@ -85,7 +94,8 @@ impl Packets {
                 let (from_ports, to_ports) = (numbers("src_port")?, numbers("dst_port")?);
                 let (from, to) = (texts("src_ip")?, texts("dst_ip")?);
                 let transports = texts("transport")?;
-                let port = |ports: &Numbers, row| ports.get(row).and_then(|port| port.try_into().ok());
+                let port =
+                    |ports: &Numbers, row| ports.get(row).and_then(|port| port.try_into().ok());
                 for row in 0..batch.num_rows() {
                     let Some(time_ns) = times.get(row).filter(|ns| is_within(*ns, range)) else {
                         continue;

@@ -99,8 +99,22 @@ pub struct Requests {
 }
 
 const COLUMNS: [&str; 16] = [
-    END_TIME, END_TIME_NS, LATENCY_NS, FILE_KEY, HOST, MOUNT, TENANT_NAME, USER, OP, OFFSET_BYTES,
-    DONE_BYTES, FILE_SIZE, EOF, RETRANS, ERRNO, PATH,
+    END_TIME,
+    END_TIME_NS,
+    LATENCY_NS,
+    FILE_KEY,
+    HOST,
+    MOUNT,
+    TENANT_NAME,
+    USER,
+    OP,
+    OFFSET_BYTES,
+    DONE_BYTES,
+    FILE_SIZE,
+    EOF,
+    RETRANS,
+    ERRNO,
+    PATH,
 ];
 
 impl Requests {
@@ -122,7 +136,9 @@ impl Requests {
             Source::Files(files) => {
                 let paths = files.needed(REQUESTS, analysis)?;
                 for path in paths {
-                    files::read(&path, &COLUMNS, |batch| self.decode(batch, range, &mut each))?;
+                    files::read(&path, &COLUMNS, |batch| {
+                        self.decode(batch, range, &mut each)
+                    })?;
                 }
                 Ok(None)
             }
@@ -179,7 +195,9 @@ impl Requests {
                 && let Some(path) = paths.get(row)
             {
                 let file = (request.server, request.file);
-                known.entry(file).or_insert_with(|| self.path_names.of(path));
+                known
+                    .entry(file)
+                    .or_insert_with(|| self.path_names.of(path));
             }
             self.seen.add(end_ns);
             each(&request, self);

@@ -3,9 +3,9 @@
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use trackiops_query::coverage::Interval;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::requests::KeptRequests;
 use trackiops_query::{EmptyReason, Question};
-use trackiops_query::coverage::note::Note;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::ends_ns;
 

@@ -52,7 +52,9 @@ pub(super) fn write(
     let (start, end) = (about.range.start, about.range.end);
     let range = show_range(start, end, zone);
     let offset = show_offset(start, zone);
-    writeln!(out, "<p class=\"range\">{range} ({offset})</p>")?;
+    if !about.range.is_empty() {
+        writeln!(out, "<p class=\"range\">{range} ({offset})</p>")?;
+    }
     let mut said: Vec<String> = Vec::new();
     let notes = about.notes.iter().map(|note| note.show(zone));
     for line in about.remarks.iter().cloned().chain(notes) {
