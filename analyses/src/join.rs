@@ -49,7 +49,7 @@ pub fn read(
     mut each: impl FnMut(&Joined, &Messages),
 ) -> Result<u64, AnalysisError> {
     let mut attributes = AttributesReader::open(source, analysis)?;
-    let mut next = attributes.next()?;
+    let mut next = attributes.read_next()?;
     // By two generations, as replies come soon.
     let mut young: AHashMap<i64, i64> = AHashMap::new();
     let mut old: AHashMap<i64, i64> = AHashMap::new();
@@ -63,12 +63,12 @@ pub fn read(
             return Ok(());
         }
         while next.as_ref().is_some_and(|next| next.reply_id < message.id) {
-            next = attributes.next()?;
+            next = attributes.read_next()?;
         }
         let Some(found) = next.take_if(|next| next.reply_id == message.id) else {
             return Ok(());
         };
-        next = attributes.next()?;
+        next = attributes.read_next()?;
         match young
             .remove(&found.call_id)
             .or_else(|| old.remove(&found.call_id))

@@ -205,7 +205,7 @@ impl Pairing {
         let now = message.time_ns;
         self.last_ns = self.last_ns.max(now);
         self.messages += 1;
-        if self.messages % FORGET_EVERY == 0 {
+        if self.messages.is_multiple_of(FORGET_EVERY) {
             let kept = |pending: &Pending| now.saturating_sub(pending.last_ns) <= FORGET_NS;
             self.pending.retain(|_, pending| kept(pending));
         }

@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Messages => {
             let mut files = OfCapture::default();
             let mut attributes = AttributesReader::open(&source, ANALYSIS.name)?;
-            while let Some(row) = attributes.next()? {
+            while let Some(row) = attributes.read_next()? {
                 files.add(&row);
             }
             let mut messages = Messages::default();

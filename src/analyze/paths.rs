@@ -50,7 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let source = args.source.source()?;
     let mut paths = Paths::default();
     let mut attributes = AttributesReader::open(&source, ANALYSIS.name)?;
-    while let Some(row) = attributes.next()? {
+    while let Some(row) = attributes.read_next()? {
         paths.add(&row)?;
     }
     let sheet = paths.sheet(&args.handle);

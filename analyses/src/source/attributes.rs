@@ -61,7 +61,7 @@ impl AttributesReader {
     }
 
     /// The next ones.
-    pub fn next(&mut self) -> Result<Option<Attributes>, AnalysisError> {
+    pub fn read_next(&mut self) -> Result<Option<Attributes>, AnalysisError> {
         loop {
             if let Some(row) = self.rows.next() {
                 return Ok(Some(row));
