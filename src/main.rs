@@ -246,6 +246,18 @@ mod tests {
                 "slow",
                 "placement",
                 "carbon",
+                "sequentiality",
+                "sizes",
+                "latency",
+                "rates",
+                "burst",
+                "cube",
+                "outstanding",
+                "reuse",
+                "files",
+                "operations",
+                "paths",
+                "xids",
                 "volume"
             ]
         );

@@ -271,6 +271,7 @@ fn commands_of_the_guide_run() {
                 "0:49:",
                 " --requests ",
                 "trackiops requests ",
+                "trackiops analyze ",
                 "trackiops stalls ",
                 "trackiops status",
                 " --tenant ",

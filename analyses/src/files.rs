@@ -65,7 +65,10 @@ impl OfCapture {
     /// Tables: distributions with quantiles of 1/parts and so on, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let [mut own, mut with_children] = [Distribution::default(), Distribution::default()];
-        for known in self.sizes.values() {
+        // In an order of their own, so that the same rows give the same sums.
+        let mut files: Vec<_> = self.sizes.iter().collect();
+        files.sort_unstable_by_key(|(handle, _)| *handle);
+        for (_, known) in files {
             with_children.add(known.with_children as f64);
             if let Some(size) = known.own {
                 own.add(size as f64);
@@ -152,7 +155,9 @@ impl OfRequests {
             mut whole,
             mut of_known_size,
         ] = [0_u64; 4];
-        for used in self.files.values() {
+        let mut files: Vec<_> = self.files.iter().collect();
+        files.sort_unstable_by_key(|(file, _)| **file);
+        for (_, used) in files {
             if let Some(size) = used.size {
                 sizes.add(size as f64);
             }

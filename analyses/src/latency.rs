@@ -122,11 +122,14 @@ impl Table {
         headings.extend(distribution::headings());
         let caption = "each row is the distribution of latencies, ms; * is any";
         let mut sheet = Sheet::new(Pairing::TABLES[0], caption, headings);
+        // In an order of their own, so that the same requests give the same sums.
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_unstable_by_key(|(key, _)| *key);
         for mask in 0..1_u32 << self.by.len().min(5) {
             let mut summed: AHashMap<Key, Latencies> = AHashMap::new();
-            for (key, row) in &self.rows {
+            for (key, row) in &rows {
                 let any = |place: usize| mask >> (self.by.len() - 1 - place) & 1 == 1;
-                let key = key.iter().enumerate();
+                let key = key.iter().copied().enumerate();
                 let key = key
                     .map(|(place, name)| name.filter(|_| !any(place)))
                     .collect();
@@ -136,7 +139,7 @@ impl Table {
                         sum.duplicated += row.duplicated;
                     }
                     None => {
-                        summed.insert(key, row.clone());
+                        summed.insert(key, Latencies::clone(row));
                     }
                 }
             }

@@ -75,10 +75,11 @@ impl Sizes {
 
     /// Tables: distributions with quantiles of 1/parts and so on, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
+        let mut sizes: Vec<_> = self.files.values().copied().collect();
+        // In an order of their own, so that the same requests give the same sums.
+        sizes.sort_unstable();
         let mut file_sizes = Distribution::new(self.exact_values);
-        self.files
-            .values()
-            .for_each(|size| file_sizes.add(*size as f64));
+        sizes.iter().for_each(|size| file_sizes.add(*size as f64));
         let all = [
             ("read_size", &self.read_size),
             ("read_offset", &self.read_offset),

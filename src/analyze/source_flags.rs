@@ -15,7 +15,7 @@ use crate::store_flag::StoreFlags;
 pub struct SourceFlags {
     /// Parquet files, or directories of some, in place of a store
     ///
-    /// A file needs the columns of what an analysis reads; `trackiops export --dataset requests` writes those of requests. In a directory,
+    /// A file needs the columns of what an analysis reads; `trackiops export --requests` writes those of requests. In a directory,
     /// requests.parquet, records.parquet, attrs.parquet, io.parquet and packets.parquet are found by their names.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -42,7 +42,7 @@ impl SourceFlags {
         }
         if self.files.selects() {
             bail!(
-                "--file, --dir, --mount, --tenant and --tenants select in a store; select with `trackiops export --dataset requests` \
+                "--file, --dir, --mount, --tenant and --tenants select in a store; select with `trackiops export --requests` \
                  and analyze what it wrote"
             );
         }

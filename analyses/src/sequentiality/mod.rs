@@ -109,7 +109,7 @@ impl FromStr for By {
 }
 
 /// Whose requests belong to one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     file: i64,
     server: Name,
@@ -220,7 +220,10 @@ impl Sequentiality {
     }
 
     fn close(&mut self, mut groups: AHashMap<Key, Group>) {
-        for (_, mut group) in groups.drain() {
+        // In an order of their own, so that the same requests give the same sums.
+        let mut closed: Vec<_> = groups.drain().collect();
+        closed.sort_unstable_by_key(|(key, _)| *key);
+        for (_, mut group) in closed {
             self.held -= group.len();
             group.close(&self.settings, &mut self.scratch, &mut self.stats);
             if self.spare.len() < MOST_SPARE {

@@ -1,0 +1,134 @@
+//! `trackiops analyze` of a store: the same as of the Parquet that `export --requests` writes; and what a store cannot tell.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use trackiops_testkit::lake;
+
+fn trackiops(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+    command.args(words).env("TZ", "UTC0").env("COLUMNS", "100");
+    command.output().unwrap()
+}
+
+/// The stores of a lake, and `--store` for each.
+fn stores(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut stores: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    stores.retain(|path| path.is_dir());
+    stores.sort();
+    let flags = stores
+        .iter()
+        .map(|store| format!("--store={}", store.display()));
+    flags.collect()
+}
+
+fn written(words: &[&str]) -> String {
+    let output = trackiops(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_store_and_its_export_give_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let stores = stores(dir.path());
+    let stores: Vec<_> = stores.iter().map(String::as_str).collect();
+    let file = dir.path().join("all.parquet");
+    let file = file.to_str().unwrap();
+    let export = [&["export", "--requests", "--output", file][..], &stores].concat();
+    assert!(trackiops(&export).status.success());
+    for (analysis, table) in [
+        ("sequentiality", "distributions"),
+        ("sequentiality --by=mount", "distributions"),
+        ("sequentiality --by=file --order=request", "counts"),
+        ("sizes", "distributions"),
+        ("latency --by=server,op", "latencies"),
+        ("latency --by=mount,tenant", "counts"),
+        ("rates --interval=1,10", "rates"),
+        ("burst", "bursts"),
+        ("cube --axes=host,mount,op,time", "cube"),
+        ("outstanding --by=client", "in_flight"),
+        ("outstanding", "times"),
+        ("reuse", "cache"),
+        ("files", "counts"),
+    ] {
+        let words: Vec<_> = ["analyze"].into_iter().chain(analysis.split(' ')).collect();
+        let form = ["--format=json", "--table", table];
+        let of_store = written(&[&words[..], &form, &stores].concat());
+        let of_file = written(&[&words[..], &form, &[file]].concat());
+        assert!(of_store.lines().count() > 0, "{analysis}");
+        assert_eq!(sorted(&of_store), sorted(&of_file), "{analysis} {table}");
+    }
+}
+
+/// Rows in an order of their own: requests that completed at the same time may come in another one, and so may what they name.
+fn sorted(rows: &str) -> Vec<&str> {
+    let mut rows: Vec<_> = rows.lines().collect();
+    rows.sort_unstable();
+    rows
+}
+
+#[test]
+fn all_requests_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let stores = stores(dir.path());
+    let stores: Vec<_> = stores.iter().map(String::as_str).collect();
+    let all = [&["requests", "--csv", "--top", "100000"][..], &stores].concat();
+    let requests = written(&all).lines().count() - 1;
+    let cube = ["analyze", "cube", "--axes=op", "--format=csv"];
+    let cube = written(&[&cube[..], &stores].concat());
+    let total = cube.lines().find(|line| line.starts_with('*')).unwrap();
+    let count: usize = total.split(',').nth(1).unwrap().parse().unwrap();
+    assert_eq!(count, requests);
+}
+
+#[test]
+fn what_a_store_cannot_tell_is_said_with_what_would() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let stores = stores(dir.path());
+    for (words, said) in [
+        (&["xids"][..], "only a capture has all calls and replies"),
+        (&["paths"], "only a capture has what replies tell of files"),
+        (
+            &["operations"],
+            "only a capture has what replies tell of files",
+        ),
+        (&["burst", "--of=packets"], "only a capture has packets"),
+        (
+            &["cube", "--axes=direction"],
+            "requests have no axis direction",
+        ),
+        (
+            &["latency", "--of=messages", "--by=mount"],
+            "messages do not tell it",
+        ),
+    ] {
+        let words = [&["analyze"], words, &[&*stores[0]]].concat();
+        let output = trackiops(&words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(said),
+            "{words:?}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_parquet_is_refused_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("broken.parquet");
+    for content in [&b""[..], b"PAR1", b"PAR1\0\0\0\0\xff\xff\xff\x7fPAR1"] {
+        std::fs::write(&file, content).unwrap();
+        let output = trackiops(&["analyze", "sizes", file.to_str().unwrap()]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("broken.parquet"),
+            "{errors}"
+        );
+    }
+}
