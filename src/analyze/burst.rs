@@ -44,7 +44,7 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// What is counted: requests, messages or packets [default: the first that there is]
+    /// Count requests, messages or packets [default: the first it has]
     #[arg(long, value_name = "KIND", help_heading = ROWS)]
     of: Option<Kind>,
     /// Lengths of windows

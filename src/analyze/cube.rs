@@ -36,7 +36,7 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// What is counted: requests, messages or packets [default: the first that there is]
+    /// Count requests, messages or packets [default: the first it has]
     #[arg(long, value_name = "KIND", help_heading = ROWS)]
     of: Option<Kind>,
     /// Axes, such as host,mount,op,time [default: by what is counted]
@@ -48,10 +48,10 @@ pub struct Args {
     /// Length of the intervals of the axis time, s
     #[arg(long, value_name = "SECONDS", default_value_t = 1, help_heading = ROWS)]
     interval: u32,
-    /// Name these axes only where all axes are named
+    /// Name these axes only beside all others
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
     only_whole: Vec<Axis>,
-    /// Name these axes only where all axes are named, or none but it and time
+    /// Name these axes only beside all others, or none but time
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
     alone: Vec<Axis>,
     /// Leave out rows with fewer bytes

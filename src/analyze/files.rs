@@ -46,7 +46,7 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// What is read: requests or messages (attributes) [default: requests, where there are some]
+    /// Read requests or messages [default: requests, where there are some]
     #[arg(long, value_name = "KIND", help_heading = ROWS)]
     of: Option<Kind>,
     #[command(flatten)]

@@ -43,7 +43,9 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// Rows are told apart by: server, op, client; of requests also mount, tenant
+    /// A row stands for: server, op, client, mount, tenant
+    ///
+    /// Messages of a capture do not tell mounts and tenants.
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',', default_value = "server,op", help_heading = ROWS)]
     by: Vec<By>,
     /// What is read: requests or messages [default: requests, where there are some]

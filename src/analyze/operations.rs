@@ -37,10 +37,10 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// Rows are told apart by server and: file, `op,file` or filesystem
+    /// A row stands for: file, `op,file` or filesystem, of a server
     #[arg(long, value_name = "WHAT", default_value = "file", help_heading = ROWS)]
     by: By,
-    /// List the operations on the file with this handle, in hexadecimal digits; repeatable
+    /// List the operations on the file of this handle (hexadecimal); repeatable
     #[arg(long, value_name = "HEX", help_heading = ROWS)]
     handle: Vec<String>,
     #[command(flatten)]

@@ -41,7 +41,7 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// What has numbers of its own: server, client, mount, tenant or op [default: all together]
+    /// A row stands for: server, client, mount, tenant or op [default: all]
     #[arg(long, value_name = "WHAT", help_heading = ROWS)]
     by: Option<By>,
     /// Length of the intervals of the table of times

@@ -38,7 +38,7 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// What is counted: requests, messages or packets [default: the first that there is]
+    /// Count requests, messages or packets [default: the first it has]
     #[arg(long, value_name = "KIND", help_heading = ROWS)]
     of: Option<Kind>,
     /// Axes, such as host,mount,op,time [default: by what is counted]
@@ -47,7 +47,7 @@ pub struct Args {
     /// dst_ip, dst_port, transport, time.
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
     axes: Vec<Axis>,
-    /// Name these axes only where all axes are named, or none but it and time
+    /// Name these axes only beside all others, or none but time
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
     alone: Vec<Axis>,
     /// Lengths of intervals, s

@@ -44,7 +44,7 @@ pub struct Args {
     /// Length of a block, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 65_536, help_heading = ROWS)]
     block: u64,
-    /// Blocks of a client that are followed, at most, and as many files
+    /// Blocks of a client that are followed, and files
     #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = ROWS)]
     sample: usize,
     /// A file that rests for this long is used again

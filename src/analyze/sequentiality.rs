@@ -48,13 +48,13 @@ pub struct Args {
     /// overlap looks at requests that were under way at the same time, and takes the one that goes on where the last ended.
     #[arg(long, value_name = "ORDER", default_value = "overlap", help_heading = ROWS)]
     order: Order,
-    /// With overlap: requests that begin this long after another count as concurrent
+    /// With overlap: so much later a request counts as concurrent
     #[arg(long, value_name = "LENGTH", default_value = "0", value_parser = super::duration::parse, help_heading = ROWS)]
     slop: Duration,
     /// A file that rests for this long begins another group
     #[arg(long, value_name = "LENGTH", default_value = "2s", value_parser = super::duration::parse, help_heading = ROWS)]
     gap: Duration,
-    /// What has distributions of its own: all, file, mount, tenant or host
+    /// A row stands for: all, file, mount, tenant or host
     #[arg(long, value_name = "WHAT", default_value = "all", help_heading = ROWS)]
     by: By,
     /// Do not use sizes of files, even where they are known
