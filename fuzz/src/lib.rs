@@ -1,5 +1,6 @@
-//! What the fuzz targets share: limits, files of two parts, and changes behind which the checksums are right.
+//! What the fuzz targets share: captures, limits, files of two parts, and changes behind which the checksums are right.
 
+pub mod captures;
 pub mod limits;
 pub mod mutate;
 pub mod parts;

@@ -58,6 +58,7 @@ pub fn ask_everything(store: &Path) {
         zone: Zone::utc(),
         explain: Explain::default(),
         row_limit: Some(10_000),
+        view: None,
     };
     for by in ["file,tenant", "dir", "host"] {
         let Ok(Subject::Files(by)) = by.parse() else {

@@ -1,4 +1,5 @@
-//! Writes the inputs that fuzzing begins with, `seeds/`, from the golden store and the kernels' files that the tests have.
+//! Writes the inputs that fuzzing begins with, `seeds/`, from the golden store, the kernels' files that the tests have, and
+//! messages made for it.
 //!
 //!     cargo run --manifest-path fuzz/Cargo.toml --bin seeds
 
@@ -13,7 +14,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use rusqlite::Connection;
-use trackiops_fuzz::{parts, sealed};
+use trackiops_fuzz::{captures, parts, sealed};
 use trackiops_schemas::columns::META_RANGE;
 
 type Done<T> = Result<T, Box<dyn Error>>;
@@ -23,6 +24,7 @@ fn main() -> Done<()> {
     let seeds = Seeds(root.join("seeds"));
     seeds.store(&root.join("../store/tests/format-1"))?;
     seeds.kernels(&root.join("../collector/tests/kernels"))?;
+    seeds.captures()?;
     seeds.texts()
 }
 
@@ -144,6 +146,13 @@ impl Seeds {
             self.put("formats", kernel, &formats.join(&0))?;
         }
         Ok(())
+    }
+
+    fn captures(&self) -> Done<()> {
+        let exchanges = captures::exchanges();
+        self.put("capture", "pcap", &captures::pcap(&exchanges))?;
+        self.put("capture", "pcapng", &captures::pcapng(&exchanges))?;
+        self.put("capture_stream", "tcp", &captures::stream(&exchanges))
     }
 
     fn texts(&self) -> Done<()> {

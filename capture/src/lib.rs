@@ -1,0 +1,32 @@
+//! Reads NFS requests out of captures of packets: pcap and pcapng; NFS v2, v3 and v4.0 to v4.2, over TCP and UDP, IPv4 and IPv6.
+//!
+//! ```text
+//! file -> packets -> link -> fragments -> tcp (streams with holes) -> record (marks) -> rpc -> nfs -> pairing -> Receiver
+//! ```
+//!
+//! It goes over a capture once and keeps no file data: of a message only the beginning is read, or more if names or later operations
+//! stand there. All memory is bounded, whatever the capture says. At the end every byte is in one of the sums of [`Account`].
+
+mod account;
+mod connection;
+mod decoder;
+mod fragments;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod link;
+mod message;
+mod nfs;
+mod packets;
+mod pairing;
+mod record;
+mod rpc;
+mod tcp;
+mod xdr;
+
+pub use account::Account;
+pub use connection::Tally;
+pub use decoder::{ConnectionReport, Decoder, Frames, NFS_PORT, Report};
+pub use link::Skipped;
+pub use message::*;
+pub use nfs::{NFS_PROGRAM, operation_name, procedure_name};
+pub use packets::{FileEnd, Packet, PacketsError, read_packets};

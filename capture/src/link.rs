@@ -1,0 +1,192 @@
+//! From a frame to what its IP packet carries: Ethernet with VLAN tags, Linux cooked (1 and 2), raw IP, loopback; IPv4 and IPv6.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use etherparse::{Ipv6ExtensionSlice, LaxIpSlice};
+
+/// Why a frame was not looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Skipped {
+    /// A link type that is not known, by its number in the file.
+    LinkType(i32),
+    /// No IP: ARP, LLDP and the like.
+    NotIp,
+    /// Headers that end too early or contradict themselves.
+    Malformed,
+    /// A packet in a packet.
+    Tunnel(&'static str),
+    /// RoCE, which carries NFS over RDMA among others.
+    Rdma,
+    /// TCP or UDP that is not NFS, and other protocols.
+    OtherTraffic,
+    /// Fragments of datagrams of which the rest is not in the capture.
+    IncompleteDatagram,
+    /// Datagrams that the capture has twice.
+    Repeated,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkType(number) => write!(f, "link type {number}"),
+            Self::NotIp => f.write_str("not IP"),
+            Self::Malformed => f.write_str("malformed headers"),
+            Self::Tunnel(name) => write!(f, "tunnel ({name})"),
+            Self::Rdma => f.write_str("RDMA"),
+            Self::OtherTraffic => f.write_str("other traffic"),
+            Self::IncompleteDatagram => f.write_str("incomplete datagrams"),
+            Self::Repeated => f.write_str("captured twice"),
+        }
+    }
+}
+
+/// Place of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Which datagram it belongs to, with addresses and protocol.
+    pub identification: u32,
+    /// Its first byte in the datagram.
+    pub offset: u32,
+    /// Whether others follow.
+    pub has_more: bool,
+}
+
+/// What an IP packet carries.
+#[derive(Clone, Copy, Debug)]
+pub struct IpPacket<'a> {
+    /// Sender.
+    pub source: IpAddr,
+    /// Receiver.
+    pub destination: IpAddr,
+    /// Protocol of the payload.
+    pub protocol: u8,
+    /// Number of the datagram; 0 where there is none.
+    pub identification: u32,
+    /// If it is only a part of a datagram.
+    pub fragment: Option<Fragment>,
+    /// Payload, as far as it was captured.
+    pub payload: &'a [u8],
+    /// Its length on the wire.
+    pub payload_bytes: u32,
+}
+
+/// Numbers of protocols.
+pub mod protocol {
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// Finds the IP packet of a frame that had `frame_bytes` on the wire.
+pub fn ip_packet(link_type: i32, frame: &[u8], frame_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
+    let (ether_type, header) = match link_type {
+        1 => (u16_at(frame, 12)?, 14),
+        113 => (u16_at(frame, 14)?, 16),
+        276 => (u16_at(frame, 0)?, 20),
+        // BSD loopback: the address family, in the byte order of whoever captured, or in the network's.
+        0 | 108 => (IPV4, 4),
+        // Raw IP, and its numbers in files of other systems.
+        12 | 14 | 101 | 228 | 229 => (IPV4, 0),
+        other => return Err(Skipped::LinkType(other)),
+    };
+    let (ether_type, header) = behind_vlan_tags(frame, ether_type, header)?;
+    match ether_type {
+        IPV4 | IPV6 => {}
+        0x8847 | 0x8848 => return Err(Skipped::Tunnel("MPLS")),
+        0x8864 => return Err(Skipped::Tunnel("PPPoE")),
+        0x8915 => return Err(Skipped::Rdma),
+        _ => return Err(Skipped::NotIp),
+    }
+    let packet = frame.get(header..).ok_or(Skipped::Malformed)?;
+    let packet_bytes = frame_bytes.saturating_sub(u32::try_from(header).unwrap_or(0));
+    sliced(packet, packet_bytes)
+}
+
+fn behind_vlan_tags(
+    frame: &[u8],
+    mut ether_type: u16,
+    mut header: usize,
+) -> Result<(u16, usize), Skipped> {
+    while matches!(ether_type, 0x8100 | 0x88a8 | 0x9100 | 0x9200) {
+        ether_type = u16_at(frame, header + 2)?;
+        header += 4;
+    }
+    Ok((ether_type, header))
+}
+
+fn u16_at(frame: &[u8], at: usize) -> Result<u16, Skipped> {
+    match frame.get(at..at + 2) {
+        Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
+        _ => Err(Skipped::Malformed),
+    }
+}
+
+fn sliced(packet: &[u8], packet_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
+    let (ip, _) = LaxIpSlice::from_slice(packet).map_err(|_| Skipped::Malformed)?;
+    let payload = ip.payload();
+    // Headers and extension headers before the payload.
+    let header = payload.payload.as_ptr() as usize - packet.as_ptr() as usize;
+    let header = u32::try_from(header).map_err(|_| Skipped::Malformed)?;
+    let (total, identification, fragment) = match &ip {
+        LaxIpSlice::Ipv4(v4) => {
+            let header = v4.header();
+            let identification = u32::from(header.identification());
+            let fragment = v4.is_payload_fragmented().then(|| Fragment {
+                identification,
+                offset: u32::from(header.fragments_offset().value()) * 8,
+                has_more: header.more_fragments(),
+            });
+            (u32::from(header.total_len()), identification, fragment)
+        }
+        LaxIpSlice::Ipv6(v6) => {
+            let part = v6.extensions().clone().into_iter().find_map(|extension| {
+                let Ipv6ExtensionSlice::Fragment(fragment) = extension else {
+                    return None;
+                };
+                Some(Fragment {
+                    identification: fragment.identification(),
+                    offset: u32::from(fragment.fragment_offset().value()) * 8,
+                    has_more: fragment.more_fragments(),
+                })
+            });
+            let length = v6.header().payload_length();
+            let total = if length == 0 {
+                0
+            } else {
+                u32::from(length) + 40
+            };
+            let part = part.filter(|_| v6.is_payload_fragmented());
+            (total, part.map_or(0, |part| part.identification), part)
+        }
+    };
+    // A length of 0 is that of a packet which the network card would have cut into pieces (TSO, BIG TCP).
+    let total = if total == 0 { packet_bytes } else { total };
+    let captured = u32::try_from(payload.payload.len()).map_err(|_| Skipped::Malformed)?;
+    Ok(IpPacket {
+        source: ip.source_addr(),
+        destination: ip.destination_addr(),
+        protocol: payload.ip_number.0,
+        identification,
+        fragment,
+        payload: payload.payload,
+        payload_bytes: total.saturating_sub(header).max(captured),
+    })
+}
+
+/// The name of a tunnel, by the IP protocol or by UDP's port.
+pub fn tunnel(protocol: u8, udp_port: Option<u16>) -> Option<Skipped> {
+    Some(match (protocol, udp_port) {
+        (4 | 41, _) => Skipped::Tunnel("IP in IP"),
+        (47, _) => Skipped::Tunnel("GRE"),
+        (50, _) => Skipped::Tunnel("IPsec"),
+        (_, Some(4789 | 8472)) => Skipped::Tunnel("VXLAN"),
+        (_, Some(6081)) => Skipped::Tunnel("Geneve"),
+        (_, Some(4791)) => Skipped::Rdma,
+        _ => return None,
+    })
+}

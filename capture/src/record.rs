@@ -1,0 +1,363 @@
+//! RPC messages in a stream: record marks (RFC 5531, section 11), and where the next record begins after a hole.
+//!
+//! Of a record only the beginning is kept, and whatever else the message's reader asks for; the rest is counted.
+
+use std::ops::Range;
+
+use crate::account::Account;
+use crate::message::Seen;
+use crate::rpc::{HEADER_BYTES, LAST_FRAGMENT, Message, Unread, is_plausible};
+use crate::tcp::{Absence, Piece};
+use crate::xdr::SparseRecord;
+
+/// So much of a record is looked at first: enough for a call with its credential, or for a reply without data.
+const FIRST_BYTES: u64 = 1024;
+/// More of a record is never kept. READDIRPLUS needs it, and its replies are as large as `rsize` says.
+const MOST_BYTES: usize = 1 << 20;
+/// A fragment that is larger says that this is no mark.
+const LARGEST_FRAGMENT: u32 = 64 << 20;
+
+/// Reads messages, and takes them.
+pub trait MessageReader {
+    /// Reads a message, as [`crate::rpc::read`].
+    fn read(
+        &mut self,
+        record: &SparseRecord,
+        is_all: bool,
+        begin_ns: i64,
+    ) -> Result<Message, Unread>;
+    /// A message of which the last byte was seen.
+    fn take(&mut self, message: Message, seen: Seen, account: &mut Account);
+    /// Whether a call from the other side waits for a reply.
+    fn is_pending(&self, xid: u32) -> bool;
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Looking for a record.
+    #[default]
+    Searching,
+    /// In a record's mark, of which so many bytes were read.
+    Mark([u8; 4], usize),
+    /// In a fragment.
+    Body,
+    /// Nothing of it can be read any more.
+    Opaque,
+}
+
+#[derive(Debug, Default)]
+enum Outcome {
+    #[default]
+    Reading,
+    Done(Message),
+    Unreadable,
+}
+
+/// One direction's records.
+#[derive(Debug, Default)]
+pub struct RecordReader {
+    state: State,
+    record: SparseRecord,
+    /// What is to be kept next.
+    wanted: Range<u64>,
+    outcome: Outcome,
+    /// Where in the record, marks apart.
+    position: u64,
+    fragment_left: u64,
+    is_last_fragment: bool,
+    /// Bytes of the record that were there, and those of its marks.
+    seen_bytes: u64,
+    mark_bytes: u64,
+    begin_ns: i64,
+    end_ns: i64,
+    /// The last bytes among which no record was found, and in which one may begin.
+    tail: Vec<u8>,
+}
+
+impl RecordReader {
+    /// What comes next in the stream.
+    pub fn piece(
+        &mut self,
+        piece: Piece<'_>,
+        time_ns: i64,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) {
+        match piece {
+            Piece::Data(data) => self.data(data, time_ns, reader, account),
+            Piece::Hole(bytes, absence) => self.hole(bytes, absence, time_ns, reader, account),
+            Piece::Begin => {
+                self.abandon(account);
+                self.state = State::Mark([0; 4], 0);
+            }
+            Piece::Jump => self.abandon(account),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn kept_bytes(&self) -> usize {
+        self.record.kept()
+    }
+
+    /// Reads the message as far as it is there, and keeps none of its bytes.
+    pub fn let_go(&mut self, reader: &mut impl MessageReader) {
+        if matches!(self.state, State::Body) && matches!(self.outcome, Outcome::Reading) {
+            self.read(true, reader);
+        }
+        self.record.forget();
+    }
+
+    /// Nothing after this can be read: TLS begins.
+    pub fn make_opaque(&mut self, account: &mut Account) {
+        self.abandon(account);
+        self.state = State::Opaque;
+    }
+
+    /// Gives up the record that is being read, and looks for another one.
+    pub fn abandon(&mut self, account: &mut Account) {
+        account.not_understood_bytes += match &self.state {
+            State::Searching => self.tail.len() as u64,
+            State::Mark(_, read) => *read as u64 + self.seen_bytes + self.mark_bytes,
+            State::Body => self.seen_bytes + self.mark_bytes,
+            State::Opaque => 0,
+        };
+        self.tail.clear();
+        self.clear();
+        self.state = State::Searching;
+    }
+
+    fn clear(&mut self) {
+        self.record.clear();
+        self.wanted = 0..FIRST_BYTES;
+        self.outcome = Outcome::Reading;
+        self.position = 0;
+        self.seen_bytes = 0;
+        self.mark_bytes = 0;
+        self.end_ns = i64::MIN;
+    }
+
+    fn data(
+        &mut self,
+        mut data: &[u8],
+        time_ns: i64,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) {
+        while !data.is_empty() {
+            let used = match &mut self.state {
+                State::Opaque => {
+                    account.not_understood_bytes += data.len() as u64;
+                    data.len()
+                }
+                State::Searching => self.search(data, time_ns, reader, account),
+                State::Mark(mark, read) => {
+                    if *read == 0 && self.mark_bytes == 0 {
+                        self.begin_ns = time_ns;
+                    }
+                    let used = data.len().min(4 - *read);
+                    mark[*read..*read + used].copy_from_slice(&data[..used]);
+                    *read += used;
+                    if *read == 4 {
+                        let mark = u32::from_be_bytes(*mark);
+                        self.begin_fragment(mark, account);
+                    }
+                    used
+                }
+                State::Body => self.body(data, time_ns, reader, account),
+            };
+            data = &data[used..];
+        }
+    }
+
+    fn begin_fragment(&mut self, mark: u32, account: &mut Account) {
+        let bytes = mark & !LAST_FRAGMENT;
+        let is_last = mark & LAST_FRAGMENT != 0;
+        // 24: the smallest reply; a record of several fragments may have an empty last one.
+        let is_small = is_last && self.mark_bytes == 0 && bytes < 20;
+        if bytes > LARGEST_FRAGMENT || is_small || self.mark_bytes > 1 << 20 {
+            self.abandon(account);
+            return;
+        }
+        if self.mark_bytes == 0 {
+            self.clear();
+        }
+        self.mark_bytes += 4;
+        self.fragment_left = u64::from(bytes);
+        self.is_last_fragment = is_last;
+        self.state = State::Body;
+    }
+
+    fn body(
+        &mut self,
+        data: &[u8],
+        time_ns: i64,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) -> usize {
+        self.end_ns = self.end_ns.max(time_ns);
+        let len =
+            usize::try_from(self.fragment_left).map_or(data.len(), |left| left.min(data.len()));
+        let mut used = 0;
+        while used < len {
+            let rest = &data[used..len];
+            let before = self.wanted.start.saturating_sub(self.position);
+            let step = match self.outcome {
+                Outcome::Reading if before > 0 => clamp(before, rest.len()),
+                Outcome::Reading => {
+                    let kept = clamp(self.wanted.end - self.position, rest.len());
+                    self.record.push(self.position, &rest[..kept]);
+                    kept
+                }
+                _ => rest.len(),
+            };
+            used += step;
+            self.step(step as u64);
+            self.seen_bytes += step as u64;
+            self.look(reader);
+        }
+        self.end_fragment(true, reader, account);
+        used
+    }
+
+    fn step(&mut self, bytes: u64) {
+        self.position += bytes;
+        self.fragment_left -= bytes;
+    }
+
+    /// Reads the message if all is there that was wanted.
+    fn look(&mut self, reader: &mut impl MessageReader) {
+        if matches!(self.outcome, Outcome::Reading) && self.position >= self.wanted.end {
+            self.read(false, reader);
+        }
+    }
+
+    fn read(&mut self, is_all: bool, reader: &mut impl MessageReader) {
+        let is_all = is_all || self.record.known() > MOST_BYTES;
+        self.outcome = match reader.read(&self.record, is_all, self.begin_ns) {
+            Ok(message) => Outcome::Done(message),
+            Err(Unread::Need(at)) if !is_all && at >= self.position => {
+                let more = (self.record.known() as u64).max(FIRST_BYTES);
+                self.wanted = at..at.saturating_add(more);
+                Outcome::Reading
+            }
+            // It needs what is over.
+            Err(Unread::Need(_)) if !is_all => return self.read(true, reader),
+            Err(_) => Outcome::Unreadable,
+        };
+    }
+
+    fn end_fragment(
+        &mut self,
+        has_end: bool,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) {
+        if self.fragment_left > 0 {
+            return;
+        }
+        self.state = State::Mark([0; 4], 0);
+        if self.is_last_fragment {
+            self.end_record(has_end, reader, account);
+        }
+    }
+
+    fn end_record(
+        &mut self,
+        has_end: bool,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) {
+        if matches!(self.outcome, Outcome::Reading) {
+            self.read(true, reader);
+        }
+        let known = self.record.known() as u64;
+        match std::mem::take(&mut self.outcome) {
+            Outcome::Done(message) => {
+                account.parsed_bytes += known + self.mark_bytes;
+                account.skipped_bytes += self.seen_bytes - known;
+                let seen = Seen {
+                    begin_ns: self.begin_ns,
+                    end_ns: self.end_ns.max(self.begin_ns),
+                    has_end,
+                };
+                reader.take(message, seen, account);
+            }
+            _ => account.not_understood_bytes += self.seen_bytes + self.mark_bytes,
+        }
+        self.clear();
+    }
+
+    fn hole(
+        &mut self,
+        bytes: u64,
+        absence: Absence,
+        time_ns: i64,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) {
+        let has_end = absence == Absence::Cut;
+        match self.state {
+            State::Opaque => {}
+            State::Body if bytes <= self.fragment_left => {
+                if has_end {
+                    self.end_ns = self.end_ns.max(time_ns);
+                }
+                self.step(bytes);
+                self.look(reader);
+                self.end_fragment(has_end, reader, account);
+            }
+            State::Body => {
+                self.end_record(false, reader, account);
+                self.abandon(account);
+            }
+            State::Searching | State::Mark(..) => self.abandon(account),
+        }
+    }
+
+    /// Looks for the beginning of a record. Returns how many bytes are done with.
+    fn search(
+        &mut self,
+        data: &[u8],
+        time_ns: i64,
+        reader: &mut impl MessageReader,
+        account: &mut Account,
+    ) -> usize {
+        let is_record = |bytes: &[u8]| is_plausible(bytes, |xid| reader.is_pending(xid));
+        if !self.tail.is_empty() {
+            let before = self.tail.len();
+            self.tail
+                .extend_from_slice(&data[..data.len().min(HEADER_BYTES - 1)]);
+            let mut windows = self.tail.windows(HEADER_BYTES).take(before);
+            if let Some(begin) = windows.position(is_record) {
+                account.not_understood_bytes += begin as u64;
+                let header = self.tail[begin..before].to_vec();
+                self.tail.clear();
+                self.begin_record();
+                self.data(&header, time_ns, reader, account);
+                return 0;
+            }
+            self.tail.truncate(before);
+        }
+        if let Some(begin) = data.windows(HEADER_BYTES).position(is_record) {
+            account.not_understood_bytes += (self.tail.len() + begin) as u64;
+            self.tail.clear();
+            self.begin_record();
+            return begin;
+        }
+        let keep = data.len().min(HEADER_BYTES - 1);
+        self.tail.extend_from_slice(&data[data.len() - keep..]);
+        let over = self.tail.len().saturating_sub(HEADER_BYTES - 1);
+        self.tail.drain(..over);
+        account.not_understood_bytes += (over + data.len() - keep) as u64;
+        data.len()
+    }
+
+    fn begin_record(&mut self) {
+        self.clear();
+        self.state = State::Mark([0; 4], 0);
+    }
+}
+
+fn clamp(bytes: u64, most: usize) -> usize {
+    usize::try_from(bytes).map_or(most, |bytes| bytes.min(most))
+}
