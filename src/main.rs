@@ -13,6 +13,7 @@ mod files;
 mod flamegraph;
 mod help_headings;
 mod histogram;
+mod import;
 mod input_file;
 mod live_socket;
 mod metrics;
@@ -107,6 +108,8 @@ enum Command {
     AnonymizeKey(anonymize::KeyArgs),
     /// Put the names back into what `export --anonymize` wrote, with its key
     Deanonymize(anonymize::Args),
+    /// Put what others recorded into a store: captures of packets
+    Import(import::Args),
     /// Look after a store
     Store(store::Args),
     /// Tell what a store takes on disk, or what a recording will take
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         Command::Analyze(args) => analyze::run(args),
         Command::AnonymizeKey(args) => anonymize::make_key(args),
         Command::Deanonymize(args) => anonymize::run(args),
+        Command::Import(args) => import::run(args),
         Command::Store(args) => store::run(args),
         Command::Volume(args) => volume::run(args),
     };

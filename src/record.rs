@@ -1,6 +1,6 @@
 //! `trackiops record`: from the kernel's NFS client to the store.
 
-mod args;
+pub mod args;
 mod display;
 mod log;
 mod messages;

@@ -207,10 +207,10 @@ impl Connection {
         let (first, rest) = payload.split_at(payload.len().min(FIRST_BYTES));
         let mut record = SparseRecord::default();
         record.push(0, first);
-        let mut read = side.read(&record, rest.is_empty(), seen.begin_ns);
+        let mut read = side.read(&record, rest.is_empty(), seen.begin_ns, u64::from(bytes));
         if matches!(read, Err(Unread::Need(_))) && !rest.is_empty() {
             record.push(first.len() as u64, rest);
-            read = side.read(&record, true, seen.begin_ns);
+            read = side.read(&record, true, seen.begin_ns, u64::from(bytes));
         }
         match read {
             Ok(message) => {
@@ -308,10 +308,12 @@ impl<R: Receiver> MessageReader for Side<'_, R> {
         record: &SparseRecord,
         is_all: bool,
         begin_ns: i64,
+        bytes: u64,
     ) -> Result<Message, Unread> {
         let origin = Origin {
             peers: self.peers,
             begin_ns,
+            bytes,
         };
         let call_of = |xid| self.pairing.call_of(!self.from_first, xid).cloned();
         let message = rpc::read(record, is_all, origin, call_of)?;

@@ -1,5 +1,7 @@
 //! Entry points for `fuzz/` alone: they give arbitrary bytes to the readers of captures.
 
+use std::ops::ControlFlow;
+
 use crate::message::{Receiver, Request};
 use crate::{Decoder, Packet, read_packets};
 
@@ -14,7 +16,10 @@ impl Receiver for Sum {
 /// Reads a capture, and asks for an account that adds up.
 pub fn capture(file: &[u8]) {
     let mut decoder = Decoder::new(Sum(0), &[]);
-    let _ = read_packets(file, |packet| decoder.packet(&packet));
+    let _ = read_packets(file, |packet| {
+        decoder.packet(&packet);
+        ControlFlow::Continue(())
+    });
     let (_, report) = decoder.finish();
     assert!(report.total().is_complete(), "{:?}", report.total());
 }

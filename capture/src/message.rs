@@ -196,6 +196,8 @@ pub struct Call {
     pub xid: u32,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
+    /// Its length, without record marks, bytes.
+    pub bytes: u64,
     /// RPC program.
     pub program: u32,
     /// Its version.
@@ -234,6 +236,8 @@ pub struct Reply {
     pub xid: u32,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
+    /// Its length, without record marks, bytes.
+    pub bytes: u64,
     /// How the RPC was taken.
     pub status: RpcStatus,
     /// Results, in order; of NFSv4 those up to the one that failed.

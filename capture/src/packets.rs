@@ -1,6 +1,7 @@
 //! Packets of a capture: pcap (us, ns, both byte orders) and pcapng (several interfaces, resolutions, offsets); as they are, gz or zst.
 
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
@@ -57,10 +58,10 @@ struct Interface {
     offset_s: i128,
 }
 
-/// Reads all packets of a capture.
+/// Reads the packets of a capture, as long as `take` says so.
 pub fn read_packets(
     input: impl Read + Send,
-    mut take: impl FnMut(Packet<'_>),
+    mut take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
 ) -> Result<FileEnd, PacketsError> {
     let input = decompressed(input)?;
     let mut reader = match create_reader(BUFFER_BYTES, Full(input)) {
@@ -79,7 +80,9 @@ pub fn read_packets(
             Ok((len, block)) => {
                 if let Some(packet) = file.packet(&block) {
                     end.packets += 1;
-                    take(packet);
+                    if take(packet).is_break() {
+                        return Ok(end);
+                    }
                 }
                 Step::Packet(len)
             }

@@ -19,12 +19,13 @@ const LARGEST_FRAGMENT: u32 = 64 << 20;
 
 /// Reads messages, and takes them.
 pub trait MessageReader {
-    /// Reads a message, as [`crate::rpc::read`].
+    /// Reads a message of so many bytes, as [`crate::rpc::read`].
     fn read(
         &mut self,
         record: &SparseRecord,
         is_all: bool,
         begin_ns: i64,
+        bytes: u64,
     ) -> Result<Message, Unread>;
     /// A message of which the last byte was seen.
     fn take(&mut self, message: Message, seen: Seen, account: &mut Account);
@@ -233,7 +234,8 @@ impl RecordReader {
 
     fn read(&mut self, is_all: bool, reader: &mut impl MessageReader) {
         let is_all = is_all || self.record.known() > MOST_BYTES;
-        self.outcome = match reader.read(&self.record, is_all, self.begin_ns) {
+        let bytes = self.position + self.fragment_left;
+        self.outcome = match reader.read(&self.record, is_all, self.begin_ns, bytes) {
             Ok(message) => Outcome::Done(message),
             Err(Unread::Need(at)) if !is_all && at >= self.position => {
                 let more = (self.record.known() as u64).max(FIRST_BYTES);

@@ -57,6 +57,8 @@ pub struct Origin {
     pub peers: Peers,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
+    /// Its length, as far as it is known, bytes.
+    pub bytes: u64,
 }
 
 /// Reads a message. With `is_all` there will be no more bytes, and what cannot be read for that is [`Opaque::Lost`].
@@ -85,6 +87,7 @@ pub fn read(
                 peers,
                 xid,
                 begin_ns: origin.begin_ns,
+                bytes: origin.bytes,
                 status: read_status(&mut reader)?,
                 operations: Vec::new(),
                 opaque: None,
@@ -128,6 +131,7 @@ fn read_header(reader: &mut Reader<'_>, xid: u32, origin: Origin) -> Result<Call
         peers: origin.peers,
         xid,
         begin_ns: origin.begin_ns,
+        bytes: origin.bytes,
         program,
         version,
         minor_version: None,

@@ -41,7 +41,9 @@ fn captures_that_break_readers_are_read_to_their_end() {
 #[test]
 fn a_file_that_is_no_capture_is_refused() {
     for file in [&b""[..], b"PAR1", &[0; 100], b"BZh91AY"] {
-        assert!(trackiops_capture::read_packets(file, |_| {}).is_err());
+        assert!(
+            trackiops_capture::read_packets(file, |_| std::ops::ControlFlow::Continue(())).is_err()
+        );
     }
 }
 

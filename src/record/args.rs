@@ -246,7 +246,8 @@ fn parse_ring_memory(text: &str) -> Result<u64, String> {
 /// size.
 const REQUESTS_SIZE_MIN: u64 = 64 << 20;
 
-fn parse_requests_size(text: &str) -> Result<u64, String> {
+/// Room for single requests.
+pub fn parse_requests_size(text: &str) -> Result<u64, String> {
     parse_size_in(
         text,
         REQUESTS_SIZE_MIN..=u64::MAX,
@@ -323,7 +324,7 @@ impl Args {
 }
 
 /// 15 minutes, or as much more as it takes to hold whole windows.
-fn default_rotation(finest: Granularity) -> Granularity {
+pub fn default_rotation(finest: Granularity) -> Granularity {
     (1..=i64::from(u16::MAX))
         .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())
         .find(|rotate| rotate.ms() >= 15 * 60 * 1000)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -67,6 +68,7 @@ pub fn packets(file: &[u8]) -> Vec<OwnPacket> {
             data: packet.data.to_vec(),
             bytes: packet.bytes,
         });
+        ControlFlow::Continue(())
     });
     assert_eq!(end.expect("a capture").damage, None);
     packets
@@ -108,7 +110,10 @@ pub fn found<'a>(packets: impl IntoIterator<Item = &'a OwnPacket>) -> (Found, Re
 /// What is found in a file, and how the file ends.
 pub fn found_in(file: &[u8]) -> (Found, Report) {
     let mut decoder = Decoder::new(Found::default(), &[]);
-    let _ = read_packets(file, |packet| decoder.packet(&packet));
+    let _ = read_packets(file, |packet| {
+        decoder.packet(&packet);
+        ControlFlow::Continue(())
+    });
     checked(decoder)
 }
 

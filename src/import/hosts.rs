@@ -1,0 +1,297 @@
+//! What was found, by host: each client of a capture is one. Windows are closed as the capture's time goes on, and written host by host.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::Context;
+use trackiops_capture::{Receiver, Request};
+use trackiops_collector::Replay;
+use trackiops_schemas::ebpf::ring::RequestRecord;
+use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
+use trackiops_schemas::ops::Operation;
+use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Options, Writer};
+
+use super::files::Files;
+use super::operations::Found;
+use crate::output::say;
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// A window is closed so long after its end: as long as a stream waits for what the capture lacks, and more.
+const LATE_NS: i64 = 10 * SECOND_NS;
+/// Longer without any packet, and the time counts as not captured.
+const LONGEST_PAUSE_NS: i64 = 300 * SECOND_NS;
+/// Rows and single requests that wait to be written.
+const MOST_ROWS: usize = 1 << 16;
+const MOST_REQUESTS: usize = 1 << 19;
+/// Single requests that are written at once.
+const BATCH: usize = 16 << 10;
+/// Connections of a host that are told apart.
+const MOST_CONNECTIONS: usize = 1024;
+
+/// What rows say of a file.
+type Attributes = Box<dyn FnMut(FileId, TenantId) -> Arc<FileAttributes>>;
+
+struct Host {
+    replay: Replay<Attributes>,
+    /// Up to when its time is covered, ns.
+    covered_ns: i64,
+    connections: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    windows: Vec<ClosedWindow>,
+    rows: usize,
+    requests: Vec<RequestRecord>,
+}
+
+/// What is written where.
+pub struct Target {
+    /// The store.
+    pub store: PathBuf,
+    /// Its options; the host is put in.
+    pub options: Options,
+    /// Room for single requests, bytes; none are kept if there is none.
+    pub requests_bytes: Option<u64>,
+}
+
+/// Everything that was found.
+pub struct Hosts {
+    target: Target,
+    files: Rc<RefCell<Files>>,
+    hosts: BTreeMap<IpAddr, Host>,
+    now_ns: i64,
+    /// When windows are closed next.
+    next_ns: i64,
+    records: Vec<RequestRecord>,
+    /// Requests, and READs and WRITEs among them.
+    counts: (u64, u64),
+    is_outside_of_calendar: bool,
+}
+
+impl Hosts {
+    /// Nothing yet.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            files: Rc::default(),
+            hosts: BTreeMap::new(),
+            now_ns: i64::MIN,
+            next_ns: i64::MIN,
+            records: Vec::new(),
+            counts: (0, 0),
+            is_outside_of_calendar: false,
+        }
+    }
+
+    /// Number of requests, and of READs and WRITEs.
+    pub fn counts(&self) -> (u64, u64) {
+        self.counts
+    }
+
+    /// Number of hosts.
+    pub fn clients(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// The capture's time is this now.
+    pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
+        self.now_ns = self.now_ns.max(time_ns);
+        if time_ns < self.next_ns {
+            return Ok(());
+        }
+        self.next_ns = time_ns.saturating_add(SECOND_NS);
+        self.close(time_ns.saturating_sub(LATE_NS));
+        if self.files.borrow().is_full() {
+            self.close(i64::MAX);
+            self.write()?;
+            self.files.borrow_mut().forget();
+        }
+        let hosts = self.hosts.values();
+        let (rows, requests) = hosts.fold((0, 0), |(rows, requests), host| {
+            (rows + host.rows, requests + host.requests.len())
+        });
+        if rows > MOST_ROWS || requests > MOST_REQUESTS {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Closes windows that end by this time.
+    fn close(&mut self, until_ns: i64) {
+        let until = UtcMs(until_ns.div_euclid(1_000_000));
+        let covered_ns = self.now_ns;
+        for host in self.hosts.values_mut() {
+            host.cover(covered_ns);
+            for window in host.replay.close(until) {
+                host.rows += 1 + window.rows.len() + window.ops.len();
+                host.windows.push(window);
+            }
+        }
+    }
+
+    /// Closes all windows and writes them.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        self.close(i64::MAX);
+        if self.is_outside_of_calendar {
+            say(
+                "warning: some requests are from before 1970 or after 9999 by the capture, and were left out",
+            );
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        let files = self.files.borrow();
+        for (address, host) in &mut self.hosts {
+            if host.windows.is_empty() && host.requests.is_empty() {
+                continue;
+            }
+            host.write(&self.target, *address, &files)
+                .with_context(|| {
+                    format!(
+                        "cannot write what {address} did to {}",
+                        self.target.store.display()
+                    )
+                })?;
+        }
+        Ok(())
+    }
+
+    fn host(&mut self, address: IpAddr, begin_ns: i64) -> &mut Host {
+        let finest = self.target.options.granularities.finest();
+        self.hosts.entry(address).or_insert_with(|| {
+            let files = Rc::clone(&self.files);
+            let attributes: Attributes =
+                Box::new(move |file, tenant| files.borrow().attributes(file, tenant));
+            Host {
+                replay: Replay::new(finest, attributes),
+                covered_ns: begin_ns,
+                connections: BTreeMap::new(),
+                windows: Vec::new(),
+                rows: 0,
+                requests: Vec::new(),
+            }
+        })
+    }
+}
+
+impl Host {
+    /// Its time is covered up to this, unless there was a pause.
+    fn cover(&mut self, until_ns: i64) {
+        if until_ns.saturating_sub(self.covered_ns) <= LONGEST_PAUSE_NS {
+            self.replay.cover(self.covered_ns, until_ns);
+        }
+        self.covered_ns = self.covered_ns.max(until_ns);
+    }
+
+    /// `tcp-1` is the first connection that it used.
+    fn transport(&mut self, request: &Request) -> Option<String> {
+        let peers = &request.call.peers;
+        let next = self.connections.len() + 1;
+        let ends = (peers.client, peers.server);
+        let number = match self.connections.get(&ends) {
+            Some(number) => *number,
+            None if next > MOST_CONNECTIONS => return None,
+            None => *self.connections.entry(ends).or_insert(next),
+        };
+        Some(format!("{}-{number}", peers.transport))
+    }
+
+    fn write(&mut self, target: &Target, address: IpAddr, files: &Files) -> anyhow::Result<()> {
+        let options = Options {
+            host: address.to_string(),
+            ..target.options.clone()
+        };
+        let finest = options.granularities.finest();
+        let warn = |warning| say(format_args!("warning: {warning}"));
+        let mut writer = Writer::open_after(&target.store, options, None, warn)?;
+        let mut left = &self.windows[..];
+        while !left.is_empty() {
+            let count = writer.append_first(finest, left)?;
+            left = &left[count..];
+        }
+        if let Some(most_bytes) = target.requests_bytes {
+            let mut requests = writer.requests(most_bytes, warn)?;
+            for records in self.requests.chunks(BATCH) {
+                requests.append(&batch(records, files))?;
+            }
+            requests.finish()?;
+        }
+        writer.finish()?;
+        self.windows.clear();
+        self.requests.clear();
+        self.rows = 0;
+        Ok(())
+    }
+}
+
+fn batch(records: &[RequestRecord], files: &Files) -> RequestBatch {
+    let mut batch = RequestBatch::default();
+    let mut places = std::collections::HashMap::new();
+    for record in records {
+        let file = FileId {
+            dev: trackiops_schemas::identity::Dev(record.dev),
+            fileid: record.fileid,
+            handle_hash: record.handle_hash,
+        };
+        let place = *places.entry((file, record.uid)).or_insert_with(|| {
+            let tenant = TenantId {
+                uid: record.uid,
+                cgroup: record.cgroup,
+            };
+            batch.files.push(files.attributes(file, tenant));
+            batch.files.len() as u32 - 1
+        });
+        let end_ns = record.end_ns.cast_signed();
+        batch
+            .requests
+            .push(SingleRequest::new(record, end_ns, place));
+    }
+    batch
+}
+
+impl Receiver for Hosts {
+    fn request(&mut self, request: Request) {
+        let Some(found) = Found::new(&request) else {
+            return;
+        };
+        let end = UtcMs(request.end_ns.div_euclid(1_000_000));
+        if request.end_ns < 0 || !end.is_in_calendar() {
+            self.is_outside_of_calendar = true;
+            return;
+        }
+        let mut records = std::mem::take(&mut self.records);
+        let files = Rc::clone(&self.files);
+        let mut files = files.borrow_mut();
+        found.names(&mut files);
+        found.records(&mut files, &mut records);
+        let server = request.call.peers.server.ip();
+        let file = found
+            .file()
+            .filter(|_| !found.is_transfer())
+            .map(|(handle, attributes)| files.id(server, handle, attributes));
+        drop(files);
+        self.counts.0 += 1;
+        self.counts.1 += records.len() as u64;
+        let keeps_requests = self.target.requests_bytes.is_some();
+        let host = self.host(request.call.peers.client.ip(), request.call.begin_ns);
+        let operation = Operation {
+            mount: Some(Files::mount(server)),
+            op: found.name(),
+            transport: host.transport(&request),
+        };
+        let file = file.map(|file| (file, found.tenant()));
+        let replay = &mut host.replay;
+        replay.add_operation(request.end_ns, &operation, &found.sums(), file);
+        replay.add(&records);
+        if keeps_requests {
+            host.requests.append(&mut records);
+        }
+        records.clear();
+        self.records = records;
+    }
+}

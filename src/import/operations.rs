@@ -1,0 +1,273 @@
+//! What a request of a capture is in a store: READs and WRITEs, one operation, and names of files.
+
+use std::net::IpAddr;
+
+use trackiops_capture::{
+    Attributes, Call, Handle, NFS_PROGRAM, OperationCall, OperationReply, Request, operation_name,
+    procedure_name,
+};
+use trackiops_schemas::ebpf::ring::{NO_USER, RequestRecord, flags};
+use trackiops_schemas::identity::TenantId;
+use trackiops_schemas::ops::OperationSums;
+
+use super::files::Files;
+use super::status::{errno, rpc_errno};
+
+/// An operation with its result, if there is one.
+type Pair<'r> = (&'r OperationCall, Option<&'r OperationReply>);
+
+/// A request, with what is looked for in it.
+pub struct Found<'r> {
+    request: &'r Request,
+    server: IpAddr,
+}
+
+impl<'r> Found<'r> {
+    /// A request of NFS; `None` for other programs.
+    pub fn new(request: &'r Request) -> Option<Self> {
+        (request.call.program == NFS_PROGRAM).then(|| Self {
+            request,
+            server: request.call.peers.server.ip(),
+        })
+    }
+
+    fn call(&self) -> &'r Call {
+        &self.request.call
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = Pair<'r>> + use<'r> {
+        let results = &self.request.reply.operations;
+        let operations = self.request.call.operations.iter().enumerate();
+        operations.map(|(place, operation)| {
+            let result = results.get(place);
+            (
+                operation,
+                result.filter(|result| result.number == operation.number),
+            )
+        })
+    }
+
+    fn name_of(&self, number: u32) -> &'static str {
+        operation_name(self.call().version, number).unwrap_or("(unknown)")
+    }
+
+    /// What the whole RPC is called: its procedure, and for a COMPOUND the operation for which the others are there.
+    pub fn name(&self) -> String {
+        let call = self.call();
+        let (version, procedure) = (call.version, call.procedure);
+        if version != 4 || procedure != 1 {
+            let name = procedure_name(version, procedure);
+            return name.map_or_else(|| procedure.to_string(), str::to_owned);
+        }
+        let main = self.main();
+        main.map_or("COMPOUND", |(operation, _)| self.name_of(operation.number))
+            .to_owned()
+    }
+
+    /// The operation for which the others of a COMPOUND are there: the first that does not only say which file, or what a client asks
+    /// for beside it.
+    fn main(&self) -> Option<Pair<'r>> {
+        let rank = |(operation, _): &Pair<'_>| match self.name_of(operation.number) {
+            "SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => 3,
+            "GETFH" => 2,
+            "GETATTR" | "ACCESS" => 1,
+            _ => 0,
+        };
+        self.pairs().min_by_key(rank)
+    }
+
+    /// Who made it.
+    pub fn tenant(&self) -> TenantId {
+        TenantId {
+            uid: self.call().credential.uid.unwrap_or(NO_USER),
+            cgroup: 0,
+        }
+    }
+
+    /// Whether READ or WRITE is what the RPC is called.
+    pub fn is_transfer(&self) -> bool {
+        matches!(&*self.name(), "READ" | "WRITE" | "READ_PLUS")
+    }
+
+    /// The file that the RPC is about.
+    pub fn file(&self) -> Option<(&'r Handle, Option<&'r Attributes>)> {
+        let (operation, result) = self.main()?;
+        let found = result.and_then(|result| result.handle.as_ref());
+        // LOOKUP and the like are about the directory, OPEN is about what it opens.
+        let handle = match self.name_of(operation.number) {
+            "OPEN" => found.or(operation.handle.as_ref()),
+            _ => operation.handle.as_ref().or(found),
+        }?;
+        Some((handle, self.attributes_of(handle)))
+    }
+
+    /// The first attributes that the reply has of a file.
+    fn attributes_of(&self, handle: &Handle) -> Option<&'r Attributes> {
+        let mut pairs = self.pairs();
+        pairs.find_map(|(operation, result)| {
+            let result = result?;
+            let own = result.handle.as_ref().or(operation.handle.as_ref())?;
+            (own == handle)
+                .then_some(result.attributes.as_ref())
+                .flatten()
+        })
+    }
+
+    /// The error with which the RPC ended, as in errno(3).
+    fn error(&self) -> Option<i32> {
+        let statuses = self.request.reply.operations.iter();
+        let failed = statuses
+            .filter_map(|result| result.status)
+            .find(|status| *status != 0);
+        rpc_errno(self.request.reply.status).or(failed.map(errno))
+    }
+
+    /// Its sums.
+    pub fn sums(&self) -> OperationSums {
+        let latency_ns = self.request.latency_ns().unwrap_or(0);
+        let mut sums = OperationSums {
+            requests: 1,
+            errors: u64::from(self.error().is_some()),
+            sent_bytes: self.call().bytes * (1 + u64::from(self.request.retransmissions)),
+            received_bytes: self.request.reply.bytes,
+            queue_ns_sum: 0,
+            rtt_ns_sum: latency_ns,
+            execute_ns_sum: latency_ns,
+            execute_ns_max: latency_ns,
+            ..OperationSums::default()
+        };
+        sums.execute.record(latency_ns);
+        sums
+    }
+
+    /// Its READs and WRITEs.
+    pub fn records(&self, files: &mut Files, records: &mut Vec<RequestRecord>) {
+        for (operation, result) in self.pairs() {
+            let is_write = match self.name_of(operation.number) {
+                "READ" | "READ_PLUS" => false,
+                "WRITE" => true,
+                _ => continue,
+            };
+            let Some(handle) = operation
+                .handle
+                .as_ref()
+                .or(result.and_then(|result| result.handle.as_ref()))
+            else {
+                continue;
+            };
+            // Before it, another operation of the COMPOUND failed: it was not executed.
+            if result.is_none() && rpc_errno(self.request.reply.status).is_none() {
+                continue;
+            }
+            let file = files.id(self.server, handle, self.attributes_of(handle));
+            records.push(self.record(operation, result, is_write, file));
+        }
+    }
+
+    fn record(
+        &self,
+        operation: &OperationCall,
+        result: Option<&OperationReply>,
+        is_write: bool,
+        file: trackiops_schemas::identity::FileId,
+    ) -> RequestRecord {
+        let status = result
+            .and_then(|result| result.status)
+            .filter(|status| *status != 0);
+        let error = rpc_errno(self.request.reply.status).or(status.map(errno));
+        let asked = operation.count.unwrap_or(0);
+        // WRITE of NFSv2 has no count in its reply: it is all or nothing.
+        let done = result.map_or(0, |result| result.count.unwrap_or(asked));
+        let latency_ns = self.request.latency_ns();
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        RequestRecord {
+            end_ns: self.request.end_ns.max(0).cast_unsigned(),
+            latency_ns: latency_ns.unwrap_or(0),
+            fileid: file.fileid,
+            offset: operation.offset.unwrap_or(0),
+            asked_bytes: asked,
+            done_bytes: if error.is_some() { 0 } else { done },
+            dev: file.dev.0,
+            handle_hash: file.handle_hash,
+            error: error.map_or(0, |error| -error),
+            flags: flags::UNSPLIT
+                | flag(is_write, flags::WRITE)
+                | flag(latency_ns.is_none(), flags::UNTIMED)
+                | flag(
+                    result.and_then(|result| result.is_eof) == Some(true),
+                    flags::EOF,
+                )
+                | flag(operation.is_stable == Some(true), flags::STABLE),
+            uid: self.tenant().uid,
+            xid: self.call().xid,
+            retransmissions: self.request.retransmissions,
+            ..RequestRecord::default()
+        }
+    }
+
+    /// The names that it says.
+    pub fn names(&self, files: &mut Files) {
+        let mut before: Option<&OperationReply> = None;
+        for (operation, result) in self.pairs() {
+            let Some(result) =
+                result.filter(|result| result.status.is_none_or(|status| status == 0))
+            else {
+                return;
+            };
+            let directory = operation
+                .handle
+                .as_ref()
+                .or(before.and_then(|before| before.handle.as_ref()));
+            self.name_one(files, operation, result, directory);
+            before = Some(result);
+        }
+    }
+
+    fn name_one(
+        &self,
+        files: &mut Files,
+        operation: &OperationCall,
+        result: &OperationReply,
+        directory: Option<&Handle>,
+    ) {
+        let server = self.server;
+        match self.name_of(operation.number) {
+            "LOOKUP" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" | "OPEN" => {
+                if let (Some(directory), Some(name), Some(found)) =
+                    (directory, &operation.name, &result.handle)
+                {
+                    let attributes = self.attributes_of(found);
+                    files.named(server, directory, name, found, attributes);
+                }
+            }
+            "RENAME" => {
+                if let (Some(from), Some(old), Some((Some(to), new))) =
+                    (directory, &operation.name, &operation.target)
+                {
+                    files.renamed(server, (from, old), (to, new));
+                }
+            }
+            "READDIRPLUS" | "READDIR" => {
+                let directory = directory.or(result.handle.as_ref());
+                for entry in &result.entries {
+                    if let Some(directory) = directory {
+                        let attributes = Some(&entry.attributes);
+                        files.named(server, directory, &entry.name, &entry.handle, attributes);
+                    }
+                }
+            }
+            // The client asks for it at the root of what it mounts.
+            "FSINFO" => {
+                if let Some(root) = &operation.handle {
+                    files.is_root(server, root, result.attributes.as_ref());
+                }
+            }
+            "PUTROOTFH" => {
+                if let Some(root) = &result.handle {
+                    files.is_root(server, root, self.attributes_of(root));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `trackiops import pcap`: captures of packets.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use trackiops_capture::{Decoder, read_packets};
+use trackiops_store::{GranularitySet, Options, RetentionPolicy};
+
+use super::account::print_account;
+use super::hosts::{Hosts, Target};
+use super::source::Source;
+use crate::output::{Output, plural, print, say};
+use crate::record::args::{DEFAULT_GRANULARITIES, default_rotation, parse_requests_size};
+use crate::store_flag::StoreFlag;
+
+/// Exit status if there was no request.
+const NOTHING: u8 = 1;
+
+/// What `trackiops import pcap` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Captures, in order of time if they are parts of one; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    store: StoreFlag,
+    /// Window lengths, each a multiple of the one before
+    #[arg(long, value_name = "LENGTHS", default_value = DEFAULT_GRANULARITIES)]
+    granularity: GranularitySet,
+    /// Another port of NFS beside 2049; repeatable
+    ///
+    /// Connections to other ports are found by a call at the beginning of a packet, and followed from there.
+    #[arg(long = "port", value_name = "PORT")]
+    ports: Vec<u16>,
+    /// Room on disk for single requests
+    ///
+    /// At least 64MiB. When it is used up, the oldest requests are deleted.
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
+    requests_size: u64,
+    /// Keep sums alone, no single requests
+    #[arg(long, conflicts_with = "requests_size")]
+    no_requests: bool,
+}
+
+/// Imports captures.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let sources = Source::all(&args.files)?;
+    let target = Target {
+        store: args.store.dir(),
+        options: Options {
+            host: String::new(),
+            rotate: default_rotation(args.granularity.finest()),
+            granularities: args.granularity,
+            filter: None,
+            allow_nfs_store: false,
+            keep: RetentionPolicy::default(),
+        },
+        requests_bytes: (!args.no_requests).then_some(args.requests_size),
+    };
+    let mut decoder = Decoder::new(Hosts::new(target), &args.ports);
+    for source in &sources {
+        read(source, &mut decoder)?;
+    }
+    let (mut hosts, report) = decoder.finish();
+    hosts.finish()?;
+    let (requests, transfers) = hosts.counts();
+    if report.backwards > 0 {
+        let packets = plural(report.backwards, "packet");
+        say(format_args!(
+            "note: {packets} stand after later ones; name the files in order of time, or sort a capture with `reordercap`"
+        ));
+    }
+    Output::Stdout.write(|out| {
+        let clients = plural(hosts.clients() as u64, "client");
+        let requests = plural(requests, "request");
+        print(
+            format_args!("{requests} of {clients}, {transfers} READs and WRITEs"),
+            2,
+            out,
+        )?;
+        print_account(&report, out)
+    })?;
+    Ok(match requests {
+        0 => ExitCode::from(NOTHING),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn read(source: &Source, decoder: &mut Decoder<Hosts>) -> anyhow::Result<()> {
+    let mut ticked = Ok(());
+    let end = read_packets(source.open()?, |packet| {
+        ticked = decoder.receiver().tick(packet.time_ns);
+        if ticked.is_err() {
+            return ControlFlow::Break(());
+        }
+        decoder.packet(&packet);
+        ControlFlow::Continue(())
+    });
+    ticked?;
+    let end = end.with_context(|| format!("cannot import {}", source.name))?;
+    if let Some(damage) = end.damage {
+        say(format_args!(
+            "warning: {}: {damage}; what comes before it was imported, {}",
+            source.name,
+            plural(end.packets, "packet")
+        ));
+    }
+    Ok(())
+}

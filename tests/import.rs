@@ -1,0 +1,444 @@
+//! `trackiops import pcap`: what a store says of captures is what other programs count in them.
+//!
+//! Those captures are not in the repository: `TRACKIOPS_FAST09` says where they are. Others are made here.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use trackiops_testkit::program;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn trackiops(words: &[&str]) -> Output {
+    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    command.args(words).env("TZ", "UTC0").output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+type Row = BTreeMap<String, String>;
+
+fn rows(words: &[&str]) -> Vec<Row> {
+    let output = trackiops(words);
+    assert!(output.status.success(), "{output:?}");
+    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    reader.deserialize().map(Result::unwrap).collect()
+}
+
+/// Requests of a store by operation: by its rows of operations.
+fn operations(store: &Path) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let words = [
+        "query",
+        "--since",
+        "1990-01-01",
+        "--by",
+        "op",
+        "--csv",
+        "--store",
+        text(store),
+    ];
+    for row in rows(&words) {
+        *counts.entry(row["op"].clone()).or_default() += row["requests"].parse::<u64>().unwrap();
+    }
+    counts
+}
+
+/// READs and WRITEs of a store and their bytes: by its rows of files.
+fn transfers(store: &Path) -> [(u64, u64); 2] {
+    let words = [
+        "query",
+        "--since",
+        "1990-01-01",
+        "--by",
+        "host",
+        "--csv",
+        "--store",
+        text(store),
+    ];
+    let output = trackiops(&words);
+    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    let mut sums = [(0, 0); 2];
+    for row in reader.deserialize::<Row>().map(Result::unwrap) {
+        for (sum, direction) in sums.iter_mut().zip(["read", "write"]) {
+            let number = |column: &str| row[&format!("{direction}_{column}")].parse().unwrap_or(0);
+            *sum = (sum.0 + number("requests"), sum.1 + number("bytes"));
+        }
+    }
+    sums
+}
+
+fn captures() -> Option<PathBuf> {
+    let beside = Path::new(ROOT).join("../shared/fast09");
+    let folder = std::env::var_os("TRACKIOPS_FAST09").map_or(beside, PathBuf::from);
+    let captures = folder.join("pcap");
+    if captures.is_dir() {
+        return Some(captures);
+    }
+    println!(
+        "skipped: {} is not there; TRACKIOPS_FAST09 says where the captures are",
+        captures.display()
+    );
+    None
+}
+
+/// Imports a capture by a pipe.
+fn import(capture: &Path, store: &Path) -> Output {
+    let unpacked = Command::new("bunzip2")
+        .arg("-c")
+        .arg(capture)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut unpacked = unpacked.unwrap();
+    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    command.args(["import", "pcap", "-", "--store", text(store)]);
+    let output = command
+        .stdin(unpacked.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert!(unpacked.wait().unwrap().success());
+    output
+}
+
+/// What the reference counts, if it does: requests by procedure of NFSv2 and v3, or all of v4. What tshark counts twice, and what it
+/// does not find beside holes, nfstrace counts as here.
+fn reference(json: &Value) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let count = |value: &Value| value["answered_calls"].as_u64().or(value.as_u64()).unwrap();
+    for table in json["nfstrace_reference"].as_array().unwrap_or(&Vec::new()) {
+        let is_by_rpc = table["version"] == "3" || table["what"] == "procedures";
+        for (name, value) in table["counts"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|_| is_by_rpc)
+        {
+            *counts.entry(name.clone()).or_default() += count(value);
+        }
+    }
+    if counts.is_empty() {
+        for procedures in json["tshark_4.0.17_answered"].as_object().unwrap().values() {
+            for (name, value) in procedures.as_object().unwrap() {
+                *counts.entry(name.clone()).or_default() += count(value);
+            }
+        }
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+#[test]
+fn a_store_has_the_operations_that_others_count_in_the_capture() {
+    let Some(folder) = captures() else {
+        return;
+    };
+    let mut checked = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".pcap.bz2") else {
+            continue;
+        };
+        let json = std::fs::read_to_string(folder.join(format!("{stem}.json"))).unwrap();
+        let expected = reference(&serde_json::from_str(&json).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let output = import(&path, &store);
+        assert!(output.status.success(), "{name}: {output:?}");
+        let mut found = operations(&store);
+        if expected.contains_key("COMPOUND") {
+            // A COMPOUND has the name of the operation for which the others are there.
+            let others = found
+                .iter()
+                .filter(|(name, _)| *name != "NULL")
+                .map(|(_, count)| *count)
+                .sum();
+            let null = found.remove("NULL");
+            found = BTreeMap::from([("COMPOUND".to_owned(), others)]);
+            found.extend(null.map(|null| ("NULL".to_owned(), null)));
+        } else {
+            for (op, (requests, _)) in ["READ", "WRITE"].iter().zip(transfers(&store)) {
+                assert_eq!(
+                    found.get(*op).copied().unwrap_or(0),
+                    requests,
+                    "{name}: {op}"
+                );
+            }
+        }
+        let said = String::from_utf8(output.stdout).unwrap();
+        let lost = said.lines().filter(|line| line.starts_with("  calls"));
+        let is_whole = lost.clone().all(|line| line.ends_with(" 0 B"));
+        for (op, count) in &expected {
+            assert!(
+                found.get(op) == Some(count) || !is_whole && found.get(op) >= Some(count),
+                "{name}: {op}: {found:?}"
+            );
+        }
+        assert!(
+            !is_whole || found == expected,
+            "{name}: {found:?}, expected {expected:?}"
+        );
+        let check = trackiops(&["store", "check", "--store", text(&store)]);
+        assert!(check.status.success(), "{name}: {check:?}");
+        println!(
+            "equal    {stem}{}",
+            if is_whole {
+                ""
+            } else {
+                ", and more beside holes"
+            }
+        );
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn opaque(text: &[u8]) -> Vec<u8> {
+    let mut bytes = words(&[text.len() as u32]);
+    bytes.extend(text);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn call(xid: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    let header = words(&[
+        xid, 0, 2, 100_003, 3, procedure, 1, 20, 0, 0, 1000, 100, 0, 0, 0,
+    ]);
+    [&header, arguments].concat()
+}
+
+fn reply(xid: u32, results: &[u8]) -> Vec<u8> {
+    [&words(&[xid, 1, 0, 0, 0, 0]), results].concat()
+}
+
+/// Attributes of NFSv3 of a regular file with this number.
+fn attributes(fileid: u32) -> Vec<u8> {
+    words(&[
+        1, 0o644, 1, 0, 0, 0, 9000, 0, 9000, 0, 0, 0, 7, 0, fileid, 1, 0, 1, 0, 1, 0,
+    ])
+}
+
+/// A datagram between client and server, in a raw IP packet.
+fn datagram(to_server: bool, message: &[u8]) -> Vec<u8> {
+    let len = 28 + message.len() as u16;
+    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let (from, to) = if to_server {
+        (client, server)
+    } else {
+        (server, client)
+    };
+    let ports: [u16; 2] = if to_server { [700, 2049] } else { [2049, 700] };
+    let mut packet = [
+        &[0x45, 0][..],
+        &len.to_be_bytes(),
+        &[0, 0, 0, 0, 64, 17, 0, 0],
+        &from,
+        &to,
+    ]
+    .concat();
+    packet.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+    packet.extend((len - 20).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(message);
+    packet
+}
+
+/// A pcap file with times in ns; a packet each ms.
+fn pcap(start_s: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let header = [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 65535, 101];
+    let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (place, packet) in packets.iter().enumerate() {
+        let len = packet.len() as u32;
+        let header = [start_s, place as u32 * 1_000_000, len, len];
+        file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(packet);
+    }
+    file
+}
+
+const START_S: u32 = 1_795_305_600;
+
+/// FSINFO of the root, LOOKUP of a file, a READ of 4096 bytes that ends the file, and a WRITE that fails for want of space.
+fn some_requests() -> Vec<Vec<u8>> {
+    let (root, file) = (opaque(b"root"), opaque(b"file"));
+    let found = [
+        words(&[0]),
+        file.clone(),
+        words(&[1]),
+        attributes(42),
+        words(&[0]),
+    ]
+    .concat();
+    let read = [
+        words(&[0, 1]),
+        attributes(42),
+        words(&[1000, 1, 1000]),
+        vec![7; 1000],
+    ]
+    .concat();
+    let messages = [
+        (call(1, 19, &root), reply(1, &words(&[0, 0]))),
+        (
+            call(2, 3, &[root, opaque(b"a b")].concat()),
+            reply(2, &found),
+        ),
+        (
+            call(3, 6, &[file.clone(), words(&[0, 8000, 4096])].concat()),
+            reply(3, &read),
+        ),
+        (
+            call(4, 7, &[file, words(&[0, 0, 8, 2, 8, 0, 0])].concat()),
+            reply(4, &words(&[28, 0, 0])),
+        ),
+    ];
+    messages
+        .iter()
+        .flat_map(|(call, reply)| [datagram(true, call), datagram(false, reply)])
+        .collect()
+}
+
+#[test]
+fn requests_have_their_file_user_times_and_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, store) = (dir.path().join("a.pcap"), dir.path().join("store"));
+    std::fs::write(&capture, pcap(START_S, &some_requests())).unwrap();
+    let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("4 requests of 1 client, 2 READs and WRITEs\n8 packets"),
+        "{said}"
+    );
+    let all = rows(&[
+        "requests",
+        "--since",
+        "1990-01-01",
+        "--csv",
+        "--store",
+        text(&store),
+    ]);
+    let shown = |row: &Row| {
+        let columns = [
+            "host",
+            "mount",
+            "path",
+            "fileid",
+            "uid",
+            "op",
+            "offset_bytes",
+            "asked_bytes",
+            "done_bytes",
+            "latency_ns",
+            "eof",
+            "errno",
+            "xid",
+        ];
+        columns.map(|column| row[column].clone()).join(" ")
+    };
+    let mut all: Vec<String> = all.iter().map(shown).collect();
+    all.sort();
+    assert_eq!(
+        all,
+        [
+            "10.0.0.1 10.0.0.2:/ /a b 42 1000 READ 8000 4096 1000 1000000 true  3",
+            "10.0.0.1 10.0.0.2:/ /a b 42 1000 WRITE 0 8 0 1000000  28 4",
+        ]
+    );
+    assert_eq!(transfers(&store), [(1, 1000), (1, 0)]);
+    let expected = [("FSINFO", 1), ("LOOKUP", 1), ("READ", 1), ("WRITE", 1)];
+    assert_eq!(
+        operations(&store),
+        expected.map(|(op, count)| (op.to_owned(), count)).into()
+    );
+}
+
+#[test]
+fn files_of_one_capture_compressed_or_from_a_pipe_are_the_same() {
+    let packets = some_requests();
+    let (first, second) = packets.split_at(5);
+    let mut results = Vec::new();
+    for way in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let path = |name: &str| dir.path().join(name);
+        let output = match way {
+            0 => {
+                std::fs::write(path("1"), pcap(START_S, first)).unwrap();
+                std::fs::write(
+                    path("2"),
+                    pcap(START_S, &[vec![vec![]; 5], second.to_vec()].concat()),
+                )
+                .unwrap();
+                trackiops(&[
+                    "import",
+                    "pcap",
+                    text(&path("1")),
+                    text(&path("2")),
+                    "--store",
+                    text(&store),
+                ])
+            }
+            1 => {
+                let file = std::fs::File::create(path("1.gz")).unwrap();
+                let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+                gzip.write_all(&pcap(START_S, &packets)).unwrap();
+                gzip.finish().unwrap();
+                trackiops(&[
+                    "import",
+                    "pcap",
+                    text(&path("1.gz")),
+                    "--store",
+                    text(&store),
+                ])
+            }
+            _ => {
+                std::fs::write(path("1"), pcap(START_S, &packets)).unwrap();
+                let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+                command.args(["import", "pcap", "-", "--store", text(&store)]);
+                command
+                    .stdin(std::fs::File::open(path("1")).unwrap())
+                    .output()
+                    .unwrap()
+            }
+        };
+        assert!(output.status.success(), "{output:?}");
+        results.push((operations(&store), transfers(&store)));
+    }
+    assert!(
+        results.windows(2).all(|pair| pair[0] == pair[1]),
+        "{results:?}"
+    );
+}
+
+#[test]
+fn what_is_no_capture_is_refused_and_a_cut_one_is_imported_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("file"), dir.path().join("store"));
+    std::fs::write(&file, "no capture").unwrap();
+    let output = trackiops(&["import", "pcap", text(&file), "--store", text(&store)]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("neither pcap nor pcapng") && said.contains(text(&file)),
+        "{said}"
+    );
+    let whole = pcap(START_S, &some_requests());
+    std::fs::write(&file, &whole[..whole.len() - 10]).unwrap();
+    let output = trackiops(&["import", "pcap", text(&file), "--store", text(&store)]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("ends in the middle of a packet"), "{said}");
+    std::fs::write(&file, pcap(START_S, &[])).unwrap();
+    let output = trackiops(&["import", "pcap", text(&file), "--store", text(&store)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
