@@ -16,6 +16,12 @@ use trackiops_capture::{
     operation_name, procedure_name,
 };
 
+/// Operations of NFSv4.
+const COMMIT: u32 = 5;
+const GETFH: u32 = 10;
+const READ: u32 = 25;
+const WRITE: u32 = 38;
+
 type Counts = BTreeMap<(String, String), u64>;
 
 #[test]
@@ -326,7 +332,7 @@ fn lines_of(found: &Found) -> Vec<Line> {
                 .find(|operation: &&OperationCall| operation.number == number)
         };
         let io = if of_4 {
-            operation(25).or(operation(38)).or(operation(5))
+            operation(READ).or(operation(WRITE)).or(operation(COMMIT))
         } else {
             operations.first()
         };
@@ -373,6 +379,11 @@ fn lines_of(found: &Found) -> Vec<Line> {
             ..reply.peers
         };
         let first = results.first();
+        // The last operation's status is the COMPOUND's.
+        let last = if of_4 { results.last() } else { first };
+        let found = results
+            .iter()
+            .find(|result| !of_4 || result.number == GETFH);
         let any = |of: fn(&OperationReply) -> Option<u64>| text(results.iter().find_map(of));
         let entry = first
             .and_then(|result| result.entries.first())
@@ -383,14 +394,9 @@ fn lines_of(found: &Found) -> Vec<Line> {
                 .filter(|_| of_4)
                 .map(|result| name(4, result.number))
                 .collect(),
-            handle: hash(
-                results
-                    .iter()
-                    .find_map(|result| result.handle.as_ref())
-                    .or(entry),
-            ),
+            handle: hash(found.and_then(|result| result.handle.as_ref()).or(entry)),
             count: any(|result| result.count.map(u64::from)),
-            status: text(first.and_then(|result| result.status)),
+            status: text(last.and_then(|result| result.status)),
             eof: any(|result| result.is_eof.map(u64::from)),
             size: any(|result| result.attributes.or(result.directory)?.size_bytes),
             ..line(

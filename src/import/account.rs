@@ -10,8 +10,10 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::output::{plural, print};
 
-/// Columns of the account, and what they have of each direction.
-const COLUMNS: [(&str, fn(&Account) -> u64); 6] = [
+/// A column of the account, and what it has of a direction.
+type Column = (&'static str, fn(&Account) -> u64);
+
+const COLUMNS: [Column; 6] = [
     ("parsed", |account| account.parsed_bytes),
     ("skipped", |account| account.skipped_bytes),
     ("not read", |account| account.not_understood_bytes),

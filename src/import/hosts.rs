@@ -27,6 +27,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 const LATE_NS: i64 = 10 * SECOND_NS;
 /// Longer without any packet, and the time counts as not captured.
 const LONGEST_PAUSE_NS: i64 = 300 * SECOND_NS;
+const BACK_NS: i64 = -LONGEST_PAUSE_NS;
 /// Rows and single requests that wait to be written.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_REQUESTS: usize = 1 << 19;
@@ -99,14 +100,18 @@ impl Hosts {
 
     /// The capture's time is this now.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
-        self.now_ns = self.now_ns.max(time_ns);
-        if time_ns < self.next_ns {
+        self.now_ns = time_ns;
+        // The time may go back, too.
+        if self.next_ns.saturating_sub(SECOND_NS + LONGEST_PAUSE_NS) < time_ns
+            && time_ns < self.next_ns
+        {
             return Ok(());
         }
         self.next_ns = time_ns.saturating_add(SECOND_NS);
-        self.close(time_ns.saturating_sub(LATE_NS));
+        let late = UtcMs(time_ns.saturating_sub(LATE_NS).div_euclid(1_000_000));
+        self.close(late);
         if self.files.borrow().is_full() {
-            self.close(i64::MAX);
+            self.close(UtcMs(i64::MAX));
             self.write()?;
             self.files.borrow_mut().forget();
         }
@@ -121,8 +126,7 @@ impl Hosts {
     }
 
     /// Closes windows that end by this time.
-    fn close(&mut self, until_ns: i64) {
-        let until = UtcMs(until_ns.div_euclid(1_000_000));
+    fn close(&mut self, until: UtcMs) {
         let covered_ns = self.now_ns;
         for host in self.hosts.values_mut() {
             host.cover(covered_ns);
@@ -135,7 +139,7 @@ impl Hosts {
 
     /// Closes all windows and writes them.
     pub fn finish(&mut self) -> anyhow::Result<()> {
-        self.close(i64::MAX);
+        self.close(UtcMs(i64::MAX));
         if self.is_outside_of_calendar {
             say(
                 "warning: some requests are from before 1970 or after 9999 by the capture, and were left out",
@@ -180,12 +184,15 @@ impl Hosts {
 }
 
 impl Host {
-    /// Its time is covered up to this, unless there was a pause.
+    /// Its time is covered up to this, unless there was a pause, or time went back.
     fn cover(&mut self, until_ns: i64) {
-        if until_ns.saturating_sub(self.covered_ns) <= LONGEST_PAUSE_NS {
-            self.replay.cover(self.covered_ns, until_ns);
+        match until_ns.saturating_sub(self.covered_ns) {
+            1..=LONGEST_PAUSE_NS => self.replay.cover(self.covered_ns, until_ns),
+            // Packets of several CPUs are not quite in order.
+            BACK_NS..=0 => return,
+            _ => {}
         }
-        self.covered_ns = self.covered_ns.max(until_ns);
+        self.covered_ns = until_ns;
     }
 
     /// `tcp-1` is the first connection that it used.

@@ -155,12 +155,37 @@ impl<'r> Found<'r> {
             else {
                 continue;
             };
-            // Before it, another operation of the COMPOUND failed: it was not executed.
-            if result.is_none() && rpc_errno(self.request.reply.status).is_none() {
+            let Some((done_bytes, error)) = self.outcome(operation, result, is_write) else {
                 continue;
-            }
+            };
             let file = files.id(self.server, handle, self.attributes_of(handle));
-            records.push(self.record(operation, result, is_write, file));
+            let record = self.record(operation, result, is_write, file);
+            records.push(RequestRecord {
+                done_bytes,
+                error,
+                ..record
+            });
+        }
+    }
+
+    /// The bytes and the negative error with which a READ or WRITE ended. `None` if that is not known, or if it was not executed
+    /// because an operation before it in the COMPOUND failed.
+    fn outcome(
+        &self,
+        operation: &OperationCall,
+        result: Option<&OperationReply>,
+        is_write: bool,
+    ) -> Option<(u32, i32)> {
+        let asked = operation.count?;
+        operation.offset?;
+        if let Some(errno) = rpc_errno(self.request.reply.status) {
+            return Some((0, -errno));
+        }
+        match (result?.status?, result?.count) {
+            (0, Some(done)) => Some((done, 0)),
+            // WRITE of NFSv2 has no count in its reply: it is all or nothing.
+            (0, None) => (is_write && self.call().version == 2).then_some((asked, 0)),
+            (status, _) => Some((0, -errno(status))),
         }
     }
 
@@ -171,13 +196,6 @@ impl<'r> Found<'r> {
         is_write: bool,
         file: trackiops_schemas::identity::FileId,
     ) -> RequestRecord {
-        let status = result
-            .and_then(|result| result.status)
-            .filter(|status| *status != 0);
-        let error = rpc_errno(self.request.reply.status).or(status.map(errno));
-        let asked = operation.count.unwrap_or(0);
-        // WRITE of NFSv2 has no count in its reply: it is all or nothing.
-        let done = result.map_or(0, |result| result.count.unwrap_or(asked));
         let latency_ns = self.request.latency_ns();
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         RequestRecord {
@@ -185,11 +203,9 @@ impl<'r> Found<'r> {
             latency_ns: latency_ns.unwrap_or(0),
             fileid: file.fileid,
             offset: operation.offset.unwrap_or(0),
-            asked_bytes: asked,
-            done_bytes: if error.is_some() { 0 } else { done },
+            asked_bytes: operation.count.unwrap_or(0),
             dev: file.dev.0,
             handle_hash: file.handle_hash,
-            error: error.map_or(0, |error| -error),
             flags: flags::UNSPLIT
                 | flag(is_write, flags::WRITE)
                 | flag(latency_ns.is_none(), flags::UNTIMED)
