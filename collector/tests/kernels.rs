@@ -8,7 +8,9 @@ use std::path::Path;
 
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
-use trackiops_collector::{CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Programs, plan};
+use trackiops_collector::{
+    CallPrograms, CastBtfIds, EngineChoice, KernelFacts, OnDemand, Programs, plan,
+};
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
@@ -208,15 +210,15 @@ fn each_kernel_can_be_read_directly() {
             // Modules have BTF since Linux 5.11; those who split a splice from a read, since 6.5.
             match calls.unwrap() {
                 CallPrograms::Generic(_) => assert_eq!(kernel, "5.10"),
+                CallPrograms::Probed { splices } => {
+                    assert_eq!((kernel.as_str(), splices), ("newest", true));
+                }
                 CallPrograms::OfNfs([.., splice_read, _, _]) => {
                     assert_eq!(splice_read.is_none(), kernel == "6.1", "{kernel}");
                 }
             }
-            assert_eq!(
-                plan.calls_on_demand.is_some(),
-                kernel == "newest",
-                "{kernel}"
-            );
+            let on_demand = (kernel == "newest").then_some(OnDemand::CostsMore);
+            assert_eq!(plan.calls_on_demand, on_demand, "{kernel}");
             assert_eq!(plan.fallback, None, "{kernel}");
         }
     }

@@ -19,7 +19,7 @@ TYPES=(
     cred kuid_t mem_cgroup obj_cgroup cgroup_subsys_state cgroup kernfs_node
     # The calls of applications, and the functions that serve them.
     kiocb iov_iter path nfs_file_{read,write,splice_read,direct_read,direct_write}
-    generic_file_read_iter generic_perform_write
+    generic_file_read_iter generic_perform_write register_fprobe_ips
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
