@@ -161,6 +161,45 @@ impl Sheet {
         }
     }
 
+    /// The distributions in its rows: for each a name, and values with the share of values that are at most as large. None if its rows
+    /// are no distributions.
+    pub fn curves(&self) -> Vec<(String, Vec<(f64, f64)>)> {
+        let place = |name: &str| {
+            self.headings
+                .iter()
+                .position(|heading| heading.name == name)
+        };
+        let Some([min, quantiles, max]) = ["min", "quantiles", "max"]
+            .map(place)
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .and_then(|places| <[usize; 3]>::try_from(places).ok())
+        else {
+            return Vec::new();
+        };
+        let curve = |row: &Row| {
+            let texts = row.iter().filter_map(|datum| match datum {
+                Datum::Text(text) => Some(&**text),
+                _ => None,
+            });
+            let name = texts.collect::<Vec<_>>().join(" ");
+            let (Datum::Figure(min), Datum::Figures(quantiles), Datum::Figure(max)) =
+                (row.get(min)?, row.get(quantiles)?, row.get(max)?)
+            else {
+                return None;
+            };
+            let parts = (quantiles.len() + 1) as f64;
+            let between = quantiles.iter().enumerate();
+            let between = between.map(|(place, value)| (*value, (place + 1) as f64 / parts));
+            let points = [(*min, 0.0)]
+                .into_iter()
+                .chain(between)
+                .chain([(*max, 1.0)]);
+            Some((name, points.collect()))
+        };
+        self.rows.iter().filter_map(curve).collect()
+    }
+
     /// As a table of a report. People see figures with a few digits, and no column that is empty.
     pub fn into_table(self, about: &About) -> Table<Row> {
         let columns = self.headings.iter().enumerate();

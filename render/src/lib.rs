@@ -32,5 +32,6 @@ pub use answer::{Format, FormatError, Render, list_columns, write, write_columns
 pub use distribution::{DistributionFormat, DistributionFormatError, write_distribution};
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};
+pub use plot::distributions::{Curve, plot_distributions};
 pub use plot::{Plot, PlotError, plot};
 pub use terminal_plot::{TerminalPlot, plot_in_terminal};

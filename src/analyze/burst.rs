@@ -10,7 +10,7 @@ use trackiops_analyses::cube::{Events, Kind};
 use trackiops_analyses::source::packets::Packets;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -59,7 +59,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Burst::TABLES)?;
+    let form = Forms::new(args.form, &Burst::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     if args.window.iter().any(Duration::is_zero) {
         bail!("--window: a window without a length holds nothing; write 1ms or more");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use trackiops_analyses::cube::{Axis, Cube, Events, Kind, Pruning};
 
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -63,7 +63,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Cube::TABLES)?;
+    let form = Forms::tables(args.form, &Cube::TABLES)?;
     let source = args.source.source()?;
     let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
     let axes = match args.axes.is_empty() {

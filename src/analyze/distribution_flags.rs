@@ -1,6 +1,12 @@
 //! How distributions are computed and written.
 
+use std::path::PathBuf;
+
+use anyhow::bail;
+
+use crate::drawing::Target;
 use crate::help_headings::OUTPUT;
+use crate::output::{FilePermissions, Output};
 
 /// How distributions are computed and written.
 #[derive(clap::Args)]
@@ -14,4 +20,25 @@ pub struct DistributionFlags {
     /// Quantiles of a histogram are at most 1/128 nearer to zero than the value at their rank. Mean and extremes stay exact.
     #[arg(long, value_name = "N", default_value_t = trackiops_analyses::distribution::EXACT_VALUES, help_heading = OUTPUT)]
     pub exact_values: usize,
+    /// Draw the distributions of the first table into this SVG file
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    plot: Option<PathBuf>,
+}
+
+impl DistributionFlags {
+    /// Where pictures go, if they are asked for.
+    pub fn plot(&self, access: FilePermissions) -> anyhow::Result<Option<Output>> {
+        match self
+            .plot
+            .clone()
+            .map(|path| Target::parse(path, access))
+            .transpose()?
+        {
+            None => Ok(None),
+            Some(Target::Svg(output)) => Ok(Some(output)),
+            Some(Target::Stdout) => {
+                bail!("--plot -: distributions are drawn as SVG; name a file that ends in .svg")
+            }
+        }
+    }
 }

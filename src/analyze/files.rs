@@ -12,7 +12,7 @@ use trackiops_analyses::source::files::MESSAGES;
 use trackiops_analyses::source::messages::Messages;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -57,7 +57,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&TABLES)?;
+    let form = Forms::new(args.form, &TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let parts = args.distributions.quantiles;
     match args.of.map_or_else(|| Kind::of(&source), Ok)? {

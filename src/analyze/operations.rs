@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use trackiops_analyses::join::{self, By, Rollup};
 use trackiops_analyses::source::messages::Messages;
 
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -49,7 +49,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Rollup::TABLES)?;
+    let form = Forms::tables(args.form, &Rollup::TABLES)?;
     let source = args.source.source()?;
     let mut rollup = Rollup::new(args.by, args.handle);
     let mut messages = Messages::default();

@@ -7,9 +7,12 @@ use trackiops_analyses::source::Seen;
 use trackiops_query::EmptyReason;
 use trackiops_query::times::Zone;
 use trackiops_render::report::ReportTable;
+use trackiops_render::{Curve, plot_distributions};
 use trackiops_reports::report::About;
 
-use crate::report::form::Form;
+use super::distribution_flags::DistributionFlags;
+use crate::output::{Output, say};
+use crate::report::form::{Form, FormFlags};
 
 /// What an analysis is, for its page.
 #[derive(Clone, Copy)]
@@ -22,9 +25,34 @@ pub struct Analysis {
     pub method: &'static [&'static str],
 }
 
+/// How tables and pictures are written.
+pub struct Forms {
+    form: Form,
+    plot: Option<Output>,
+}
+
+impl Forms {
+    /// Tables alone.
+    pub fn tables(form: FormFlags, tables: &[&str]) -> anyhow::Result<Self> {
+        let form = form.choose(tables)?;
+        Ok(Self { form, plot: None })
+    }
+
+    /// Tables, and pictures of distributions.
+    pub fn new(
+        form: FormFlags,
+        tables: &[&str],
+        distributions: &DistributionFlags,
+    ) -> anyhow::Result<Self> {
+        let plot = distributions.plot(form.access())?;
+        let form = form.choose(tables)?;
+        Ok(Self { form, plot })
+    }
+}
+
 /// Writes the tables, or says why there is nothing to write. Returns the exit status.
 pub fn write(
-    form: &Form,
+    forms: &Forms,
     analysis: Analysis,
     seen: &Seen,
     none: Option<EmptyReason>,
@@ -32,7 +60,15 @@ pub fn write(
     sheets: impl IntoIterator<Item = Sheet>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(why) = none {
-        return Ok(form.write_nothing(&(why, seen.notes.clone()), Zone::Local));
+        forms
+            .plot
+            .as_ref()
+            .and_then(Output::unwritten_note)
+            .iter()
+            .for_each(say);
+        return Ok(forms
+            .form
+            .write_nothing(&(why, seen.notes.clone()), Zone::Local));
     }
     let about = About {
         name: analysis.name,
@@ -42,6 +78,13 @@ pub fn write(
         notes: seen.notes.clone(),
         remarks: [seen.remarks(), remarks].concat(),
     };
+    let sheets: Vec<_> = sheets.into_iter().collect();
+    if let Some(plot) = &forms.plot {
+        let curves = sheets.first().map(Sheet::curves).unwrap_or_default();
+        let curve = |(name, points)| Curve { name, points };
+        let curves: Vec<_> = curves.into_iter().map(curve).collect();
+        plot.write(|out| plot_distributions(&curves, out))?;
+    }
     let tables: Vec<_> = sheets
         .into_iter()
         .map(|sheet| sheet.into_table(&about))
@@ -50,5 +93,5 @@ pub fn write(
         .iter()
         .map(|table| table as &dyn ReportTable)
         .collect();
-    form.write(&about, &tables, Zone::Local)
+    forms.form.write(&about, &tables, Zone::Local)
 }

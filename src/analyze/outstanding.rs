@@ -9,7 +9,7 @@ use trackiops_analyses::latency::By;
 use trackiops_analyses::outstanding::{Outstanding, Settings};
 use trackiops_analyses::source::Requests;
 
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -56,7 +56,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Outstanding::TABLES)?;
+    let form = Forms::tables(args.form, &Outstanding::TABLES)?;
     let source = args.source.source()?;
     let ns = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
     if args.interval.is_zero() {

@@ -6,7 +6,7 @@ use trackiops_analyses::paths::Paths;
 use trackiops_analyses::source::Seen;
 use trackiops_analyses::source::attributes::AttributesReader;
 
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Paths::TABLES)?;
+    let form = Forms::tables(args.form, &Paths::TABLES)?;
     let source = args.source.source()?;
     let mut paths = Paths::default();
     let mut attributes = AttributesReader::open(&source, ANALYSIS.name)?;

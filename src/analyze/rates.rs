@@ -6,7 +6,7 @@ use anyhow::bail;
 use trackiops_analyses::cube::{Axis, Events, Kind, Pruning, Rates, RatesSettings};
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -61,7 +61,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Rates::TABLES)?;
+    let form = Forms::new(args.form, &Rates::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
     let axes = match args.axes.is_empty() {

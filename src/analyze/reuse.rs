@@ -8,7 +8,7 @@ use trackiops_analyses::reuse::{Reuse, Settings};
 use trackiops_analyses::source::Requests;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -58,7 +58,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Reuse::TABLES)?;
+    let form = Forms::new(args.form, &Reuse::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let settings = Settings {
         block_bytes: args.block,

@@ -7,7 +7,7 @@ use trackiops_analyses::sequentiality::{By, Found, Order, Sequentiality, Setting
 use trackiops_analyses::source::{Names, Request, Requests};
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -68,7 +68,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Found::TABLES)?;
+    let form = Forms::new(args.form, &Found::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let mut analysis = Sequentiality::new(Settings {
         order: args.order,

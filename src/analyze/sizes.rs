@@ -7,7 +7,7 @@ use trackiops_analyses::source::files::IOS;
 use trackiops_analyses::source::{Requests, ios};
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::report::form::FormFlags;
 
@@ -44,7 +44,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Sizes::TABLES)?;
+    let form = Forms::new(args.form, &Sizes::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let mut sizes = Sizes::new(args.distributions.exact_values);
     let mut requests = Requests::default();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use trackiops_analyses::source::messages::Messages;
 use trackiops_analyses::xids::Xids;
 
-use super::outcome::{self, Analysis};
+use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
 use crate::report::form::FormFlags;
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&Xids::TABLES)?;
+    let form = Forms::tables(args.form, &Xids::TABLES)?;
     let source = args.source.source()?;
     let mut xids = Xids::new(args.batch);
     let mut messages = Messages::default();

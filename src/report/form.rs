@@ -85,6 +85,11 @@ pub struct Form {
 }
 
 impl FormFlags {
+    /// Who may read what is written.
+    pub fn access(&self) -> FilePermissions {
+        self.access
+    }
+
     /// The table that is asked for.
     pub fn table(&self) -> Option<&str> {
         self.table.as_deref()

@@ -1,12 +1,14 @@
 //! Counts and bytes over any axes, with all partial sums: the host cube of the paper (Tables 1 and 2, Figures 3 and 4).
 
 mod axes;
+mod kind;
 mod rates;
 
 use ahash::AHashMap;
 use trackiops_schemas::unit::Unit;
 
-pub use axes::{Axis, Events, Kind, unified};
+pub use axes::{Axis, Events, unified};
+pub use kind::Kind;
 pub use rates::{Rates, RatesSettings};
 
 use crate::sheet::{Datum, Heading, Row, Sheet};

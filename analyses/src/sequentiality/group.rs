@@ -7,6 +7,9 @@ use super::order::{Order, Scratch, Turn, Wanted};
 use super::run::Run;
 use crate::source::Name;
 
+/// Groups shorter than this are never worked off before they close.
+const LONG: usize = 64;
+
 /// The requests of a group that are not in a run yet, in order of completion, and the run that goes on.
 pub struct Group {
     /// What has its distributions.
@@ -21,6 +24,8 @@ pub struct Group {
     run: Run,
     ends_of_file: u64,
     is_empty: bool,
+    /// From how many requests on it is worked off before it closes.
+    long_from: usize,
 }
 
 impl Group {
@@ -35,12 +40,18 @@ impl Group {
             run: Run::default(),
             ends_of_file: 0,
             is_empty: true,
+            long_from: LONG,
         }
     }
 
     /// Requests that are not in a run yet.
     pub fn len(&self) -> usize {
         self.ios.len()
+    }
+
+    /// Whether it is worth while to work it off before it closes.
+    pub fn is_long(&self) -> bool {
+        self.ios.len() >= self.long_from
     }
 
     /// Whether a request comes too late for it.
@@ -87,6 +98,8 @@ impl Group {
             wanted(run)
         });
         self.is_begun = true;
+        // Those that are left are sorted again: only when as many have come.
+        self.long_from = self.ios.len().saturating_mul(2).max(LONG);
     }
 
     /// Closes the group; the next request begins another.

@@ -30,8 +30,6 @@ use crate::source::{Name, Names, Request};
 
 /// Requests that are kept in all groups before long groups are worked off from their beginning: some 40 MiB.
 const MOST_HELD: usize = 1 << 20;
-/// Groups shorter than this are never worked off before they close.
-const LONG_GROUP: usize = 1024;
 /// Vectors that are kept for further groups.
 const MOST_SPARE: usize = 1 << 12;
 
@@ -193,11 +191,11 @@ impl Sequentiality {
         }
         of_key.add(io, size);
         self.held += 1;
-        if self.held > MOST_HELD && of_key.len() > LONG_GROUP {
+        if self.held > MOST_HELD && of_key.is_long() {
             let before = of_key.len();
-            let known = io.end_ns.saturating_sub(self.gap_ns);
+            let open_from = io.end_ns.saturating_sub(self.gap_ns);
             of_key.work_off(
-                Some(known),
+                Some(open_from),
                 &self.settings,
                 &mut self.scratch,
                 &mut self.stats,

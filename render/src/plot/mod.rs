@@ -1,6 +1,7 @@
 //! Draws an answer as SVG. With windows, each column has a chart with one line per subject; without, each row has a bar.
 
 pub(crate) mod axes;
+pub(crate) mod distributions;
 pub(crate) mod subjects;
 
 use std::borrow::Cow;
