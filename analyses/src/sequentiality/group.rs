@@ -100,6 +100,7 @@ impl Group {
         self.is_begun = true;
         // Those that are left are sorted again: only when as many have come.
         self.long_from = self.ios.len().saturating_mul(2).max(LONG);
+        self.ios.shrink_to(self.long_from);
     }
 
     /// Closes the group; the next request begins another.

@@ -125,6 +125,10 @@ pub struct Sequentiality {
     /// When the last rotation was.
     rotated_ns: Option<i64>,
     held: usize,
+    /// [`MOST_HELD`].
+    most_held: usize,
+    /// Whether long groups are worked off: until half as many are held, so that all that are in use have their turn.
+    works_off: bool,
     spare: Vec<Vec<Io>>,
     scratch: Scratch,
     stats: Stats,
@@ -149,6 +153,8 @@ impl Sequentiality {
             old: AHashMap::new(),
             rotated_ns: None,
             held: 0,
+            most_held: MOST_HELD,
+            works_off: false,
             spare: Vec::new(),
             scratch: Scratch::default(),
             stats: Stats::new(settings.exact_values),
@@ -191,7 +197,12 @@ impl Sequentiality {
         }
         of_key.add(io, size);
         self.held += 1;
-        if self.held > MOST_HELD && of_key.is_long() {
+        match self.held {
+            many if many > self.most_held => self.works_off = true,
+            few if few < self.most_held / 2 => self.works_off = false,
+            _ => {}
+        }
+        if self.works_off && of_key.is_long() {
             let before = of_key.len();
             let open_from = io.end_ns.saturating_sub(self.gap_ns);
             of_key.work_off(
@@ -290,5 +301,72 @@ impl Found {
         let counts = counts.map(|(what, count)| (what, count as f64));
         let counts = Sheet::of_counts(counts_name, "requests and runs that were counted", counts);
         [sheet, counts]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn request(end_ns: i64, latency_ms: i64, file: i64, place: u64, is_read: bool) -> Request {
+        Request {
+            end_ns,
+            latency_ns: u64::try_from(latency_ms * MS).ok(),
+            file,
+            client: 0,
+            mount: 0,
+            server: 0,
+            tenant: 0,
+            is_read,
+            offset: place * 4096,
+            bytes: 4096,
+            file_size: None,
+            eof: None,
+            retransmissions: None,
+            has_failed: false,
+        }
+    }
+
+    /// All numbers of the tables.
+    fn found(requests: &[Request], settings: Settings, most_held: usize) -> String {
+        let mut analysis = Sequentiality::new(settings);
+        analysis.most_held = most_held;
+        requests.iter().for_each(|request| analysis.add(request, 0));
+        let rows = |sheet: &Sheet| format!("{:?}", sheet.rows);
+        let mut sheets = analysis.finish().sheets(&Names::default(), 50);
+        // Means are summed up in another order.
+        for row in &mut sheets[0].rows {
+            row.retain(|datum| !matches!(datum, Datum::Figure(_)));
+        }
+        sheets.each_ref().map(rows).concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// As long as no request takes longer than the gap.
+        #[test]
+        fn working_groups_off_early_gives_the_same_runs(
+            steps in prop::collection::vec((0..60_i64, 0..1900_i64, 0..3_i64, 0..6_u64, any::<bool>()), 300..900),
+            slop_ms in 0..20_u64,
+        ) {
+            let mut end_ns = 0;
+            let requests: Vec<_> = steps.into_iter().map(|(after, latency, file, place, is_read)| {
+                end_ns += after * MS;
+                request(end_ns, latency, file, place, is_read)
+            }).collect();
+            for order in [Order::Request, Order::Reply, Order::Overlap] {
+                let settings = Settings {
+                    order,
+                    slop: Duration::from_millis(slop_ms),
+                    ..Settings::default()
+                };
+                let whole = found(&requests, settings, MOST_HELD);
+                prop_assert_eq!(&whole, &found(&requests, settings, 10), "{:?}", order);
+            }
+        }
     }
 }
