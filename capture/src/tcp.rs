@@ -305,3 +305,55 @@ impl Stream {
 fn repeat(segment: &Segment<'_>, account: &mut Account) {
     account.repeated_bytes += u64::from(segment.bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FIRST: u32 = u32::MAX - 100;
+
+    proptest! {
+        /// However a stream is cut into segments, retransmitted, reordered, and acknowledged: each byte comes once, at its place.
+        #[test]
+        fn bytes_come_once_in_order_or_are_lost(
+            segments in prop::collection::vec((0_u32..300, 1_u32..80, 0_u32..80, any::<Option<u16>>()), 1..60)
+        ) {
+            let stream: Vec<u8> = (0..400_u32).map(|at| (at * 7 % 251) as u8).collect();
+            let (mut tcp, mut account) = (Stream::default(), Account::default());
+            let mut position = 0;
+            let mut delivered = 0;
+            let mut pieces = |piece: Piece<'_>, _: i64, _: &mut Account| match piece {
+                Piece::Data(data) => {
+                    assert_eq!(data, &stream[position..position + data.len()]);
+                    position += data.len();
+                    delivered += data.len() as u64;
+                }
+                Piece::Hole(bytes, _) => position += bytes as usize,
+                Piece::Begin | Piece::Jump => {}
+            };
+            tcp.begin(FIRST.wrapping_sub(1), &mut account, &mut pieces, 0);
+            let mut sent = 0;
+            for (at, bytes, kept, acknowledged) in &segments {
+                let kept = (*kept).min(*bytes);
+                let segment = Segment {
+                    sequence: FIRST.wrapping_add(*at),
+                    data: &stream[*at as usize..(at + kept) as usize],
+                    bytes: *bytes,
+                    time_ns: 0,
+                };
+                sent += u64::from(*bytes);
+                tcp.segment(segment, &mut account, &mut pieces);
+                if let Some(acknowledged) = acknowledged {
+                    let sequence = FIRST.wrapping_add(u32::from(*acknowledged) % 400);
+                    tcp.acknowledge(sequence, &mut account, &mut pieces);
+                }
+            }
+            tcp.finish(&mut account, &mut pieces);
+            prop_assert_eq!(sent, delivered + account.repeated_bytes + account.cut_bytes);
+            let end = segments.iter().map(|(at, bytes, ..)| at + bytes).max();
+            prop_assert_eq!(Some(position as u32), end);
+            prop_assert_eq!(position as u64, delivered + account.cut_bytes + account.lost_bytes);
+        }
+    }
+}
