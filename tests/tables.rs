@@ -384,6 +384,8 @@ const SAYS_NAMES: &[&str] = &[
     "anonymize-key \"$EVIL/nowhere/x\"",
     "deanonymize --key key \"$EVIL.csv\" --output z.csv",
     "deanonymize --key key \"$EVIL\" --output z.csv",
+    "import pcap \"$EVIL\" --store z",
+    "import pcap \"$EVIL.csv\" --store z",
     "store check --store \"$EVIL\"",
     "store check --store damaged",
     "store check --store damaged --json",
