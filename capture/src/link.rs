@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use etherparse::{Ipv6ExtensionSlice, LaxIpSlice};
+use etherparse::LaxIpSlice;
 
 /// Why a frame was not looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,16 +144,8 @@ fn sliced(packet: &[u8], packet_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
             (u32::from(header.total_len()), identification, fragment)
         }
         LaxIpSlice::Ipv6(v6) => {
-            let part = v6.extensions().clone().into_iter().find_map(|extension| {
-                let Ipv6ExtensionSlice::Fragment(fragment) = extension else {
-                    return None;
-                };
-                Some(Fragment {
-                    identification: fragment.identification(),
-                    offset: u32::from(fragment.fragment_offset().value()) * 8,
-                    has_more: fragment.more_fragments(),
-                })
-            });
+            let first = v6.header().next_header().0;
+            let part = ipv6_fragment(first, v6.extensions().slice());
             let length = v6.header().payload_length();
             let total = if length == 0 {
                 0
@@ -178,6 +170,33 @@ fn sliced(packet: &[u8], packet_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
     })
 }
 
+/// The place of a fragment among extension headers (RFC 8200, section 4), of which `first` is the first one's number.
+///
+/// etherparse's own iterator over them reads behind the end of headers that contradict themselves (0.21.0).
+fn ipv6_fragment(first: u8, headers: &[u8]) -> Option<Fragment> {
+    let (mut number, mut rest) = (first, headers);
+    while let Some(header) = rest.first_chunk::<8>() {
+        let len = match number {
+            0 | 43 | 60 => (usize::from(header[1]) + 1) * 8,
+            51 => (usize::from(header[1]) + 2) * 4,
+            44 => {
+                let offset = u16::from_be_bytes([header[2], header[3]]);
+                return Some(Fragment {
+                    identification: u32::from_be_bytes([
+                        header[4], header[5], header[6], header[7],
+                    ]),
+                    offset: u32::from(offset & !7),
+                    has_more: offset & 1 != 0,
+                });
+            }
+            _ => return None,
+        };
+        number = header[0];
+        rest = rest.get(len..)?;
+    }
+    None
+}
+
 /// The name of a tunnel, by the IP protocol or by UDP's port.
 pub fn tunnel(protocol: u8, udp_port: Option<u16>) -> Option<Skipped> {
     Some(match (protocol, udp_port) {
@@ -189,4 +208,47 @@ pub fn tunnel(protocol: u8, udp_port: Option<u16>) -> Option<Skipped> {
         (_, Some(4791)) => Skipped::Rdma,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv6 packet with these headers and a payload behind its own.
+    fn ipv6(first: u8, rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0, 0, rest.len() as u8, first, 64];
+        packet.extend([0; 32]);
+        packet.extend(rest);
+        packet
+    }
+
+    #[test]
+    fn fragments_of_ipv6_are_found_behind_other_headers() {
+        let options = [44, 0, 1, 4, 0, 0, 0, 0];
+        let fragment = [17, 0, 5, 0xa9, 0, 0, 0, 7];
+        let packet = ipv6(0, &[&options[..], &fragment, b"payload"].concat());
+        let ip = ip_packet(101, &packet, packet.len() as u32).unwrap();
+        let expected = Fragment {
+            identification: 7,
+            offset: 0x5a8,
+            has_more: true,
+        };
+        assert_eq!(ip.fragment, Some(expected));
+        assert_eq!(
+            (ip.payload, ip.payload_bytes, ip.protocol),
+            (&b"payload"[..], 7, 17)
+        );
+    }
+
+    #[test]
+    fn headers_that_end_early_are_no_fragments() {
+        // A routing header, and another one that says it is longer than the packet.
+        let packet = ipv6(43, &[43, 0, 0, 0, 0, 0, 0, 0, 44, 200, 0, 0]);
+        for end in 40..packet.len() {
+            if let Ok(ip) = ip_packet(101, &packet[..end], packet.len() as u32) {
+                assert_eq!(ip.fragment, None);
+            }
+        }
+        assert_eq!(ipv6_fragment(43, &[44, 0, 0, 0, 0, 0, 0, 0, 17, 0]), None);
+    }
 }

@@ -7,7 +7,7 @@ use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
 /// What is read at once.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 256 << 10;
 /// A larger packet, or block of pcapng, is none.
 const LARGEST_BLOCK: usize = 16 << 20;
 const NS: i128 = 1_000_000_000;
