@@ -81,6 +81,7 @@ const TABLES: &[&str] = &[
     "files STORES",
     "files --store one",
     "mounts STORES",
+    "report billing STORES --since 2026-11-21",
     "volume --store one",
     "store check --store one",
     "store check --store damaged",

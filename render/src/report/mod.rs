@@ -11,6 +11,7 @@ use crate::answer::{Format, write_for_programs};
 use crate::selected_columns;
 use crate::table;
 use crate::terminal_style::Style;
+use crate::visible::{visible, wrap};
 
 /// How to see the columns that did not fit.
 const ELSEWHERE: &str = "use a wider terminal, --format html or --format csv to see them";
@@ -77,7 +78,8 @@ pub fn write_report(
             writeln!(out)?;
         }
         if tables.len() > 1 {
-            writeln!(out, "{}: {}", table.name(), table.caption())?;
+            let caption = format!("{}: {}", table.name(), table.caption());
+            writeln!(out, "{}", wrap(&visible(&caption), style.look.width, 0))?;
         }
         let mut drawn = table.for_people(style.zone);
         if place > 0 {
