@@ -3,9 +3,9 @@
 mod account;
 mod files;
 mod hosts;
-mod operations;
+pub mod operations;
 mod pcap;
-mod source;
+pub mod source;
 mod status;
 
 use std::process::ExitCode;

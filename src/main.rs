@@ -5,6 +5,7 @@
 
 mod analyze;
 mod anonymize;
+mod compare;
 mod config;
 mod doctor;
 mod drawing;
@@ -108,6 +109,9 @@ enum Command {
     AnonymizeKey(anonymize::KeyArgs),
     /// Put the names back into what `export --anonymize` wrote, with its key
     Deanonymize(anonymize::Args),
+    /// Compare single requests of a store with a capture of the same traffic
+    #[command(long_about = compare::ABOUT)]
+    Compare(compare::Args),
     /// Put what others recorded into a store: captures of packets
     Import(import::Args),
     /// Look after a store
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
         Command::Record(_) => record::run(config::Source::of_process(Cli::command)),
+        Command::Compare(args) => compare::run(args),
         Command::Config(args) => config::run(args, Cli::command),
         Command::Doctor(args) => doctor::run(args),
         Command::Watch(args) => watch::run(args),
@@ -262,6 +267,7 @@ mod tests {
                 "operations",
                 "paths",
                 "xids",
+                "compare",
                 "volume"
             ]
         );

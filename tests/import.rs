@@ -1,4 +1,4 @@
-//! `trackiops import pcap`: what a store says of captures is what other programs count in them.
+//! `trackiops import pcap` and `compare`: what a store says of captures is what other programs count in them.
 //!
 //! Those captures are not in the repository: `TRACKIOPS_FAST09` says where they are. Others are made here.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
@@ -308,6 +308,11 @@ const START_S: u32 = 1_795_305_600;
 
 /// FSINFO of the root, LOOKUP of a file, a READ of 4096 bytes that ends the file, and a WRITE that fails for want of space.
 fn some_requests() -> Vec<Vec<u8>> {
+    requests_with(1000, 4)
+}
+
+/// As [`some_requests`], with other bytes that were read, and another xid of the WRITE.
+fn requests_with(read_bytes: u32, write_xid: u32) -> Vec<Vec<u8>> {
     let (root, file) = (opaque(b"root"), opaque(b"file"));
     let found = [
         words(&[0]),
@@ -320,8 +325,8 @@ fn some_requests() -> Vec<Vec<u8>> {
     let read = [
         words(&[0, 1]),
         attributes(42),
-        words(&[1000, 1, 1000]),
-        vec![7; 1000],
+        words(&[read_bytes, 1, read_bytes]),
+        vec![7; read_bytes as usize],
     ]
     .concat();
     let messages = [
@@ -335,8 +340,12 @@ fn some_requests() -> Vec<Vec<u8>> {
             reply(3, &read),
         ),
         (
-            call(4, 7, &[file, words(&[0, 0, 8, 2, 8, 0, 0])].concat()),
-            reply(4, &words(&[28, 0, 0])),
+            call(
+                write_xid,
+                7,
+                &[file, words(&[0, 0, 8, 2, 8, 0, 0])].concat(),
+            ),
+            reply(write_xid, &words(&[28, 0, 0])),
         ),
     ];
     messages
@@ -479,4 +488,84 @@ fn what_is_no_capture_is_refused_and_a_cut_one_is_imported_with_a_warning() {
     std::fs::write(&file, pcap(START_S, &[])).unwrap();
     let output = trackiops(&["import", "pcap", text(&file), "--store", text(&store)]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+/// Status, rows of a table and messages of a comparison of a store with a capture.
+fn compared(store: &Path, capture: &Path, table: &str) -> (Option<i32>, Vec<Row>, String) {
+    let words = ["compare", "--store", text(store), "--pcap", text(capture)];
+    let form = ["--format", "csv", "--table", table];
+    let output = trackiops(&[&words[..], &form].concat());
+    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    let rows = reader.deserialize().map(Result::unwrap).collect();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), rows, said)
+}
+
+#[test]
+fn a_comparison_finds_what_is_missing_and_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (store, same, other) = (path("store"), path("same.pcap"), path("other.pcap"));
+    std::fs::write(&same, pcap(START_S, &some_requests())).unwrap();
+    std::fs::write(&other, pcap(START_S, &requests_with(996, 5))).unwrap();
+    let output = trackiops(&["import", "pcap", text(&same), "--store", text(&store)]);
+    assert!(output.status.success(), "{output:?}");
+
+    let counts = |rows: &[Row]| {
+        let columns = [
+            "both",
+            "equal",
+            "store_only",
+            "pcap_only",
+            "failed",
+            "bytes",
+        ];
+        let counts = rows
+            .iter()
+            .map(|row| columns.map(|column| row[column].parse().unwrap()));
+        counts.collect::<Vec<[u64; 6]>>()
+    };
+    let (status, rows, said) = compared(&store, &same, "summary");
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(counts(&rows), [[1, 1, 0, 0, 0, 0]; 2]);
+
+    let (status, rows, said) = compared(&store, &other, "summary");
+    assert_eq!(status, Some(1), "{said}");
+    assert_eq!(counts(&rows), [[1, 0, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0]]);
+    assert!(said.contains("1 request failed in the capture"), "{said}");
+    let (_, rows, _) = compared(&store, &other, "requests");
+    let shown = rows.iter().map(|row| {
+        let columns = ["op", "xid", "differs", "done_bytes", "captured_done_bytes"];
+        columns.map(|column| row[column].clone()).join(" ")
+    });
+    let mut shown: Vec<String> = shown.collect();
+    shown.sort();
+    let expected = [
+        "READ 3 bytes 1000 996",
+        "WRITE 4 store only 0 ",
+        "WRITE 5 pcap only  0",
+    ];
+    assert_eq!(shown, expected);
+
+    // Minutes later the ids are those of other requests.
+    std::fs::write(&other, pcap(START_S + 300, &some_requests())).unwrap();
+    let (status, _, said) = compared(&store, &other, "summary");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("nothing of the time of the recording"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_comparison_needs_single_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, store) = (dir.path().join("a.pcap"), dir.path().join("store"));
+    std::fs::write(&capture, pcap(START_S, &some_requests())).unwrap();
+    let import = ["import", "pcap", text(&capture), "--no-requests"];
+    let output = trackiops(&[&import[..], &["--store", text(&store)]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let (status, _, said) = compared(&store, &capture, "summary");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("`trackiops record --requests`"), "{said}");
 }

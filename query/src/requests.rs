@@ -50,6 +50,15 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
+    /// All of a batch, which they hold.
+    pub fn all_of(batch: &RecordBatch) -> impl Iterator<Item = Self> + use<> {
+        let all = Arc::new(batch.clone());
+        (0..batch.num_rows()).map(move |row| Self {
+            rows: Arc::clone(&all),
+            row,
+        })
+    }
+
     /// A column of [`trackiops_schemas::columns::request_schema`].
     pub fn value(&self, column: &str) -> Value<'_> {
         let array = self.rows.column_by_name(column);
@@ -247,11 +256,7 @@ impl<'q> First<'q> {
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        let all = Arc::new(batch.clone());
-        let rows = (0..batch.num_rows()).map(|row| KeptRequest {
-            rows: Arc::clone(&all),
-            row,
-        });
+        let rows = KeptRequest::all_of(batch);
         let rows: Vec<_> = rows.filter(|row| self.is_of_op(row)).collect();
         self.any |= !rows.is_empty();
         let rows = rows.into_iter().filter(|row| self.terms.hold(row));

@@ -16,6 +16,17 @@ use super::status::{errno, rpc_errno};
 /// An operation with its result, if there is one.
 type Pair<'r> = (&'r OperationCall, Option<&'r OperationReply>);
 
+/// A READ or WRITE in a request.
+pub struct Transfer<'r> {
+    /// As it was called.
+    pub operation: &'r OperationCall,
+    result: Option<&'r OperationReply>,
+    /// WRITE, or else READ.
+    pub is_write: bool,
+    /// Its file.
+    pub handle: &'r Handle,
+}
+
 /// A request, with what is looked for in it.
 pub struct Found<'r> {
     request: &'r Request,
@@ -141,25 +152,38 @@ impl<'r> Found<'r> {
     }
 
     /// Its READs and WRITEs.
-    pub fn records(&self, files: &mut Files, records: &mut Vec<RequestRecord>) {
-        for (operation, result) in self.pairs() {
+    pub fn transfers(&self) -> impl Iterator<Item = Transfer<'r>> + '_ {
+        self.pairs().filter_map(|(operation, result)| {
             let is_write = match self.name_of(operation.number) {
                 "READ" | "READ_PLUS" => false,
                 "WRITE" => true,
-                _ => continue,
+                _ => return None,
             };
-            let Some(handle) = operation
-                .handle
-                .as_ref()
-                .or(result.and_then(|result| result.handle.as_ref()))
-            else {
+            let found = result.and_then(|result| result.handle.as_ref());
+            Some(Transfer {
+                operation,
+                result,
+                is_write,
+                handle: operation.handle.as_ref().or(found)?,
+            })
+        })
+    }
+
+    /// The number of a file in its file system, where the reply has it.
+    pub fn fileid_of(&self, handle: &Handle) -> Option<u64> {
+        self.attributes_of(handle)?.fileid
+    }
+
+    /// Its READs and WRITEs as a recorder has them. Those whose outcome is not known are left out, and those that were not executed
+    /// because an operation before them in the COMPOUND failed.
+    pub fn records(&self, files: &mut Files, records: &mut Vec<RequestRecord>) {
+        for transfer in self.transfers() {
+            let Some((done_bytes, error)) = self.outcome(&transfer) else {
                 continue;
             };
-            let Some((done_bytes, error)) = self.outcome(operation, result, is_write) else {
-                continue;
-            };
+            let handle = transfer.handle;
             let file = files.id(self.server, handle, self.attributes_of(handle));
-            let record = self.record(operation, result, is_write, file);
+            let record = self.record(&transfer, file);
             records.push(RequestRecord {
                 done_bytes,
                 error,
@@ -170,32 +194,33 @@ impl<'r> Found<'r> {
 
     /// The bytes and the negative error with which a READ or WRITE ended. `None` if that is not known, or if it was not executed
     /// because an operation before it in the COMPOUND failed.
-    fn outcome(
-        &self,
-        operation: &OperationCall,
-        result: Option<&OperationReply>,
-        is_write: bool,
-    ) -> Option<(u32, i32)> {
-        let asked = operation.count?;
-        operation.offset?;
+    pub fn outcome(&self, transfer: &Transfer<'_>) -> Option<(u32, i32)> {
+        let asked = transfer.operation.count?;
+        transfer.operation.offset?;
         if let Some(errno) = rpc_errno(self.request.reply.status) {
             return Some((0, -errno));
         }
-        match (result?.status?, result?.count) {
+        let result = transfer.result?;
+        match (result.status?, result.count) {
             (0, Some(done)) => Some((done, 0)),
             // WRITE of NFSv2 has no count in its reply: it is all or nothing.
-            (0, None) => (is_write && self.call().version == 2).then_some((asked, 0)),
+            (0, None) => (transfer.is_write && self.call().version == 2).then_some((asked, 0)),
             (status, _) => Some((0, -errno(status))),
         }
     }
 
+    /// As [`Self::outcome`], and that of the COMPOUND if an operation before it failed: this is what the client's READ or WRITE ends with.
+    pub fn outcome_for_client(&self, transfer: &Transfer<'_>) -> Option<(u32, i32)> {
+        self.outcome(transfer).or_else(|| Some((0, -self.error()?)))
+    }
+
     fn record(
         &self,
-        operation: &OperationCall,
-        result: Option<&OperationReply>,
-        is_write: bool,
+        transfer: &Transfer<'_>,
         file: trackiops_schemas::identity::FileId,
     ) -> RequestRecord {
+        let (operation, is_write) = (transfer.operation, transfer.is_write);
+        let result = transfer.result;
         let latency_ns = self.request.latency_ns();
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         RequestRecord {

@@ -6,6 +6,7 @@
 
 mod audit;
 mod calls;
+mod captured;
 mod compare;
 mod confined;
 mod container;

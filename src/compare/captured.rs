@@ -1,0 +1,135 @@
+//! READs and WRITEs of a capture.
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use std::collections::HashMap;
+use trackiops_capture::{Decoder, Handle, Receiver, Request, read_packets};
+
+use crate::import::operations::Found;
+use crate::import::source::Source;
+use crate::output::{plural, say};
+
+/// A READ or WRITE with its reply.
+pub struct Transfer {
+    /// Who called.
+    pub client: IpAddr,
+    /// Who answered.
+    pub server: IpAddr,
+    /// Transaction id.
+    pub xid: u32,
+    /// WRITE, or else READ.
+    pub is_write: bool,
+    /// Place in [`Captured::handles`].
+    pub handle: u32,
+    /// Number of the file, where the reply has it.
+    pub fileid: Option<u64>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes asked for, where the capture has them.
+    pub asked_bytes: Option<u32>,
+    /// Bytes transferred and error (positive, or 0), where the capture has them.
+    pub outcome: Option<(u32, i32)>,
+    /// Last byte of the reply, ns since the epoch.
+    pub end_ns: i64,
+    /// From the first byte of the call to the last one of the reply, ns.
+    pub latency_ns: Option<u64>,
+    /// From the first byte of the call to the first one of the reply, ns.
+    pub answered_ns: Option<i64>,
+    /// How often the call was sent again.
+    pub retransmissions: u32,
+}
+
+/// All of a capture.
+#[derive(Default)]
+pub struct Captured {
+    /// READs and WRITEs, about in order of their ends.
+    pub transfers: Vec<Transfer>,
+    /// Handles of files, each once.
+    pub handles: Vec<Handle>,
+    places: HashMap<Handle, u32>,
+    /// Time of the first packet and of the last, ns since the epoch.
+    pub range_ns: (i64, i64),
+    /// Bytes that were sent and are not in the capture, or not to be read there.
+    pub unread_bytes: u64,
+}
+
+impl Captured {
+    /// Reads the files of one capture, in order of time.
+    pub fn read(paths: &[PathBuf], ports: &[u16]) -> anyhow::Result<Self> {
+        let mut decoder = Decoder::new(Self::default(), ports);
+        for source in Source::all(paths)? {
+            let end = read_packets(source.open()?, |packet| {
+                decoder.packet(&packet);
+                ControlFlow::Continue(())
+            });
+            let end = end.with_context(|| format!("cannot read {}", source.name))?;
+            if let Some(damage) = end.damage {
+                say(format_args!(
+                    "warning: {}: {damage}; what comes before it is compared, {}",
+                    source.name,
+                    plural(end.packets, "packet")
+                ));
+            }
+        }
+        let (captured, report) = decoder.finish();
+        let total = report.total();
+        let Some(range_ns) = report.time_range_ns else {
+            bail!("--pcap: there is no packet in the capture; capture with `tcpdump port 2049`");
+        };
+        Ok(Self {
+            range_ns,
+            unread_bytes: total.lost_bytes + total.not_understood_bytes,
+            ..captured
+        })
+    }
+
+    fn place_of(&mut self, handle: &Handle) -> u32 {
+        if let Some(place) = self.places.get(handle) {
+            return *place;
+        }
+        let place = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
+        self.handles.push(handle.clone());
+        self.places.insert(handle.clone(), place);
+        place
+    }
+}
+
+impl Receiver for Captured {
+    fn request(&mut self, request: Request) {
+        let Some(found) = Found::new(&request) else {
+            return;
+        };
+        let peers = request.call.peers;
+        for transfer in found.transfers() {
+            let Some(offset) = transfer.operation.offset else {
+                continue;
+            };
+            let outcome = found.outcome_for_client(&transfer);
+            let handle = self.place_of(transfer.handle);
+            self.transfers.push(Transfer {
+                client: peers.client.ip(),
+                server: peers.server.ip(),
+                xid: request.call.xid,
+                is_write: transfer.is_write,
+                handle,
+                fileid: found.fileid_of(transfer.handle),
+                offset,
+                asked_bytes: transfer.operation.count,
+                outcome: outcome.map(|(bytes, error)| (bytes, -error)),
+                end_ns: request.end_ns,
+                latency_ns: request.latency_ns(),
+                answered_ns: answered_ns(&request),
+                retransmissions: request.retransmissions,
+            });
+        }
+    }
+}
+
+/// `None` if the clock went back.
+fn answered_ns(request: &Request) -> Option<i64> {
+    let ns = request.reply.begin_ns.checked_sub(request.call.begin_ns)?;
+    (ns >= 0).then_some(ns)
+}
