@@ -32,7 +32,7 @@ fn summary(of: &Comparison<'_>) -> Sheet {
         .chain(fields);
     let mut sheet = Sheet::new(
         TABLES[0],
-        "requests in the time that both have; from `file` on those of which that differs",
+        "requests in the time that both have; `file` to `errno` count those that differ in it",
         headings.collect(),
     );
     sheet.rows = OPS
