@@ -3,10 +3,12 @@
 mod account;
 mod files;
 mod hosts;
+mod nfsdump;
 pub mod operations;
 mod pcap;
 pub mod source;
 mod status;
+mod target_flags;
 
 use std::process::ExitCode;
 
@@ -28,11 +30,19 @@ enum Command {
     ///
     /// Prints what was found, and for each connection where its bytes went. Exit status 0: there were requests; 1: none; 2: an error.
     Pcap(pcap::Args),
+    /// Import text of nfsdump: a line for each call and reply, as the traces of Harvard have it
+    ///
+    /// NFS v2 and v3, as they are, gzip or zstd. Each client is a host of the store, as in `trackiops import pcap`.
+    ///
+    /// Prints how many lines were read, how many were not understood and why, and for each client its calls and replies. Exit status 0:
+    /// there were requests; 1: none; 2: an error.
+    Nfsdump(nfsdump::Args),
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Pcap(args) => pcap::run(args),
+        Command::Nfsdump(args) => nfsdump::run(args),
     }
 }

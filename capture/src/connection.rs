@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use crate::account::Account;
 use crate::message::{Opaque, Peers, Receiver, Request, Seen, Transport};
-use crate::pairing::{Answer, Pairing};
+use crate::pairing::{Answer, Counting, Pairing};
 use crate::record::{MessageReader, RecordReader};
 use crate::rpc::{self, Message, Origin, Unread};
 use crate::tcp::{Piece, Segment, Stream};
@@ -277,19 +276,6 @@ fn pieces<'a, R: Receiver>(
     side: &'a mut Side<'_, R>,
 ) -> impl FnMut(Piece<'_>, i64, &mut Account) + 'a {
     |piece, time_ns, account| records.piece(piece, time_ns, side, account)
-}
-
-/// Counts calls that are not answered.
-struct Counting<'a, R> {
-    receiver: &'a mut R,
-    unanswered: u64,
-}
-
-impl<R: Receiver> Receiver for Counting<'_, R> {
-    fn unanswered(&mut self, call: &Arc<crate::message::Call>) {
-        self.unanswered += 1;
-        self.receiver.unanswered(call);
-    }
 }
 
 /// One direction, as what reads its messages sees it.

@@ -4,10 +4,13 @@
 //! file -> packets -> link -> fragments -> tcp (streams with holes) -> record (marks) -> rpc -> nfs -> pairing -> Receiver
 //! ```
 //!
+//! Text of nfsdump takes a short way: line -> nfsdump -> pairing -> Receiver.
+//!
 //! It goes over a capture once and keeps no file data: of a message only the beginning is read, or more if names or later operations
 //! stand there. All memory is bounded, whatever the capture says. At the end every byte is in one of the sums of [`Account`].
 
 mod account;
+mod compression;
 mod connection;
 mod decoder;
 mod fragments;
@@ -16,6 +19,7 @@ pub mod fuzzing;
 mod link;
 mod message;
 mod nfs;
+mod nfsdump;
 mod packets;
 mod pairing;
 mod record;
@@ -29,4 +33,5 @@ pub use decoder::{ConnectionReport, Decoder, Frames, NFS_PORT, Report};
 pub use link::Skipped;
 pub use message::*;
 pub use nfs::{NFS_PROGRAM, operation_name, procedure_name};
+pub use nfsdump::{ClientTally, DumpDecoder, DumpMessage, DumpReport, NotUnderstood, read_lines};
 pub use packets::{FileEnd, Packet, PacketsError, read_packets};

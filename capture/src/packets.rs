@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
+use crate::compression::decompressed;
+
 /// What is read at once.
 const BUFFER_BYTES: usize = 256 << 10;
 /// A larger packet, or block of pcapng, is none.
@@ -136,23 +138,6 @@ impl Step {
             _ => Self::Damage,
         }
     }
-}
-
-fn decompressed<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
-    let mut magic = Vec::with_capacity(4);
-    input.by_ref().take(4).read_to_end(&mut magic)?;
-    let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
-    let is_zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
-    let whole = io::Cursor::new(magic).chain(input);
-    Ok(if is_gzip {
-        Box::new(flate2::read::MultiGzDecoder::new(
-            io::BufReader::with_capacity(1 << 16, whole),
-        ))
-    } else if is_zstd {
-        Box::new(zstd::Decoder::new(whole)?)
-    } else {
-        Box::new(whole)
-    })
 }
 
 /// Fills the buffer as long as there is something: a pipe gives what it has.

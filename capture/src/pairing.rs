@@ -159,3 +159,18 @@ impl Pairing {
         self.kept_bytes
     }
 }
+
+/// Counts calls that are not answered.
+pub struct Counting<'a, R> {
+    /// Who is told of them.
+    pub receiver: &'a mut R,
+    /// Their number.
+    pub unanswered: u64,
+}
+
+impl<R: Receiver> Receiver for Counting<'_, R> {
+    fn unanswered(&mut self, call: &Arc<Call>) {
+        self.unanswered += 1;
+        self.receiver.unanswered(call);
+    }
+}

@@ -109,7 +109,8 @@ fn stopped(read: Result<(), Stop>, is_all: bool) -> Result<Option<Opaque>, Unrea
     }
 }
 
-fn fingerprint(call: &Call) -> u64 {
+/// Hash of what a call asks for: a retransmission has the same.
+pub fn fingerprint(call: &Call) -> u64 {
     // The seeds are the same in a process, and nothing outlives it.
     RandomState::with_seeds(1, 2, 3, 4).hash_one((
         call.program,

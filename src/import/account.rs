@@ -27,13 +27,9 @@ const MOST_SHOWN: usize = 100;
 /// Prints it.
 pub fn print_account(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let packets = &report.packets;
-    if let Some((first_ns, last_ns)) = report.time_range_ns {
-        let [first, last] = [first_ns, last_ns].map(|ns| UtcMs(ns.div_euclid(1_000_000)));
-        let range = show_range(first, last, Zone::utc());
-        let bytes = units::bytes(packets.bytes);
-        let packets = plural(packets.frames, "packet");
-        print(format_args!("{packets}, {bytes}, {range}"), 2, out)?;
-    }
+    let bytes = units::bytes(packets.bytes);
+    let number = plural(packets.frames, "packet");
+    print_time_range(&format!("{number}, {bytes}"), report.time_range_ns, out)?;
     for (reason, frames) in &report.skipped {
         let bytes = units::bytes(frames.bytes);
         let packets = plural(frames.frames, "packet");
@@ -63,6 +59,20 @@ pub fn print_account(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         print(row("both ways", &sum), 4, out)?;
     }
     Ok(())
+}
+
+/// Prints how much was read, and from when to when it is; nothing if there is nothing.
+pub fn print_time_range(
+    what: &str,
+    range_ns: Option<(i64, i64)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some((first_ns, last_ns)) = range_ns else {
+        return Ok(());
+    };
+    let [first, last] = [first_ns, last_ns].map(|ns| UtcMs(ns.div_euclid(1_000_000)));
+    let range = show_range(first, last, Zone::utc());
+    print(format_args!("{what}, {range}"), 2, out)
 }
 
 fn print_connection(connection: &ConnectionReport, out: &mut dyn Write) -> io::Result<()> {

@@ -141,9 +141,7 @@ impl Hosts {
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.close(UtcMs(i64::MAX));
         if self.is_outside_of_calendar {
-            say(
-                "warning: some requests are from before 1970 or after 9999 by the capture, and were left out",
-            );
+            say("warning: some requests are from before 1970 or after 9999, and were left out");
         }
         self.write()
     }
@@ -295,6 +293,8 @@ impl Receiver for Hosts {
         let replay = &mut host.replay;
         replay.add_operation(request.end_ns, &operation, &found.sums(), file);
         replay.add(&records);
+        // Its own time is covered even where a pause follows.
+        host.cover(request.end_ns);
         if keeps_requests {
             host.requests.append(&mut records);
         }

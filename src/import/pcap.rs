@@ -6,17 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use trackiops_capture::{Decoder, read_packets};
-use trackiops_store::{GranularitySet, Options, RetentionPolicy};
 
 use super::account::print_account;
-use super::hosts::{Hosts, Target};
+use super::hosts::Hosts;
 use super::source::Source;
+use super::target_flags::{NOTHING, TargetFlags};
 use crate::output::{Output, plural, print, say};
-use crate::record::args::{DEFAULT_GRANULARITIES, default_rotation, parse_requests_size};
-use crate::store_flag::StoreFlag;
-
-/// Exit status if there was no request.
-const NOTHING: u8 = 1;
 
 /// What `trackiops import pcap` takes.
 #[derive(clap::Args)]
@@ -25,41 +20,18 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    store: StoreFlag,
-    /// Window lengths, each a multiple of the one before
-    #[arg(long, value_name = "LENGTHS", default_value = DEFAULT_GRANULARITIES)]
-    granularity: GranularitySet,
+    target: TargetFlags,
     /// Another port of NFS beside 2049; repeatable
     ///
     /// Connections to other ports are found by a call at the beginning of a packet, and followed from there.
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
-    /// Room on disk for single requests
-    ///
-    /// At least 64MiB. When it is used up, the oldest requests are deleted.
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
-    requests_size: u64,
-    /// Keep sums alone, no single requests
-    #[arg(long, conflicts_with = "requests_size")]
-    no_requests: bool,
 }
 
 /// Imports captures.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
-    let target = Target {
-        store: args.store.dir(),
-        options: Options {
-            host: String::new(),
-            rotate: default_rotation(args.granularity.finest()),
-            granularities: args.granularity,
-            filter: None,
-            allow_nfs_store: false,
-            keep: RetentionPolicy::default(),
-        },
-        requests_bytes: (!args.no_requests).then_some(args.requests_size),
-    };
-    let mut decoder = Decoder::new(Hosts::new(target), &args.ports);
+    let mut decoder = Decoder::new(Hosts::new(args.target.target()), &args.ports);
     for source in &sources {
         read(source, &mut decoder)?;
     }

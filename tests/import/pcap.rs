@@ -1,92 +1,15 @@
 //! `trackiops import pcap` and `compare`: what a store says of captures is what other programs count in them.
 //!
 //! Those captures are not in the repository: `TRACKIOPS_FAST09` says where they are. Others are made here.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use trackiops_testkit::program;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-fn trackiops(words: &[&str]) -> Output {
-    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
-    command.args(words).env("TZ", "UTC0").output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-type Row = BTreeMap<String, String>;
-
-fn rows(words: &[&str]) -> Vec<Row> {
-    let output = trackiops(words);
-    assert!(output.status.success(), "{output:?}");
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    reader.deserialize().map(Result::unwrap).collect()
-}
-
-/// Requests of a store by operation: by its rows of operations.
-fn operations(store: &Path) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    let words = [
-        "query",
-        "--since",
-        "1990-01-01",
-        "--by",
-        "op",
-        "--csv",
-        "--store",
-        text(store),
-    ];
-    for row in rows(&words) {
-        *counts.entry(row["op"].clone()).or_default() += row["requests"].parse::<u64>().unwrap();
-    }
-    counts
-}
-
-/// READs and WRITEs of a store and their bytes: by its rows of files.
-fn transfers(store: &Path) -> [(u64, u64); 2] {
-    let words = [
-        "query",
-        "--since",
-        "1990-01-01",
-        "--by",
-        "host",
-        "--csv",
-        "--store",
-        text(store),
-    ];
-    let output = trackiops(&words);
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let mut sums = [(0, 0); 2];
-    for row in reader.deserialize::<Row>().map(Result::unwrap) {
-        for (sum, direction) in sums.iter_mut().zip(["read", "write"]) {
-            let number = |column: &str| row[&format!("{direction}_{column}")].parse().unwrap_or(0);
-            *sum = (sum.0 + number("requests"), sum.1 + number("bytes"));
-        }
-    }
-    sums
-}
-
-fn captures() -> Option<PathBuf> {
-    let beside = Path::new(ROOT).join("../shared/fast09");
-    let folder = std::env::var_os("TRACKIOPS_FAST09").map_or(beside, PathBuf::from);
-    let captures = folder.join("pcap");
-    if captures.is_dir() {
-        return Some(captures);
-    }
-    println!(
-        "skipped: {} is not there; TRACKIOPS_FAST09 says where the captures are",
-        captures.display()
-    );
-    None
-}
+use super::{Row, operations, rows, shared, text, trackiops, transfers};
 
 /// Imports a capture by a pipe.
 fn import(capture: &Path, store: &Path) -> Output {
@@ -135,7 +58,7 @@ fn reference(json: &Value) -> BTreeMap<String, u64> {
 
 #[test]
 fn a_store_has_the_operations_that_others_count_in_the_capture() {
-    let Some(folder) = captures() else {
+    let Some(folder) = shared("pcap") else {
         return;
     };
     let mut checked = 0;

@@ -1,0 +1,366 @@
+//! Text of nfsdump (Ellard and Seltzer, LISA 2003), in which the traces of Harvard from 2001 to 2003 are: a line for each call and
+//! each reply of NFS v2 and v3. The format as `ellardnfs2ds` of DataSeries reads it.
+//!
+//! ```text
+//! 1006231504.285023 32.03fd 30.0801 T C3 1cf0d105 6 read fh cfbc65 off 0 count 2000 con = 130 len = 140
+//! 1006231504.294708 30.0801 32.03fd T R3 1cf0d105 6 read OK ftype 1 size 72520 count 2000 eof 0 status=0 pl = 100 con = 170 len = 180
+//! ```
+
+mod fields;
+mod line;
+mod report;
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ahash::AHashMap;
+
+use crate::compression::decompressed;
+use crate::message::{
+    Call, OperationCall, OperationReply, Peers, Receiver, Reply, Request, RpcStatus,
+};
+use crate::nfs::NFS_PROGRAM;
+use crate::pairing::{Answer, Counting, Pairing};
+use crate::rpc::fingerprint;
+use line::Line;
+
+pub use report::{ClientTally, DumpReport};
+
+/// More of a line is not read: the longest have two names and two handles.
+const LONGEST_LINE: usize = 64 << 10;
+/// So many connections are followed at a time.
+const MOST_CONNECTIONS: usize = 1 << 14;
+
+/// Why a line was not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum NotUnderstood {
+    /// It does not begin with a time.
+    #[error("it does not begin with seconds and a fraction")]
+    Time,
+    /// It has no two addresses.
+    #[error("no address and port, as in 31.03f7")]
+    Address,
+    /// Neither `T` nor `U`.
+    #[error("neither T (TCP) nor U (UDP)")]
+    Transport,
+    /// Neither call nor reply.
+    #[error("none of C2, C3, R2 and R3")]
+    Direction,
+    /// Not a transaction id.
+    #[error("no transaction id")]
+    Xid,
+    /// Not a procedure of the version.
+    #[error("no procedure of its version of NFS")]
+    Procedure,
+    /// Neither `OK` nor an error's number.
+    #[error("a reply without a status")]
+    Status,
+    /// A key that the format does not have.
+    #[error("a key that nfsdump does not write")]
+    Key,
+    /// A key without a value, or with one that it cannot have.
+    #[error("a value that its key cannot have")]
+    Value,
+    /// It is too long.
+    #[error("it is longer than 64 KiB")]
+    TooLong,
+}
+
+/// A message that a line has.
+#[derive(Clone, Debug)]
+pub struct DumpMessage(Message);
+
+#[derive(Clone, Debug)]
+enum Message {
+    Call(Call),
+    Reply(Reply, (u32, u32)),
+}
+
+impl DumpMessage {
+    /// Reads a line, without its end.
+    pub fn parse(line: &[u8]) -> Result<Self, NotUnderstood> {
+        if line.len() > LONGEST_LINE {
+            return Err(NotUnderstood::TooLong);
+        }
+        let Line {
+            time_ns,
+            peers,
+            is_call,
+            version,
+            xid,
+            procedure,
+            rest,
+        } = Line::parse(line)?;
+        if !is_call {
+            let mut result = OperationReply {
+                number: procedure,
+                ..OperationReply::default()
+            };
+            let opaque = fields::results(version, rest, &mut result)?;
+            let reply = Reply {
+                peers,
+                xid,
+                begin_ns: time_ns,
+                // `len` is what was captured of a packet, not what was sent.
+                bytes: 0,
+                status: RpcStatus::Success,
+                operations: vec![result],
+                opaque,
+                call: None,
+            };
+            return Ok(Self(Message::Reply(reply, (version, procedure))));
+        }
+        let mut operation = OperationCall {
+            number: procedure,
+            ..OperationCall::default()
+        };
+        let (credential, opaque) = fields::arguments(version, rest, &mut operation)?;
+        let mut call = Call {
+            peers,
+            xid,
+            begin_ns: time_ns,
+            bytes: 0,
+            program: NFS_PROGRAM,
+            version,
+            minor_version: None,
+            procedure,
+            credential,
+            operations: vec![operation],
+            opaque,
+            fingerprint: 0,
+        };
+        call.fingerprint = fingerprint(&call);
+        Ok(Self(Message::Call(call)))
+    }
+
+    /// When it was captured, ns since the epoch.
+    pub fn time_ns(&self) -> i64 {
+        match &self.0 {
+            Message::Call(call) => call.begin_ns,
+            Message::Reply(reply, _) => reply.begin_ns,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Connection {
+    pairing: Pairing,
+    last_ns: i64,
+}
+
+/// Pairs calls with replies, and gives requests to a receiver.
+pub struct DumpDecoder<R> {
+    receiver: R,
+    connections: AHashMap<Peers, Connection>,
+    report: DumpReport,
+    last_ns: i64,
+}
+
+impl<R: Receiver> DumpDecoder<R> {
+    /// Gives what it finds to `receiver`.
+    pub fn new(receiver: R) -> Self {
+        Self {
+            receiver,
+            connections: AHashMap::new(),
+            report: DumpReport::default(),
+            last_ns: i64::MIN,
+        }
+    }
+
+    /// Who is given what is found.
+    pub fn receiver(&mut self) -> &mut R {
+        &mut self.receiver
+    }
+
+    /// The next message.
+    pub fn message(&mut self, message: DumpMessage) {
+        let time_ns = message.time_ns();
+        self.report.time(time_ns);
+        self.report.backwards += u64::from(time_ns < self.last_ns);
+        self.last_ns = time_ns;
+        match message.0 {
+            Message::Call(call) => self.call(call),
+            Message::Reply(reply, procedure) => self.reply(reply, procedure),
+        }
+        if self.connections.len() > MOST_CONNECTIONS {
+            self.evict();
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        self.report.short += u64::from(call.opaque.is_some());
+        let client = call.peers.client.ip();
+        let connection = self.connections.entry(call.peers).or_default();
+        connection.last_ns = call.begin_ns;
+        let mut counting = Counting {
+            receiver: &mut self.receiver,
+            unanswered: 0,
+        };
+        let is_again = connection
+            .pairing
+            .call(true, &Arc::new(call), &mut counting);
+        let tally = self.report.tally(client);
+        tally.calls += 1;
+        tally.unanswered += counting.unanswered;
+        tally.retransmissions += u64::from(is_again);
+    }
+
+    fn reply(&mut self, mut reply: Reply, procedure: (u32, u32)) {
+        self.report.short += u64::from(reply.opaque.is_some());
+        let tally = self.report.tally(reply.peers.client.ip());
+        tally.replies += 1;
+        let connection = self.connections.get_mut(&reply.peers);
+        let pairing = connection.map(|connection| &mut connection.pairing);
+        // A reply of another procedure belongs to a call that the text lacks.
+        let pairing = pairing.filter(|pairing| {
+            let call = pairing.call_of(true, reply.xid);
+            call.is_some_and(|call| (call.version, call.procedure) == procedure)
+        });
+        match pairing.map(|pairing| pairing.answer(true, reply.xid)) {
+            None | Some(Answer::Orphan) => tally.orphans += 1,
+            Some(Answer::Repeated) => tally.repeated_replies += 1,
+            Some(Answer::First(call, retransmissions)) => {
+                tally.requests += 1;
+                reply.call = Some(Arc::clone(&call));
+                self.receiver.request(Request {
+                    call,
+                    end_ns: reply.begin_ns,
+                    reply,
+                    retransmissions,
+                });
+            }
+        }
+    }
+
+    /// Ends the connections that were idle for longest.
+    fn evict(&mut self) {
+        let mut times: Vec<i64> = self.connections.values().map(|c| c.last_ns).collect();
+        let (_, &mut until_ns, _) = times.select_nth_unstable(MOST_CONNECTIONS / 4);
+        let connections = self.connections.iter();
+        let idle = connections.filter(|(_, connection)| connection.last_ns <= until_ns);
+        let idle: Vec<Peers> = idle.map(|(peers, _)| *peers).collect();
+        for peers in idle {
+            if let Some(connection) = self.connections.remove(&peers) {
+                self.end(peers, connection);
+            }
+        }
+    }
+
+    fn end(&mut self, peers: Peers, mut connection: Connection) {
+        let mut counting = Counting {
+            receiver: &mut self.receiver,
+            unanswered: 0,
+        };
+        connection.pairing.finish(&mut counting);
+        self.report.tally(peers.client.ip()).unanswered += counting.unanswered;
+    }
+
+    /// There are no more messages: who was given what was found, and what became of every message.
+    pub fn finish(mut self) -> (R, DumpReport) {
+        for (peers, connection) in std::mem::take(&mut self.connections) {
+            self.end(peers, connection);
+        }
+        (self.receiver, self.report)
+    }
+}
+
+/// Reads the lines of a text, which may be compressed with gzip or zstd, as long as `take` says so. Lines have no end, and those that
+/// are too long have a byte more than is read of a line.
+pub fn read_lines(
+    input: impl Read + Send,
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut input = BufReader::with_capacity(1 << 18, decompressed(input)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let most = LONGEST_LINE as u64 + 2;
+        if input.by_ref().take(most).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > LONGEST_LINE {
+            input.skip_until(b'\n')?;
+        }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        if take(&line).is_break() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const READ: &str = "1006231504.285023 32.03fd 30.0801 T C3 1cf0d105 6 read fh cfbc off 10 count 2000 con = 1 len = 2";
+
+    #[test]
+    fn a_line_says_who_called_whom_for_what_and_when() {
+        let Ok(DumpMessage(Message::Call(call))) = DumpMessage::parse(READ.as_bytes()) else {
+            panic!("not understood")
+        };
+        assert_eq!(call.begin_ns, 1_006_231_504_285_023_000);
+        assert_eq!(call.peers.client.to_string(), "0.0.0.50:1021");
+        assert_eq!(call.peers.server.to_string(), "0.0.0.48:2049");
+        assert_eq!(
+            (call.version, call.procedure, call.xid),
+            (3, 6, 0x1cf0_d105)
+        );
+        let [read] = &call.operations[..] else {
+            panic!("{call:?}")
+        };
+        assert_eq!((read.offset, read.count), (Some(16), Some(8192)));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_named() {
+        let wrong = [
+            ("1006231504.285023", "XX", NotUnderstood::Time),
+            ("30.0801", "30", NotUnderstood::Address),
+            (" T ", " X ", NotUnderstood::Transport),
+            ("C3", "R3C3", NotUnderstood::Direction),
+            ("1cf0d105", "1cf0d105.03ce", NotUnderstood::Xid),
+            (" 6 ", " 16 ", NotUnderstood::Procedure),
+            ("C3", "R3", NotUnderstood::Status),
+            ("off", "1b6mtime", NotUnderstood::Key),
+            ("cfbc", "cfb", NotUnderstood::Value),
+        ];
+        for (part, other, reason) in wrong {
+            let line = READ.replace(part, other);
+            let read = DumpMessage::parse(line.as_bytes());
+            assert_eq!(read.err(), Some(reason), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_may_have_spaces_and_quotes() {
+        let line = "1.0 1.1 2.2 U C2 a b rename fh 00 fn \"a \"b\" fh2 01 fn2 \"\" con = 1 len = 2";
+        let Ok(DumpMessage(Message::Call(call))) = DumpMessage::parse(line.as_bytes()) else {
+            panic!("not understood")
+        };
+        let [rename] = &call.operations[..] else {
+            panic!("{call:?}")
+        };
+        assert_eq!(rename.name.as_deref(), Some(&b"a \"b"[..]));
+        let target = (Some(crate::Handle([1].into())), Box::default());
+        assert_eq!(rename.target, Some(target));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_or_refused(cut in 0..READ.len(), bytes: Vec<u8>) {
+            let line = [&READ.as_bytes()[..cut], &bytes[..]].concat();
+            let mut decoder = DumpDecoder::new(());
+            if let Ok(message) = DumpMessage::parse(&line) {
+                decoder.message(message);
+                prop_assert_eq!(decoder.finish().1.total().calls, 1);
+            }
+        }
+    }
+}
