@@ -1,14 +1,20 @@
 //! `trackiops import`: puts what others recorded into a store.
 
 mod account;
+mod calls;
+mod csv;
 mod files;
 mod hosts;
+mod listed;
+mod mapping;
 mod nfsdump;
 pub mod operations;
 mod pcap;
 pub mod source;
 mod status;
+mod table;
 mod target_flags;
+mod values;
 
 use std::process::ExitCode;
 
@@ -37,6 +43,12 @@ enum Command {
     /// Prints how many lines were read, how many were not understood and why, and for each client its calls and replies. Exit status 0:
     /// there were requests; 1: none; 2: an error.
     Nfsdump(nfsdump::Args),
+    /// Import tables with a row for each request: CSV, or Parquet
+    ///
+    /// CSV as it is, gzip or zstd. Columns that have the names of `trackiops export --requests` are known; --map names others.
+    ///
+    /// Exit status 0: there were requests; 1: none; 2: an error, which names the line and the column.
+    Csv(csv::Args),
 }
 
 /// Runs the command.
@@ -44,5 +56,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Pcap(args) => pcap::run(args),
         Command::Nfsdump(args) => nfsdump::run(args),
+        Command::Csv(args) => csv::run(args),
     }
 }

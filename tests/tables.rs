@@ -387,6 +387,8 @@ const SAYS_NAMES: &[&str] = &[
     "deanonymize --key key \"$EVIL\" --output z.csv",
     "import pcap \"$EVIL\" --store z",
     "import pcap \"$EVIL.csv\" --store z",
+    "import nfsdump \"$EVIL.csv\" --store z",
+    "import csv \"$EVIL.csv\" --store z",
     "store check --store \"$EVIL\"",
     "store check --store damaged",
     "store check --store damaged --json",

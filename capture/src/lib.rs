@@ -28,6 +28,7 @@ mod tcp;
 mod xdr;
 
 pub use account::Account;
+pub use compression::decompressed;
 pub use connection::Tally;
 pub use decoder::{ConnectionReport, Decoder, Frames, NFS_PORT, Report};
 pub use link::Skipped;

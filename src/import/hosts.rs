@@ -1,25 +1,24 @@
-//! What was found, by host: each client of a capture is one. Windows are closed as the capture's time goes on, and written host by host.
+//! What was found, by host: each client of a capture is one. Windows are closed as the time of what is read goes on, and written host by
+//! host.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context;
-use trackiops_capture::{Receiver, Request};
+use trackiops_capture::Peers;
 use trackiops_collector::Replay;
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
-use trackiops_schemas::ops::Operation;
+use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
-use super::files::Files;
-use super::operations::Found;
 use crate::output::say;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -35,6 +34,32 @@ const MOST_REQUESTS: usize = 1 << 19;
 const BATCH: usize = 16 << 10;
 /// Connections of a host that are told apart.
 const MOST_CONNECTIONS: usize = 1024;
+
+/// Files and their users, as far as they are known by now.
+pub trait Names {
+    /// What rows say of a file and who used it.
+    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes>;
+    /// Whether it is time to close all windows and to [`Self::forget`].
+    fn is_full(&self) -> bool;
+    /// Forgets all files and their names. A file that comes again is the same one.
+    fn forget(&mut self);
+}
+
+/// An operation that completed.
+pub struct Completed<'a> {
+    /// When it began, ns since the epoch.
+    pub begin_ns: i64,
+    /// When it completed, ns since the epoch.
+    pub end_ns: i64,
+    /// What it is, on which mount and connection.
+    pub operation: &'a Operation,
+    /// Its sums.
+    pub sums: &'a OperationSums,
+    /// The file that it is about, and who made it; none for READ and WRITE.
+    pub file: Option<(FileId, TenantId)>,
+    /// Its READs and WRITEs.
+    pub records: &'a [RequestRecord],
+}
 
 /// What rows say of a file.
 type Attributes = Box<dyn FnMut(FileId, TenantId) -> Arc<FileAttributes>>;
@@ -60,29 +85,27 @@ pub struct Target {
 }
 
 /// Everything that was found.
-pub struct Hosts {
+pub struct Hosts<N> {
     target: Target,
-    files: Rc<RefCell<Files>>,
-    hosts: BTreeMap<IpAddr, Host>,
+    names: Rc<RefCell<N>>,
+    hosts: BTreeMap<String, Host>,
     now_ns: i64,
     /// When windows are closed next.
     next_ns: i64,
-    records: Vec<RequestRecord>,
     /// Requests, and READs and WRITEs among them.
     counts: (u64, u64),
     is_outside_of_calendar: bool,
 }
 
-impl Hosts {
+impl<N: Names + Default + 'static> Hosts<N> {
     /// Nothing yet.
     pub fn new(target: Target) -> Self {
         Self {
             target,
-            files: Rc::default(),
+            names: Rc::default(),
             hosts: BTreeMap::new(),
             now_ns: i64::MIN,
             next_ns: i64::MIN,
-            records: Vec::new(),
             counts: (0, 0),
             is_outside_of_calendar: false,
         }
@@ -98,7 +121,12 @@ impl Hosts {
         self.hosts.len()
     }
 
-    /// The capture's time is this now.
+    /// Files and their users.
+    pub fn names(&self) -> RefMut<'_, N> {
+        self.names.borrow_mut()
+    }
+
+    /// The time of what is read is this now.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
         self.now_ns = time_ns;
         // The time may go back, too.
@@ -110,10 +138,10 @@ impl Hosts {
         self.next_ns = time_ns.saturating_add(SECOND_NS);
         let late = UtcMs(time_ns.saturating_sub(LATE_NS).div_euclid(1_000_000));
         self.close(late);
-        if self.files.borrow().is_full() {
+        if self.names.borrow().is_full() {
             self.close(UtcMs(i64::MAX));
             self.write()?;
-            self.files.borrow_mut().forget();
+            self.names.borrow_mut().forget();
         }
         let hosts = self.hosts.values();
         let (rows, requests) = hosts.fold((0, 0), |(rows, requests), host| {
@@ -147,28 +175,27 @@ impl Hosts {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        let files = self.files.borrow();
-        for (address, host) in &mut self.hosts {
+        let names = self.names.borrow();
+        for (name, host) in &mut self.hosts {
             if host.windows.is_empty() && host.requests.is_empty() {
                 continue;
             }
-            host.write(&self.target, *address, &files)
-                .with_context(|| {
-                    format!(
-                        "cannot write what {address} did to {}",
-                        self.target.store.display()
-                    )
-                })?;
+            host.write(&self.target, name, &*names).with_context(|| {
+                format!(
+                    "cannot write what {name} did to {}",
+                    self.target.store.display()
+                )
+            })?;
         }
         Ok(())
     }
 
-    fn host(&mut self, address: IpAddr, begin_ns: i64) -> &mut Host {
+    fn host(&mut self, name: &str, begin_ns: i64) -> &mut Host {
         let finest = self.target.options.granularities.finest();
-        self.hosts.entry(address).or_insert_with(|| {
-            let files = Rc::clone(&self.files);
+        self.hosts.entry(name.to_owned()).or_insert_with(|| {
+            let names = Rc::clone(&self.names);
             let attributes: Attributes =
-                Box::new(move |file, tenant| files.borrow().attributes(file, tenant));
+                Box::new(move |file, tenant| names.borrow().attributes(file, tenant));
             Host {
                 replay: Replay::new(finest, attributes),
                 covered_ns: begin_ns,
@@ -178,6 +205,40 @@ impl Hosts {
                 requests: Vec::new(),
             }
         })
+    }
+
+    /// `tcp-1` is the first connection that a host used.
+    pub fn transport(&mut self, host: &str, begin_ns: i64, peers: &Peers) -> Option<String> {
+        self.host(host, begin_ns).transport(peers)
+    }
+
+    /// Adds what completed. Returns whether its time can be in a store.
+    pub fn add(&mut self, host: &str, completed: &Completed<'_>) -> bool {
+        let Completed {
+            begin_ns,
+            end_ns,
+            operation,
+            sums,
+            file,
+            records,
+        } = completed;
+        let end = UtcMs(end_ns.div_euclid(1_000_000));
+        if *end_ns < 0 || !end.is_in_calendar() {
+            self.is_outside_of_calendar = true;
+            return false;
+        }
+        self.counts.0 += 1;
+        self.counts.1 += records.len() as u64;
+        let keeps_requests = self.target.requests_bytes.is_some();
+        let host = self.host(host, *begin_ns);
+        host.replay.add_operation(*end_ns, operation, sums, *file);
+        host.replay.add(records);
+        // Its own time is covered even where a pause follows.
+        host.cover(*end_ns);
+        if keeps_requests {
+            host.requests.extend_from_slice(records);
+        }
+        true
     }
 }
 
@@ -193,9 +254,7 @@ impl Host {
         self.covered_ns = until_ns;
     }
 
-    /// `tcp-1` is the first connection that it used.
-    fn transport(&mut self, request: &Request) -> Option<String> {
-        let peers = &request.call.peers;
+    fn transport(&mut self, peers: &Peers) -> Option<String> {
         let next = self.connections.len() + 1;
         let ends = (peers.client, peers.server);
         let number = match self.connections.get(&ends) {
@@ -206,9 +265,9 @@ impl Host {
         Some(format!("{}-{number}", peers.transport))
     }
 
-    fn write(&mut self, target: &Target, address: IpAddr, files: &Files) -> anyhow::Result<()> {
+    fn write(&mut self, target: &Target, name: &str, names: &impl Names) -> anyhow::Result<()> {
         let options = Options {
-            host: address.to_string(),
+            host: name.to_owned(),
             ..target.options.clone()
         };
         let finest = options.granularities.finest();
@@ -222,7 +281,7 @@ impl Host {
         if let Some(most_bytes) = target.requests_bytes {
             let mut requests = writer.requests(most_bytes, warn)?;
             for records in self.requests.chunks(BATCH) {
-                requests.append(&batch(records, files))?;
+                requests.append(&batch(records, names))?;
             }
             requests.finish()?;
         }
@@ -234,7 +293,7 @@ impl Host {
     }
 }
 
-fn batch(records: &[RequestRecord], files: &Files) -> RequestBatch {
+fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
     let mut batch = RequestBatch::default();
     let mut places = std::collections::HashMap::new();
     for record in records {
@@ -243,62 +302,20 @@ fn batch(records: &[RequestRecord], files: &Files) -> RequestBatch {
             fileid: record.fileid,
             handle_hash: record.handle_hash,
         };
-        let place = *places.entry((file, record.uid)).or_insert_with(|| {
-            let tenant = TenantId {
-                uid: record.uid,
-                cgroup: record.cgroup,
-            };
-            batch.files.push(files.attributes(file, tenant));
-            batch.files.len() as u32 - 1
-        });
+        let place = *places
+            .entry((file, record.uid, record.cgroup))
+            .or_insert_with(|| {
+                let tenant = TenantId {
+                    uid: record.uid,
+                    cgroup: record.cgroup,
+                };
+                batch.files.push(names.attributes(file, tenant));
+                batch.files.len() as u32 - 1
+            });
         let end_ns = record.end_ns.cast_signed();
         batch
             .requests
             .push(SingleRequest::new(record, end_ns, place));
     }
     batch
-}
-
-impl Receiver for Hosts {
-    fn request(&mut self, request: Request) {
-        let Some(found) = Found::new(&request) else {
-            return;
-        };
-        let end = UtcMs(request.end_ns.div_euclid(1_000_000));
-        if request.end_ns < 0 || !end.is_in_calendar() {
-            self.is_outside_of_calendar = true;
-            return;
-        }
-        let mut records = std::mem::take(&mut self.records);
-        let files = Rc::clone(&self.files);
-        let mut files = files.borrow_mut();
-        found.names(&mut files);
-        found.records(&mut files, &mut records);
-        let server = request.call.peers.server.ip();
-        let file = found
-            .file()
-            .filter(|_| !found.is_transfer())
-            .map(|(handle, attributes)| files.id(server, handle, attributes));
-        drop(files);
-        self.counts.0 += 1;
-        self.counts.1 += records.len() as u64;
-        let keeps_requests = self.target.requests_bytes.is_some();
-        let host = self.host(request.call.peers.client.ip(), request.call.begin_ns);
-        let operation = Operation {
-            mount: Some(Files::mount(server)),
-            op: found.name(),
-            transport: host.transport(&request),
-        };
-        let file = file.map(|file| (file, found.tenant()));
-        let replay = &mut host.replay;
-        replay.add_operation(request.end_ns, &operation, &found.sums(), file);
-        replay.add(&records);
-        // Its own time is covered even where a pause follows.
-        host.cover(request.end_ns);
-        if keeps_requests {
-            host.requests.append(&mut records);
-        }
-        records.clear();
-        self.records = records;
-    }
 }

@@ -12,6 +12,7 @@ use trackiops_capture::{
 };
 
 use super::account::print_time_range;
+use super::files::Files;
 use super::hosts::Hosts;
 use super::source::Source;
 use super::target_flags::{NOTHING, TargetFlags};
@@ -62,7 +63,7 @@ struct Unread {
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
-    let mut decoder = DumpDecoder::new(Hosts::new(args.target.target()));
+    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target()));
     let mut lines = Lines::default();
     for source in &sources {
         read(source, &mut decoder, &mut lines)?;
@@ -94,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn read(
     source: &Source,
-    decoder: &mut DumpDecoder<Hosts>,
+    decoder: &mut DumpDecoder<Hosts<Files>>,
     lines: &mut Lines,
 ) -> anyhow::Result<()> {
     let mut number = 0;

@@ -27,6 +27,22 @@ pub struct Transfer<'r> {
     pub handle: &'r Handle,
 }
 
+/// The sums of one operation, as far as its latency says. What the client adds to it is not known.
+pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
+    let latency_ns = latency_ns.unwrap_or(0);
+    let mut sums = OperationSums {
+        requests: 1,
+        errors: u64::from(has_failed),
+        queue_ns_sum: 0,
+        rtt_ns_sum: latency_ns,
+        execute_ns_sum: latency_ns,
+        execute_ns_max: latency_ns,
+        ..OperationSums::default()
+    };
+    sums.execute.record(latency_ns);
+    sums
+}
+
 /// A request, with what is looked for in it.
 pub struct Found<'r> {
     request: &'r Request,
@@ -135,20 +151,11 @@ impl<'r> Found<'r> {
 
     /// Its sums.
     pub fn sums(&self) -> OperationSums {
-        let latency_ns = self.request.latency_ns().unwrap_or(0);
-        let mut sums = OperationSums {
-            requests: 1,
-            errors: u64::from(self.error().is_some()),
+        OperationSums {
             sent_bytes: self.call().bytes * (1 + u64::from(self.request.retransmissions)),
             received_bytes: self.request.reply.bytes,
-            queue_ns_sum: 0,
-            rtt_ns_sum: latency_ns,
-            execute_ns_sum: latency_ns,
-            execute_ns_max: latency_ns,
-            ..OperationSums::default()
-        };
-        sums.execute.record(latency_ns);
-        sums
+            ..sums_of(self.request.latency_ns(), self.error().is_some())
+        }
     }
 
     /// Its READs and WRITEs.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use trackiops_capture::{Decoder, read_packets};
 
 use super::account::print_account;
+use super::files::Files;
 use super::hosts::Hosts;
 use super::source::Source;
 use super::target_flags::{NOTHING, TargetFlags};
@@ -31,7 +32,7 @@ pub struct Args {
 /// Imports captures.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
-    let mut decoder = Decoder::new(Hosts::new(args.target.target()), &args.ports);
+    let mut decoder = Decoder::new(Hosts::<Files>::new(args.target.target()), &args.ports);
     for source in &sources {
         read(source, &mut decoder)?;
     }
@@ -60,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn read(source: &Source, decoder: &mut Decoder<Hosts>) -> anyhow::Result<()> {
+fn read(source: &Source, decoder: &mut Decoder<Hosts<Files>>) -> anyhow::Result<()> {
     let mut ticked = Ok(());
     let end = read_packets(source.open()?, |packet| {
         ticked = decoder.receiver().tick(packet.time_ns);

@@ -1,4 +1,4 @@
-//! Where captures are read from.
+//! Where imports read from.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -35,6 +35,11 @@ impl Source {
             name: name.unwrap_or_else(|| "standard input".to_owned()),
             path,
         }
+    }
+
+    /// Its path, unless it is standard input.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Opens it.

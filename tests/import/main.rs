@@ -3,6 +3,7 @@
 //! Traces of others are not in the repository: `TRACKIOPS_FAST09` says where they are.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod csv;
 mod nfsdump;
 mod pcap;
 
@@ -30,7 +31,7 @@ type Row = BTreeMap<String, String>;
 fn rows(words: &[&str]) -> Vec<Row> {
     let output = trackiops(words);
     assert!(output.status.success(), "{output:?}");
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    let mut reader = ::csv::Reader::from_reader(&output.stdout[..]);
     reader.deserialize().map(Result::unwrap).collect()
 }
 
@@ -66,7 +67,7 @@ fn transfers(store: &Path) -> [(u64, u64); 2] {
         text(store),
     ];
     let output = trackiops(&words);
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    let mut reader = ::csv::Reader::from_reader(&output.stdout[..]);
     let mut sums = [(0, 0); 2];
     for row in reader.deserialize::<Row>().map(Result::unwrap) {
         for (sum, direction) in sums.iter_mut().zip(["read", "write"]) {

@@ -1,0 +1,59 @@
+//! Calls with their replies, of whatever they were read: each is an operation, with READs and WRITEs, and with names of files.
+
+use std::sync::Arc;
+
+use trackiops_capture::{Receiver, Request};
+use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
+use trackiops_schemas::ops::Operation;
+
+use super::files::Files;
+use super::hosts::{Completed, Hosts, Names};
+use super::operations::Found;
+
+impl Names for Files {
+    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
+        Self::attributes(self, file, tenant)
+    }
+
+    fn is_full(&self) -> bool {
+        Self::is_full(self)
+    }
+
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+}
+
+impl Receiver for Hosts<Files> {
+    fn request(&mut self, request: Request) {
+        let Some(found) = Found::new(&request) else {
+            return;
+        };
+        let peers = &request.call.peers;
+        let (host, server) = (peers.client.ip().to_string(), peers.server.ip());
+        let begin_ns = request.call.begin_ns;
+        let mut records = Vec::new();
+        let mut files = self.names();
+        found.names(&mut files);
+        found.records(&mut files, &mut records);
+        let file = found
+            .file()
+            .filter(|_| !found.is_transfer())
+            .map(|(handle, attributes)| files.id(server, handle, attributes));
+        drop(files);
+        let operation = Operation {
+            mount: Some(Files::mount(server)),
+            op: found.name(),
+            transport: self.transport(&host, begin_ns, peers),
+        };
+        let completed = Completed {
+            begin_ns,
+            end_ns: request.end_ns,
+            operation: &operation,
+            sums: &found.sums(),
+            file: file.map(|file| (file, found.tenant())),
+            records: &records,
+        };
+        self.add(&host, &completed);
+    }
+}

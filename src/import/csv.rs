@@ -1,0 +1,258 @@
+//! `trackiops import csv`: tables with a row for each request, CSV or Parquet.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
+use trackiops_schemas::identity::{Dev, Tenant};
+use trackiops_schemas::ops::Operation;
+
+use super::account::print_time_range;
+use super::hosts::{Completed, Hosts};
+use super::listed::{Listed, ListedNames};
+use super::mapping::{Columns, Field, Mapping};
+use super::operations::sums_of;
+use super::source::Source;
+use super::table::{self, Row, Rows};
+use super::target_flags::{NOTHING, TargetFlags};
+use super::values::Values;
+use crate::output::{Output, plural, print, say};
+
+/// The host of rows that name none.
+const NO_HOST: &str = "imported";
+/// The largest errno that Linux has (`MAX_ERRNO`, include/linux/err.h).
+const MAX_ERRNO: u32 = 4095;
+
+/// What `trackiops import csv` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// CSV or Parquet, with names of columns; - is CSV from standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    target: TargetFlags,
+    /// Which column is what [default: the columns of trackiops export --requests]
+    ///
+    /// Needed are time (completion) or start, op (READ or WRITE, or other operations), and bytes. Others are latency, host, mount, path,
+    /// fileid, file_key, offset, asked, uid, errno, xid and those that an export has beside them. UNIT of times is s, ms, us, ns or rfc3339; without
+    /// it the column's name ends with it, or it has dates.
+    #[arg(long, value_name = "FIELD=COLUMN[:UNIT],...", value_delimiter = ',')]
+    map: Vec<Mapping>,
+}
+
+/// Imports tables.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let sources = Source::all(&args.files)?;
+    let mut import = Import {
+        hosts: Hosts::new(args.target.target()),
+        mappings: args.map,
+        header: Vec::new(),
+        columns: None,
+        rows: 0,
+        backwards: 0,
+        time_range_ns: None,
+    };
+    for source in &sources {
+        table::read(source, &mut import)?;
+    }
+    import.hosts.finish()?;
+    let (requests, transfers) = import.hosts.counts();
+    if import.backwards > 0 {
+        let rows = plural(import.backwards, "row");
+        say(format_args!(
+            "note: {rows} stand after later ones; sort them by time, and name the files in order of time"
+        ));
+    }
+    Output::Stdout.write(|out| {
+        let hosts = plural(import.hosts.clients() as u64, "host");
+        let requests = plural(requests, "request");
+        print(
+            format_args!("{requests} of {hosts}, {transfers} READs and WRITEs"),
+            2,
+            out,
+        )?;
+        print_time_range(&plural(import.rows, "row"), import.time_range_ns, out)
+    })?;
+    Ok(match requests {
+        0 => ExitCode::from(NOTHING),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+struct Import {
+    hosts: Hosts<ListedNames>,
+    mappings: Vec<Mapping>,
+    header: Vec<String>,
+    columns: Option<Columns>,
+    rows: u64,
+    backwards: u64,
+    time_range_ns: Option<(i64, i64)>,
+}
+
+impl Rows for Import {
+    fn header(&mut self, header: &[String]) -> anyhow::Result<()> {
+        self.columns = Some(Columns::of(header, &self.mappings)?);
+        self.header = header.to_vec();
+        Ok(())
+    }
+
+    fn row(&mut self, row: &dyn Row) -> anyhow::Result<()> {
+        let Some(columns) = &self.columns else {
+            return Ok(());
+        };
+        let values = Values {
+            row,
+            columns,
+            header: &self.header,
+        };
+        let times = Times::of(&values)?;
+        self.rows += 1;
+        let (first, last) = self.time_range_ns.unwrap_or((times.end_ns, times.end_ns));
+        self.backwards += u64::from(times.end_ns < last);
+        self.time_range_ns = Some((first.min(times.end_ns), last.max(times.end_ns)));
+        self.hosts.tick(times.end_ns)?;
+        add(&values, &times, &mut self.hosts)
+    }
+}
+
+/// When a request began and completed, ns since the epoch.
+struct Times {
+    end_ns: i64,
+    latency_ns: Option<u64>,
+}
+
+impl Times {
+    fn of(values: &Values<'_>) -> anyhow::Result<Self> {
+        let (end, start) = (values.ns(Field::Time)?, values.ns(Field::Start)?);
+        let latency_ns = values.length_ns(Field::Latency)?;
+        let end_ns = match (end, start, latency_ns) {
+            (Some(end), ..) => end,
+            (None, Some(start), latency) => {
+                start.saturating_add_unsigned(latency.unwrap_or_default())
+            }
+            (None, None, _) => {
+                let has_time = values.columns.place(Field::Time).is_some();
+                let field = if has_time { Field::Time } else { Field::Start };
+                return Err(values.error(field, &"a request needs a time"));
+            }
+        };
+        let between = end.zip(start).map(|(end, start)| end.saturating_sub(start));
+        Ok(Self {
+            end_ns,
+            latency_ns: latency_ns.or(between.and_then(|ns| u64::try_from(ns).ok())),
+        })
+    }
+
+    fn begin_ns(&self) -> i64 {
+        self.end_ns
+            .saturating_sub_unsigned(self.latency_ns.unwrap_or_default())
+    }
+}
+
+fn add(values: &Values<'_>, times: &Times, hosts: &mut Hosts<ListedNames>) -> anyhow::Result<()> {
+    let op = values.needed(Field::Op)?.to_ascii_uppercase();
+    let direction = match &*op {
+        "R" | "READ" => Some(("READ", false)),
+        "W" | "WRITE" => Some(("WRITE", true)),
+        _ => None,
+    };
+    let listed = listed(values)?;
+    let mount = listed.mount.clone();
+    let mut names = hosts.names();
+    let tenant = names.tenant(tenant(values)?);
+    let file = names.file(listed);
+    drop(names);
+    let errno = values.parsed::<i32>(Field::Errno, "an error as in errno(3)")?;
+    let errno = errno.unwrap_or_default();
+    if errno.unsigned_abs() > MAX_ERRNO {
+        return Err(values.error(Field::Errno, &format!("there is no error {errno}")));
+    }
+    let record = match direction {
+        None => None,
+        Some((_, is_write)) => Some(RequestRecord {
+            fileid: file.fileid,
+            dev: file.dev.0,
+            handle_hash: file.handle_hash,
+            uid: tenant.uid,
+            cgroup: tenant.cgroup,
+            error: -errno.abs(),
+            ..record(values, times, is_write)?
+        }),
+    };
+    let operation = Operation {
+        mount,
+        op: direction.map_or(op, |(name, _)| name.to_owned()),
+        transport: None,
+    };
+    let completed = Completed {
+        begin_ns: times.begin_ns(),
+        end_ns: times.end_ns,
+        operation: &operation,
+        sums: &sums_of(times.latency_ns, errno != 0),
+        file: direction.is_none().then_some((file, tenant)),
+        records: record.as_slice(),
+    };
+    let host = values.text(Field::Host).unwrap_or(NO_HOST);
+    hosts.add(host, &completed);
+    Ok(())
+}
+
+fn listed(values: &Values<'_>) -> anyhow::Result<Listed> {
+    let text = |field| values.text(field).map(str::to_owned);
+    // Exports have numbers above 2^63 as negative ones.
+    let fileid = values.parsed::<i128>(Field::Fileid, "a whole number")?;
+    Ok(Listed {
+        mount: text(Field::Mount),
+        path: text(Field::Path),
+        path_inferred: values.flag(Field::PathInferred)?.unwrap_or_default(),
+        fileid: fileid.map(|fileid| fileid as u64),
+        key: values.parsed(Field::Key, "a whole number of 64 bits")?,
+        dev: values.parsed::<Dev>(Field::Dev, "a device, such as 0:49")?,
+    })
+}
+
+fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {
+    let uid = values.count(Field::Uid)?;
+    let text = |field| values.text(field).map(Into::into);
+    let (cgroup, name) = (text(Field::Cgroup), text(Field::Tenant));
+    Ok(Tenant {
+        uid,
+        user: text(Field::User).filter(|_| uid.is_some()),
+        container: text(Field::Container).filter(|_| cgroup.is_some()),
+        labels: text(Field::Labels).filter(|_| name.is_some()),
+        cgroup,
+        name,
+    })
+}
+
+/// A READ or WRITE, without its file, user and error.
+fn record(values: &Values<'_>, times: &Times, is_write: bool) -> anyhow::Result<RequestRecord> {
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    let is = |field| anyhow::Ok(values.flag(field)? == Some(true));
+    values.needed(Field::Bytes)?;
+    let done_bytes = values.count(Field::Bytes)?.unwrap_or_default();
+    let parts = values.length_ns(Field::Queue)?;
+    let parts = parts.zip(values.length_ns(Field::Rtt)?);
+    let (queue_ns, rtt_ns) = parts.unwrap_or_default();
+    Ok(RequestRecord {
+        end_ns: times.end_ns.max(0).cast_unsigned(),
+        latency_ns: times.latency_ns.unwrap_or_default(),
+        queue_ns,
+        rtt_ns,
+        offset: values
+            .parsed(Field::Offset, "a whole number that is not negative")?
+            .unwrap_or_default(),
+        asked_bytes: values.count(Field::Asked)?.unwrap_or(done_bytes),
+        done_bytes,
+        flags: flag(is_write, flags::WRITE)
+            | flag(times.latency_ns.is_none(), flags::UNTIMED)
+            | flag(parts.is_none(), flags::UNSPLIT)
+            | flag(is(Field::Eof)?, flags::EOF)
+            | flag(is(Field::Direct)?, flags::DIRECT)
+            | flag(is(Field::Stable)?, flags::STABLE),
+        pid: values.count(Field::Pid)?.unwrap_or_default(),
+        xid: values.count(Field::Xid)?.unwrap_or_default(),
+        retransmissions: values.count(Field::Retrans)?.unwrap_or_default(),
+        ..RequestRecord::default()
+    })
+}

@@ -1,0 +1,143 @@
+//! Files and users as the rows of a table name them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trackiops_schemas::ebpf::ring::NO_USER;
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, TenantId};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::hosts::Names;
+
+/// So many files are known at a time.
+const MOST_FILES: usize = 1 << 19;
+/// Hashes of handles that stand for something else: see [`FileId::others`] and [`FileId::missed`].
+const RESERVED: u32 = 2;
+
+/// A file as a row names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Listed {
+    /// `server:/export`.
+    pub mount: Option<String>,
+    /// Path.
+    pub path: Option<String>,
+    /// Whether that was inferred.
+    pub path_inferred: bool,
+    /// Number on its server.
+    pub fileid: Option<u64>,
+    /// Key on all hosts.
+    pub key: Option<i64>,
+    /// Device.
+    pub dev: Option<Dev>,
+}
+
+/// The files and users of a table.
+#[derive(Default)]
+pub struct ListedNames {
+    ids: HashMap<Listed, FileId>,
+    files: HashMap<FileId, Listed>,
+    mounts: Vec<Option<String>>,
+    tenants: Vec<Arc<Tenant>>,
+    tenant_ids: HashMap<Arc<Tenant>, u64>,
+}
+
+impl ListedNames {
+    /// The file of a row.
+    pub fn file(&mut self, listed: Listed) -> FileId {
+        if let Some(id) = self.ids.get(&listed) {
+            return *id;
+        }
+        let name = format!(
+            "{:?}",
+            (&listed.mount, &listed.path, listed.fileid, listed.key)
+        );
+        let hash = xxh3_64(name.as_bytes());
+        let mut id = FileId {
+            dev: listed
+                .dev
+                .unwrap_or_else(|| self.device(listed.mount.as_deref())),
+            fileid: listed.fileid.unwrap_or(hash),
+            handle_hash: (hash as u32).max(RESERVED),
+        };
+        while self.files.contains_key(&id) {
+            id.handle_hash = id.handle_hash.wrapping_add(1).max(RESERVED);
+        }
+        self.ids.insert(listed.clone(), id);
+        self.files.insert(id, listed);
+        id
+    }
+
+    /// A number for a mount of which no device is known.
+    fn device(&mut self, mount: Option<&str>) -> Dev {
+        let known = self
+            .mounts
+            .iter()
+            .position(|known| known.as_deref() == mount);
+        let place = known.unwrap_or_else(|| {
+            self.mounts.push(mount.map(str::to_owned));
+            self.mounts.len() - 1
+        });
+        Dev(place as u32 + 1)
+    }
+
+    /// Who made a request.
+    pub fn tenant(&mut self, tenant: Tenant) -> TenantId {
+        let uid = tenant.uid.unwrap_or(NO_USER);
+        let tenant = Arc::new(tenant);
+        let next = self.tenants.len() as u64;
+        let cgroup = *self.tenant_ids.entry(Arc::clone(&tenant)).or_insert(next);
+        if cgroup == next {
+            self.tenants.push(tenant);
+        }
+        TenantId { uid, cgroup }
+    }
+}
+
+impl Names for ListedNames {
+    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
+        let known = self.files.get(&file);
+        let place = usize::try_from(tenant.cgroup).ok();
+        let tenant = place.and_then(|place| self.tenants.get(place));
+        let mount = known.and_then(|listed| listed.mount.clone());
+        let path = match known {
+            Some(listed) => listed.path.clone(),
+            None => (file == FileId::others(file.dev)).then(|| OTHERS.to_owned()),
+        };
+        // Of what names the file on its server, so that it is the same in every import: its number, or else its path.
+        let has_number = known.is_some_and(|listed| listed.fileid.is_some());
+        let own = FileId {
+            dev: Dev(0),
+            handle_hash: if has_number { 0 } else { file.handle_hash },
+            ..file
+        };
+        let key = known.and_then(|listed| listed.key).map(FileKey);
+        Arc::new(FileAttributes {
+            key: key
+                .unwrap_or_else(|| FileKey::new(Some(mount.as_deref().unwrap_or_default()), own)),
+            id: file,
+            mount,
+            path,
+            path_inferred: known.is_some_and(|listed| listed.path_inferred),
+            tenant: tenant.cloned().unwrap_or_default(),
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.files.len() >= MOST_FILES
+    }
+
+    fn forget(&mut self) {
+        let Self {
+            ids,
+            files,
+            // Numbers of devices stay: rows have them.
+            mounts: _,
+            tenants,
+            tenant_ids,
+        } = self;
+        ids.clear();
+        files.clear();
+        tenants.clear();
+        tenant_ids.clear();
+    }
+}

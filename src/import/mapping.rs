@@ -1,0 +1,274 @@
+//! Which column of a table is what of a request.
+
+use std::str::FromStr;
+
+use anyhow::bail;
+use trackiops_schemas::columns;
+
+/// What a column may say of a request. The order is that of [`FIELDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// When it completed.
+    Time,
+    /// When it began.
+    Start,
+    /// READ, WRITE, or another operation.
+    Op,
+    /// Bytes transferred.
+    Bytes,
+    /// Bytes asked for.
+    Asked,
+    /// First byte.
+    Offset,
+    /// How long it took.
+    Latency,
+    /// How long it waited in the client.
+    Queue,
+    /// From its transmission to the reply.
+    Rtt,
+    /// Who sent it.
+    Host,
+    /// `server:/export`.
+    Mount,
+    /// The file's path.
+    Path,
+    /// Whether that was inferred.
+    PathInferred,
+    /// The file's number.
+    Fileid,
+    /// The file, on all hosts.
+    Key,
+    /// `major:minor`.
+    Dev,
+    /// User.
+    Uid,
+    /// The user's name.
+    User,
+    /// Path of the cgroup.
+    Cgroup,
+    /// Names of the container.
+    Container,
+    /// Name of the tenant.
+    Tenant,
+    /// Labels of the tenant.
+    Labels,
+    /// Process.
+    Pid,
+    /// Error, as in errno(3).
+    Errno,
+    /// Transaction id.
+    Xid,
+    /// How often it was sent again.
+    Retrans,
+    /// Whether a READ reached the end of the file.
+    Eof,
+    /// Whether it went past the page cache.
+    Direct,
+    /// Whether a WRITE asked for stable storage.
+    Stable,
+}
+
+/// Fields with their names and the columns that they have in an export, the better one first.
+pub const FIELDS: [(Field, &str, &[&str]); 29] = [
+    (
+        Field::Time,
+        "time",
+        &[columns::END_TIME_NS, columns::END_TIME],
+    ),
+    (Field::Start, "start", &[]),
+    (Field::Op, "op", &[columns::OP]),
+    (Field::Bytes, "bytes", &[columns::DONE_BYTES]),
+    (Field::Asked, "asked", &[columns::ASKED_BYTES]),
+    (Field::Offset, "offset", &[columns::OFFSET_BYTES]),
+    (Field::Latency, "latency", &[columns::LATENCY_NS]),
+    (Field::Queue, "queue", &[columns::QUEUE_NS]),
+    (Field::Rtt, "rtt", &[columns::RTT_NS]),
+    (Field::Host, "host", &[columns::HOST]),
+    (Field::Mount, "mount", &[columns::MOUNT]),
+    (Field::Path, "path", &[columns::PATH]),
+    (
+        Field::PathInferred,
+        "path_inferred",
+        &[columns::PATH_INFERRED],
+    ),
+    (Field::Fileid, "fileid", &[columns::FILEID]),
+    (Field::Key, "file_key", &[columns::FILE_KEY]),
+    (Field::Dev, "dev", &[columns::DEV]),
+    (Field::Uid, "uid", &[columns::UID]),
+    (Field::User, "user", &[columns::USER]),
+    (Field::Cgroup, "cgroup", &[columns::CGROUP]),
+    (Field::Container, "container", &[columns::CONTAINER]),
+    (Field::Tenant, "tenant", &[columns::TENANT_NAME]),
+    (Field::Labels, "labels", &[columns::LABELS]),
+    (Field::Pid, "pid", &[columns::PID]),
+    (Field::Errno, "errno", &[columns::ERRNO]),
+    (Field::Xid, "xid", &[columns::XID]),
+    (Field::Retrans, "retrans", &[columns::RETRANS]),
+    (Field::Eof, "eof", &[columns::EOF]),
+    (Field::Direct, "direct", &[columns::DIRECT]),
+    (Field::Stable, "stable", &[columns::STABLE]),
+];
+
+/// What numbers of a column of times count, or how times are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole units of so many ns; fractions are allowed.
+    Ns(i64),
+    /// A date, as `2026-11-21T03:00:00.5Z`.
+    Rfc3339,
+}
+
+impl Unit {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "s" => Self::Ns(1_000_000_000),
+            "ms" => Self::Ns(1_000_000),
+            "us" => Self::Ns(1_000),
+            "ns" => Self::Ns(1),
+            "rfc3339" => Self::Rfc3339,
+            _ => return None,
+        })
+    }
+}
+
+/// `FIELD=COLUMN`, or `FIELD=COLUMN:UNIT`.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    field: Field,
+    column: String,
+    unit: Option<Unit>,
+}
+
+impl FromStr for Mapping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((name, column)) = text.split_once('=') else {
+            return Err("write FIELD=COLUMN, such as time=start_time:ms".to_owned());
+        };
+        let found = FIELDS.iter().find(|(_, field, _)| *field == name);
+        let Some((field, ..)) = found else {
+            let names = FIELDS.map(|(_, name, _)| name).join(", ");
+            return Err(format!("`{name}` is no field; fields are {names}"));
+        };
+        let with_unit = column.rsplit_once(':');
+        let with_unit = with_unit.and_then(|(column, unit)| Some((column, Unit::named(unit)?)));
+        let (column, unit) = match with_unit {
+            Some((column, unit)) => (column, Some(unit)),
+            None => (column, None),
+        };
+        let is_time = field.is_time() || field.is_length();
+        if unit.is_some() && !is_time || unit == Some(Unit::Rfc3339) && field.is_length() {
+            return Err(format!("`{name}` does not have that unit; leave it out"));
+        }
+        Ok(Self {
+            field: *field,
+            column: column.to_owned(),
+            unit,
+        })
+    }
+}
+
+impl Field {
+    fn is_time(self) -> bool {
+        matches!(self, Self::Time | Self::Start)
+    }
+
+    fn is_length(self) -> bool {
+        matches!(self, Self::Latency | Self::Queue | Self::Rtt)
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Which one it is.
+    pub column: usize,
+    /// Its unit, of times.
+    pub unit: Unit,
+}
+
+/// Where a table has what.
+pub struct Columns {
+    places: [Option<Place>; FIELDS.len()],
+}
+
+impl Columns {
+    /// Finds the columns that were mapped, and those that have the names of an export.
+    pub fn of(header: &[String], mappings: &[Mapping]) -> anyhow::Result<Self> {
+        let position = |name: &str| header.iter().position(|column| column == name);
+        let mut places = [None; FIELDS.len()];
+        for (field, _, names) in FIELDS {
+            let mapped = mappings.iter().rfind(|mapping| mapping.field == field);
+            let (column, unit) = match mapped {
+                Some(mapping) => match position(&mapping.column) {
+                    Some(column) => (column, mapping.unit),
+                    None => bail!(
+                        "there is no column `{}`; the columns are {}",
+                        mapping.column,
+                        header.join(", ")
+                    ),
+                },
+                None => match names.iter().find_map(|name| position(name)) {
+                    Some(column) => (column, None),
+                    None => continue,
+                },
+            };
+            let unit = unit.or_else(|| {
+                let ending = header[column].rsplit('_').next();
+                ending.and_then(Unit::named)
+            });
+            let unit = match unit {
+                None if field.is_length() => bail!(
+                    "the unit of column `{}` is not known; name it in --map, such as latency={}:ms",
+                    header[column],
+                    header[column]
+                ),
+                unit => unit.unwrap_or(Unit::Rfc3339),
+            };
+            places[field as usize] = Some(Place { column, unit });
+        }
+        let columns = Self { places };
+        let lacks = |field| columns.place(field).is_none();
+        let lacking = [
+            (lacks(Field::Time) && lacks(Field::Start), "time", "a time"),
+            (lacks(Field::Op), "op", "an operation"),
+            (lacks(Field::Bytes), "bytes", "bytes"),
+        ];
+        if let Some((_, field, what)) = lacking.into_iter().find(|(lacks, ..)| *lacks) {
+            bail!(
+                "no column has {what} of a request; name one with --map {field}=COLUMN; the columns are {}",
+                header.join(", ")
+            );
+        }
+        Ok(columns)
+    }
+
+    /// Where a field is.
+    pub fn place(&self, field: Field) -> Option<Place> {
+        self.places[field as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_in_their_order() {
+        for (place, (field, ..)) in FIELDS.iter().enumerate() {
+            assert_eq!(*field as usize, place);
+        }
+    }
+
+    #[test]
+    fn a_mapping_has_a_unit_where_its_field_is_a_time() {
+        let unit = |text: &str| text.parse::<Mapping>().map(|mapping| mapping.unit);
+        assert_eq!(unit("time=when:ms"), Ok(Some(Unit::Ns(1_000_000))));
+        assert_eq!(unit("latency=a:b:us"), Ok(Some(Unit::Ns(1_000))));
+        assert_eq!(unit("path=a:b"), Ok(None));
+        for wrong in ["time", "when=time", "bytes=n:ms", "latency=l:rfc3339"] {
+            assert!(unit(wrong).is_err(), "{wrong}");
+        }
+    }
+}

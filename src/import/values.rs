@@ -1,0 +1,151 @@
+//! Values of a table's row.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use anyhow::{anyhow, bail};
+use chrono::DateTime;
+use chrono::NaiveDateTime;
+
+use super::mapping::{Columns, Field, Unit};
+use super::table::Row;
+
+/// A row, by fields.
+pub struct Values<'a> {
+    /// The row.
+    pub row: &'a dyn Row,
+    /// Where it has what.
+    pub columns: &'a Columns,
+    /// Names of its columns.
+    pub header: &'a [String],
+}
+
+impl Values<'_> {
+    /// The text of a field, if there is one.
+    pub fn text(&self, field: Field) -> Option<&str> {
+        self.row.value(self.columns.place(field)?.column)
+    }
+
+    /// The text of a field that every row must have.
+    pub fn needed(&self, field: Field) -> anyhow::Result<&str> {
+        self.text(field)
+            .ok_or_else(|| self.error(field, &"it is empty"))
+    }
+
+    /// An error about a field's value.
+    pub fn error(&self, field: Field, why: &dyn Display) -> anyhow::Error {
+        let place = self.columns.place(field);
+        let column = place.and_then(|place| self.header.get(place.column));
+        let column = column.map_or("", String::as_str);
+        anyhow!("{}, column `{column}`: {why}", self.row.place())
+    }
+
+    /// A number, or something else that has a text.
+    pub fn parsed<T: FromStr>(&self, field: Field, what: &str) -> anyhow::Result<Option<T>> {
+        let Some(text) = self.text(field) else {
+            return Ok(None);
+        };
+        let parsed = text.parse().map(Some);
+        parsed.map_err(|_| self.error(field, &format!("`{text}` is not {what}")))
+    }
+
+    /// A count of bytes or the like.
+    pub fn count(&self, field: Field) -> anyhow::Result<Option<u32>> {
+        self.parsed(field, "a whole number below 4294967296")
+    }
+
+    /// A flag: true or false, 1 or 0.
+    pub fn flag(&self, field: Field) -> anyhow::Result<Option<bool>> {
+        let Some(text) = self.text(field) else {
+            return Ok(None);
+        };
+        match &*text.to_ascii_lowercase() {
+            "true" | "1" => Ok(Some(true)),
+            "false" | "0" => Ok(Some(false)),
+            _ => Err(self.error(field, &format!("`{text}` is neither true nor false"))),
+        }
+    }
+
+    /// A time since the epoch, or a length of time, ns.
+    pub fn ns(&self, field: Field) -> anyhow::Result<Option<i64>> {
+        let (Some(text), Some(place)) = (self.text(field), self.columns.place(field)) else {
+            return Ok(None);
+        };
+        let ns = match place.unit {
+            Unit::Ns(unit) => decimal(text, unit),
+            Unit::Rfc3339 => rfc3339(text),
+        };
+        match (ns, place.unit) {
+            (Some(ns), _) => Ok(Some(ns)),
+            (None, Unit::Ns(_)) => Err(self.error(field, &format!("`{text}` is not a number"))),
+            (None, Unit::Rfc3339) => bail!(self.error(
+                field,
+                &format!(
+                    "`{text}` is not a date as in RFC 3339; for numbers name the unit in --map, such as time=COLUMN:ms"
+                )
+            )),
+        }
+    }
+
+    /// A length of time that is not negative, ns.
+    pub fn length_ns(&self, field: Field) -> anyhow::Result<Option<u64>> {
+        let ns = self.ns(field)?.map(u64::try_from).transpose();
+        ns.map_err(|_| self.error(field, &"it is negative"))
+    }
+}
+
+/// A decimal number of units of so many ns.
+fn decimal(text: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_negative = whole.starts_with('-');
+    let whole: i64 = whole.parse().ok()?;
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // More digits say nothing: a unit is 10^9 ns at most.
+    let digits = &fraction[..fraction.len().min(9)];
+    let scale = 10_i64.pow(digits.len() as u32);
+    let part: i64 = if digits.is_empty() {
+        0
+    } else {
+        digits.parse().ok()?
+    };
+    let part = (i128::from(part) * i128::from(unit) / i128::from(scale)) as i64;
+    let whole = whole.checked_mul(unit)?;
+    match is_negative {
+        true => whole.checked_sub(part),
+        false => whole.checked_add(part),
+    }
+}
+
+/// A date and time of day; UTC if no offset is there.
+fn rfc3339(text: &str) -> Option<i64> {
+    let with_offset = DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_nanos_opt());
+    if let Ok(ns) = with_offset {
+        return ns;
+    }
+    let text = text.replacen(' ', "T", 1);
+    let utc = NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()?;
+    utc.and_utc().timestamp_nanos_opt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        assert_eq!(
+            decimal("1006231504.285023001", 1_000_000_000),
+            Some(1_006_231_504_285_023_001)
+        );
+        assert_eq!(decimal("12.5", 1_000), Some(12_500));
+        assert_eq!(decimal("7.9", 1), Some(7));
+        assert_eq!(decimal("-1.5", 1_000), Some(-1_500));
+        assert_eq!(rfc3339("1970-01-01T01:00:00.000000001+01:00"), Some(1));
+        assert_eq!(rfc3339("1970-01-01 00:00:01"), Some(1_000_000_000));
+        for wrong in ["", "x", "1.x", "99999999999999999999", "1e9"] {
+            assert_eq!(decimal(wrong, 1_000_000), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Tables: an export can be imported again, and the columns of others can be mapped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use trackiops_testkit::lake;
+
+use super::{Row, operations, rows, text, trackiops, transfers};
+
+/// Sums that queries have of files, by host, mount, path and user.
+const SUMS: &str = "host,mount,path,file_key,fileid,uid,read_requests,read_bytes,read_errors,read_latency_us_sum,\
+                    write_requests,write_bytes,write_errors,write_latency_us_sum";
+
+fn stores_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut stores: Vec<_> = paths
+        .filter(|path| path.join("catalog.db").is_file())
+        .collect();
+    stores.sort();
+    stores
+}
+
+fn with_stores<'a>(words: &[&'a str], stores: &'a [PathBuf]) -> Vec<&'a str> {
+    let mut all = words.to_vec();
+    for store in stores {
+        all.extend(["--store", text(store)]);
+    }
+    all
+}
+
+fn export(stores: &[PathBuf], file: &Path) -> Vec<Row> {
+    let words = [
+        "export",
+        "--requests",
+        "--since",
+        "1990-01-01",
+        "--output",
+        text(file),
+    ];
+    let output = trackiops(&with_stores(&words, stores));
+    assert!(output.status.success(), "{output:?}");
+    if file.extension().is_some_and(|ending| ending != "csv") {
+        return Vec::new();
+    }
+    let mut reader = ::csv::Reader::from_path(file).unwrap();
+    let mut rows: Vec<Row> = reader.deserialize().map(Result::unwrap).collect();
+    rows.sort();
+    rows
+}
+
+fn import(file: &Path, store: &Path, words: &[&str]) -> Output {
+    let own = ["import", "csv", text(file), "--store", text(store)];
+    trackiops(&[&own[..], words].concat())
+}
+
+fn sums(stores: &[PathBuf]) -> Vec<Row> {
+    let words = [
+        "query",
+        "--since",
+        "1990-01-01",
+        "--by",
+        "host,file,tenant",
+        "--columns",
+        SUMS,
+        "--csv",
+        "--top",
+        "100000",
+    ];
+    let mut rows = rows(&with_stores(&words, stores));
+    rows.sort();
+    rows
+}
+
+#[test]
+fn an_export_of_requests_becomes_the_same_requests_and_sums() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let recorded = stores_below(dir.path());
+    let exported = export(&recorded, &dir.path().join("all.csv"));
+    assert!(exported.len() > 500, "{}", exported.len());
+    export(&recorded, &dir.path().join("all.parquet"));
+    // What the sums of the imported store must be: those of the rows, by file.
+    let mut expected: BTreeMap<(String, String), [u64; 4]> = BTreeMap::new();
+    for row in &exported {
+        let key = (row["host"].clone(), row["file_key"].clone());
+        let sums = expected.entry(key).or_default();
+        let place = usize::from(row["op"] == "WRITE") * 2;
+        sums[place] += 1;
+        sums[place + 1] += row["done_bytes"].parse::<u64>().unwrap();
+    }
+    let mut all_sums = Vec::new();
+    for ending in ["csv", "parquet"] {
+        let store = dir.path().join("imported").join(ending);
+        let output = import(&dir.path().join("all").with_extension(ending), &store, &[]);
+        assert!(output.status.success(), "{output:?}");
+        let store = [store];
+        let again = export(&store, &dir.path().join("again.csv"));
+        assert!(
+            again == exported,
+            "{ending}: {:?}, {:?}",
+            again[0],
+            exported[0]
+        );
+        let sums = sums(&store);
+        let mut found: BTreeMap<(String, String), [u64; 4]> = BTreeMap::new();
+        for row in &sums {
+            let key = (row["host"].clone(), row["file_key"].clone());
+            let columns = [
+                "read_requests",
+                "read_bytes",
+                "write_requests",
+                "write_bytes",
+            ];
+            let sums = found.entry(key).or_default();
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum += row[column].parse::<u64>().unwrap_or(0);
+            }
+        }
+        assert_eq!(found, expected, "{ending}");
+        let check = trackiops(&["store", "check", "--store", text(&store[0])]);
+        assert!(check.status.success(), "{check:?}");
+        all_sums.push(sums);
+    }
+    assert_eq!(all_sums[0], all_sums[1]);
+}
+
+/// Times are in ms since the epoch and mark the beginning; latencies are in us.
+const OTHERS: &str = "\
+began,kind,size,took,client,share,file,at,user,failed
+1795305600000.5,read,4096,1500.5,alpha,srv:/a,/x/y,8192,1000,
+1795305600010,W,100,250,alpha,srv:/a,/x/y,0,1000,28
+1795305600020,getattr,,80,beta,srv:/b,/z,,,
+";
+const MAP: &str = "start=began:ms,op=kind,bytes=size,latency=took:us,host=client,mount=share,path=file,offset=at,uid=user,errno=failed";
+
+#[test]
+fn columns_of_others_are_mapped_with_their_units() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("others.csv"), dir.path().join("store"));
+    std::fs::write(&file, OTHERS).unwrap();
+    let output = import(&file, &store, &["--map", MAP]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("3 requests of 2 hosts, 2 READs and WRITEs\n3 rows, 2026-11-22"),
+        "{said}"
+    );
+    let all = rows(&[
+        "requests",
+        "--since",
+        "1990-01-01",
+        "--csv",
+        "--store",
+        text(&store),
+    ]);
+    let columns = [
+        "end_time_ns",
+        "host",
+        "mount",
+        "path",
+        "uid",
+        "op",
+        "offset_bytes",
+        "asked_bytes",
+        "done_bytes",
+        "latency_ns",
+        "errno",
+    ];
+    let shown = all
+        .iter()
+        .map(|row| columns.map(|column| row[column].clone()).join(" "));
+    let mut shown: Vec<String> = shown.collect();
+    shown.sort();
+    assert_eq!(
+        shown,
+        [
+            "1795305600002000500 alpha srv:/a /x/y 1000 READ 8192 4096 4096 1500500 ",
+            "1795305600010250000 alpha srv:/a /x/y 1000 WRITE 0 100 100 250000 28",
+        ]
+    );
+    let keys: std::collections::BTreeSet<_> = all.iter().map(|row| &row["file_key"]).collect();
+    assert_eq!(keys.len(), 1);
+    assert_eq!(transfers(&store)[0], (1, 4096));
+    let expected = [("GETATTR", 1), ("READ", 1), ("WRITE", 1)];
+    assert_eq!(
+        operations(&store),
+        expected.map(|(op, count)| (op.to_owned(), count)).into()
+    );
+}
+
+#[test]
+fn errors_name_the_file_the_line_and_the_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("table.csv"), dir.path().join("store"));
+    let cases = [
+        (
+            "end_time,op\n",
+            "",
+            "no column has bytes of a request; name one with --map bytes=COLUMN",
+        ),
+        ("op,done_bytes\n", "", "no column has a time of a request"),
+        (
+            "end_time,op,done_bytes\n",
+            "path=where",
+            "there is no column `where`; the columns are end_time, op, done_bytes",
+        ),
+        (
+            "end_time,op,done_bytes,l\n",
+            "latency=l",
+            "the unit of column `l` is not known",
+        ),
+        (
+            "end_time,op,done_bytes\n2026-11-21T03:00:00Z,READ,many\n",
+            "",
+            "line 2, column `done_bytes`: `many` is not a whole number",
+        ),
+        (
+            "end_time,op,done_bytes\n2026-11-21T03:00:00Z,READ,\n",
+            "",
+            "line 2, column `done_bytes`: it is empty",
+        ),
+        (
+            "end_time,op,done_bytes\n2026-11-21T03:00:00Z,READ,1\nyesterday,READ,1\n",
+            "",
+            "line 3, column `end_time`: `yesterday` is not a date",
+        ),
+        (
+            "end_time,op,done_bytes\n2026-11-21T03:00:00Z,READ\n",
+            "",
+            "line: 2",
+        ),
+        (
+            "end_time,op,done_bytes,errno\n2026-11-21T03:00:00Z,READ,1,99999\n",
+            "",
+            "column `errno`: there is no error 99999",
+        ),
+    ];
+    for (table, map, expected) in cases {
+        std::fs::write(&file, table).unwrap();
+        let words = [&["--map"][..], &[map]].concat();
+        let output = import(&file, &store, if map.is_empty() { &[] } else { &words });
+        assert_eq!(output.status.code(), Some(2), "{table}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains(expected) && said.contains(text(&file)),
+            "{said}"
+        );
+    }
+    std::fs::write(&file, "end_time,op,done_bytes\n").unwrap();
+    assert_eq!(import(&file, &store, &[]).status.code(), Some(1));
+}
