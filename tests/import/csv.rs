@@ -128,12 +128,12 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
 
 /// Times are in ms since the epoch and mark the beginning; latencies are in us.
 const OTHERS: &str = "\
-began,kind,size,took,client,share,file,at,user,failed
-1795305600000.5,read,4096,1500.5,alpha,srv:/a,/x/y,8192,1000,
-1795305600010,W,100,250,alpha,srv:/a,/x/y,0,1000,28
-1795305600020,getattr,,80,beta,srv:/b,/z,,,
+began,kind,size,took,client,share,file,at,user,failed,eof,sync
+1795305600000.5,read,4096,1500.5,alpha,srv:/a,/x/y,8192,1000,,true,
+1795305600010,W,100,250,alpha,srv:/a,/x/y,0,1000,28,,1
+1795305600020,getattr,,80,beta,srv:/b,/z,,,,,
 ";
-const MAP: &str = "start=began:ms,op=kind,bytes=size,latency=took:us,host=client,mount=share,path=file,offset=at,uid=user,errno=failed";
+const MAP: &str = "start=began:ms,op=kind,bytes=size,latency=took:us,host=client,mount=share,path=file,offset=at,uid=user,errno=failed,stable=sync";
 
 #[test]
 fn columns_of_others_are_mapped_with_their_units() {
@@ -167,6 +167,8 @@ fn columns_of_others_are_mapped_with_their_units() {
         "done_bytes",
         "latency_ns",
         "errno",
+        "eof",
+        "stable",
     ];
     let shown = all
         .iter()
@@ -176,8 +178,8 @@ fn columns_of_others_are_mapped_with_their_units() {
     assert_eq!(
         shown,
         [
-            "1795305600002000500 alpha srv:/a /x/y 1000 READ 8192 4096 4096 1500500 ",
-            "1795305600010250000 alpha srv:/a /x/y 1000 WRITE 0 100 100 250000 28",
+            "1795305600002000500 alpha srv:/a /x/y 1000 READ 8192 4096 4096 1500500  true ",
+            "1795305600010250000 alpha srv:/a /x/y 1000 WRITE 0 100 100 250000 28  true",
         ]
     );
     let keys: std::collections::BTreeSet<_> = all.iter().map(|row| &row["file_key"]).collect();
