@@ -184,7 +184,7 @@ mod tests {
             curve("sizes", &[(1.0, 0.0), (4096.0, 0.5), (1e6, 1.0)]),
             curve("skips", &[(-5000.0, 0.0), (0.0, 0.9), (70.0, 1.0)]),
             curve("zeros", &[(0.0, 0.0), (0.0, 1.0)]),
-            curve("none", &[]),
+            curve("empty", &[]),
         ];
         let mut out = Vec::new();
         plot_distributions(&curves, &mut out).unwrap();
@@ -194,7 +194,7 @@ mod tests {
             ("sizes", true),
             ("skips", true),
             ("zeros", true),
-            ("none", false),
+            ("empty", false),
         ] {
             assert_eq!(svg.contains(name), is_drawn, "{name}");
         }
