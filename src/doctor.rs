@@ -306,13 +306,6 @@ fn engine_verdict(planned: &Planned) -> String {
                         "records no operations but READ and WRITE: the BTF does not lead to them",
                     (true, FileOpOffsets { is_known: 0, .. }) =>
                         "records every operation, but not of which file it is: the BTF does not lead to it",
-                    (
-                        true,
-                        FileOpOffsets {
-                            handle_inode: 0, ..
-                        },
-                    ) =>
-                        "records every operation, with its file once something was read or written",
                     (true, _) => "records every operation, with its file",
                 },
                 match (plan.has_calls(), plan.calls_on_demand) {
