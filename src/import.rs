@@ -9,6 +9,7 @@ mod listed;
 mod mapping;
 mod nfsdump;
 pub mod operations;
+mod outcome;
 mod pcap;
 pub mod source;
 mod status;

@@ -12,11 +12,12 @@ use super::hosts::{Completed, Hosts};
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::operations::sums_of;
+use super::outcome::{Backwards, tell};
 use super::source::Source;
 use super::table::{self, Row, Rows};
-use super::target_flags::{NOTHING, TargetFlags};
+use super::target_flags::TargetFlags;
 use super::values::Values;
-use crate::output::{Output, plural, print, say};
+use crate::output::plural;
 
 /// The host of rows that name none.
 const NO_HOST: &str = "imported";
@@ -56,26 +57,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         table::read(source, &mut import)?;
     }
     import.hosts.finish()?;
-    let (requests, transfers) = import.hosts.counts();
-    if import.backwards > 0 {
-        let rows = plural(import.backwards, "row");
-        say(format_args!(
-            "note: {rows} stand after later ones; sort them by time, and name the files in order of time"
-        ));
-    }
-    Output::Stdout.write(|out| {
-        let hosts = plural(import.hosts.clients() as u64, "host");
-        let requests = plural(requests, "request");
-        print(
-            format_args!("{requests} of {hosts}, {transfers} READs and WRITEs"),
-            2,
-            out,
-        )?;
+    let backwards = Backwards {
+        number: import.backwards,
+        what: "row",
+        advice: "sort them by time, and name the files in order of time",
+    };
+    tell(&import.hosts, "host", &backwards, |out| {
         print_time_range(&plural(import.rows, "row"), import.time_range_ns, out)
-    })?;
-    Ok(match requests {
-        0 => ExitCode::from(NOTHING),
-        _ => ExitCode::SUCCESS,
     })
 }
 

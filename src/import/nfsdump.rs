@@ -14,9 +14,10 @@ use trackiops_capture::{
 use super::account::print_time_range;
 use super::files::Files;
 use super::hosts::Hosts;
+use super::outcome::{Backwards, tell};
 use super::source::Source;
-use super::target_flags::{NOTHING, TargetFlags};
-use crate::output::{Output, plural, print, say};
+use super::target_flags::TargetFlags;
+use crate::output::{plural, print, say};
 
 /// Clients that are shown one by one.
 const MOST_SHOWN: usize = 100;
@@ -70,26 +71,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let (mut hosts, report) = decoder.finish();
     hosts.finish()?;
-    let (requests, transfers) = hosts.counts();
-    if report.backwards > 0 {
-        let messages = plural(report.backwards, "line");
-        say(format_args!(
-            "note: {messages} stand after later ones; name the files in order of time"
-        ));
-    }
-    Output::Stdout.write(|out| {
-        let clients = plural(hosts.clients() as u64, "client");
-        let requests = plural(requests, "request");
-        print(
-            format_args!("{requests} of {clients}, {transfers} READs and WRITEs"),
-            2,
-            out,
-        )?;
+    let backwards = Backwards {
+        number: report.backwards,
+        what: "line",
+        advice: "name the files in order of time",
+    };
+    tell(&hosts, "client", &backwards, |out| {
         print_account(&lines, &report, out)
-    })?;
-    Ok(match requests {
-        0 => ExitCode::from(NOTHING),
-        _ => ExitCode::SUCCESS,
     })
 }
 

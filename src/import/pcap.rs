@@ -10,9 +10,10 @@ use trackiops_capture::{Decoder, read_packets};
 use super::account::print_account;
 use super::files::Files;
 use super::hosts::Hosts;
+use super::outcome::{Backwards, tell};
 use super::source::Source;
-use super::target_flags::{NOTHING, TargetFlags};
-use crate::output::{Output, plural, print, say};
+use super::target_flags::TargetFlags;
+use crate::output::{plural, say};
 
 /// What `trackiops import pcap` takes.
 #[derive(clap::Args)]
@@ -38,26 +39,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let (mut hosts, report) = decoder.finish();
     hosts.finish()?;
-    let (requests, transfers) = hosts.counts();
-    if report.backwards > 0 {
-        let packets = plural(report.backwards, "packet");
-        say(format_args!(
-            "note: {packets} stand after later ones; name the files in order of time, or sort a capture with `reordercap`"
-        ));
-    }
-    Output::Stdout.write(|out| {
-        let clients = plural(hosts.clients() as u64, "client");
-        let requests = plural(requests, "request");
-        print(
-            format_args!("{requests} of {clients}, {transfers} READs and WRITEs"),
-            2,
-            out,
-        )?;
+    let backwards = Backwards {
+        number: report.backwards,
+        what: "packet",
+        advice: "name the files in order of time, or sort a capture with `reordercap`",
+    };
+    tell(&hosts, "client", &backwards, |out| {
         print_account(&report, out)
-    })?;
-    Ok(match requests {
-        0 => ExitCode::from(NOTHING),
-        _ => ExitCode::SUCCESS,
     })
 }
 

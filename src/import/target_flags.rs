@@ -6,9 +6,6 @@ use super::hosts::Target;
 use crate::record::args::{DEFAULT_GRANULARITIES, default_rotation, parse_requests_size};
 use crate::store_flag::StoreFlag;
 
-/// Exit status if there was no request.
-pub const NOTHING: u8 = 1;
-
 /// The flags.
 #[derive(clap::Args)]
 pub struct TargetFlags {

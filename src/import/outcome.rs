@@ -1,0 +1,49 @@
+//! How an import ends, whatever was imported.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use super::hosts::{Hosts, Names};
+use crate::output::{Output, plural, print, say};
+
+/// Exit status if there was no request.
+const NOTHING: u8 = 1;
+
+/// What stands after something later, and what to do about it.
+pub struct Backwards<'w> {
+    pub number: u64,
+    /// One of them.
+    pub what: &'w str,
+    pub advice: &'w str,
+}
+
+/// Prints how many requests came of how many hosts, each of which is a `host` here, and the account. Returns the exit status.
+pub fn tell<N: Names + Default + 'static>(
+    hosts: &Hosts<N>,
+    host: &str,
+    backwards: &Backwards<'_>,
+    account: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let (requests, transfers) = hosts.counts();
+    if backwards.number > 0 {
+        let them = plural(backwards.number, backwards.what);
+        let advice = backwards.advice;
+        say(format_args!(
+            "note: {them} stand after later ones; {advice}"
+        ));
+    }
+    Output::Stdout.write(|out| {
+        let hosts = plural(hosts.clients() as u64, host);
+        let requests = plural(requests, "request");
+        print(
+            format_args!("{requests} of {hosts}, {transfers} READs and WRITEs"),
+            2,
+            out,
+        )?;
+        account(out)
+    })?;
+    Ok(match requests {
+        0 => ExitCode::from(NOTHING),
+        _ => ExitCode::SUCCESS,
+    })
+}
