@@ -1,15 +1,19 @@
-# Two commands do the main jobs: `make demo` and `make test`. Each installs what it needs.
+# Two commands do the main jobs: `make demo-nfs` and `make test`. Each installs what it needs.
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query bench-page faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
+.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
 
 help:
 	@sed -n 's/^## //p' Makefile
 
-## make demo        record a real workload on real NFS in a small emulated machine, then ask about it
+## make demo-nfs    record a real workload on real NFS in a small emulated machine, then ask about it
+demo-nfs: setup
+	@scripts/demo.sh nfs
+
+## make demo        the same workload on an ext4 of its own on this machine, in under a minute
 demo: setup
-	@scripts/demo.sh
+	@scripts/demo.sh native
 
 ## make test        format, lints, kernel object, unit and integration tests, one test in a guest
 test: lint unit guest-workloads
@@ -19,9 +23,15 @@ test: lint unit guest-workloads
 test-guests: guest
 	@echo "==> all tests in guests passed"
 
+## make test-levels tests of levels on this host itself, with loop devices of ext4, XFS and Btrfs
+test-levels: setup
+	@echo "==> levels on this host"
+	@{ command -v fio && command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null || scripts/install.sh fio xfsprogs btrfs-progs
+	@$(TEST) --test block -- --ignored --nocapture --test-threads=1
+
 ## make test-long   make test and test-guests with every cell, fault and kernel, and what takes longer
 test-long: export TRACKIOPS_TEST_LONG = 1
-test-long: test test-guests guest-kernels vm-archive ebpf-check aarch64 deny
+test-long: test test-guests test-levels guest-kernels vm-archive ebpf-check aarch64 deny
 
 lint: setup
 	@echo "==> format and lints"
@@ -57,7 +67,7 @@ OTHER_KERNELS = $(filter-out 6.12,$(notdir $(wildcard collector/tests/kernels/*)
 guest-kernels: setup python
 	@for kernel in $(OTHER_KERNELS); do \
 		echo "==> tests in guests that run on 6.12 otherwise: $$kernel"; \
-		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: calls:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
+		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: calls:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: block:: || exit 1; \
 	done
 
 # Those of names, mounts and totals where the recorder is a service, and may do no more than its unit allows.
@@ -152,6 +162,10 @@ bench-page: setup
 	@scripts/browser.sh
 	@bench/page.sh
 
+## make bench-captures  importing a capture of 1 GB beside nfstrace and tshark, and sequentiality of 100 M requests; CAPTURE= names a capture to repeat
+bench-captures: setup
+	@bench/captures.sh
+
 ## make compare     compare the answers with those of another build of the program, BEFORE=
 compare: setup
 	@[ -n "$(BEFORE)" ] || { echo "error: BEFORE= names no program: give the path of another build of trackiops" >&2; exit 2; }
@@ -198,7 +212,7 @@ browser: setup
 	@echo "==> the page in a browser"
 	@demo=; [ -d demo/out/store ] || demo="--skip what_the_demo_recorded"; \
 	TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" $(TEST) --test browser -- --ignored --nocapture --test-threads=1 $$demo; status=$$?; \
-	[ -z "$$demo" ] || echo "==> skipped: the page over what the demo recorded; \`make demo\` records it"; exit $$status
+	[ -z "$$demo" ] || echo "==> skipped: the page over what the demo recorded; \`make demo-nfs\` records it"; exit $$status
 
 # The demo comes first: what it records is shown, too.
 test-long: web-check demo browser

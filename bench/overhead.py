@@ -365,10 +365,15 @@ def calls(tracer):
 def table_of_calls():
     """What calls take that the cache answers."""
     none = cached_calls()
-    without, counted = calls(trackiops("direct", "--no-app-view")), calls(trackiops("direct", "--app-view"))
-    lines = ["| call that the cache answers | no tracer | added without calls | added by counting them |", "|---|---|---|---|"]
-    for (kind, size), base, other, own in zip(CALLS, none, without, counted):
-        lines.append(f"| {kind} of {count(size)} B | {count(base)} | {other - base:+,.0f} | {own - base:+,.0f} |")
+    flags = "--no-app-view", "--app-view", "--app-latency"
+    added = [calls(trackiops("direct", flag)) for flag in flags]
+    lines = [
+        "| call that the cache answers | no tracer | added without calls | by counting them | by timing them, too |",
+        "|---|---|---|---|---|",
+    ]
+    for (kind, size), base, *others in zip(CALLS, none, *added):
+        cells = [count(base), *(f"{other - base:+,.0f}" for other in others)]
+        lines.append(f"| {kind} of {count(size)} B | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,38 +1,65 @@
 #!/usr/bin/env bash
-# Records a real mixed workload on real NFS in an emulated machine, brings the store out, and asks it
-# questions on this machine.
+# Records a real mixed workload, then asks about it: natively on an ext4 of its own in a loop device, or on real NFS in an emulated machine.
+#
+#   demo.sh native [DIR]    the store goes to DIR/store; demo/out unless told otherwise
+#   demo.sh nfs [DIR]
+#
+# Where block devices cannot be recorded natively, it says why and uses the emulated machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-show() {
+ask() {
+    printf '\n==> %s\n' "$1"
+    shift
     printf '\n\033[1m$ trackiops %s\033[0m\n' "$*" | { [ -t 1 ] && cat || sed 's/\x1b\[[0-9;]*m//g'; }
     "$trackiops" "$@"
 }
 
-out=${1:-demo/out}
-rm -rf "$out"
-echo "==> building trackiops, then recording in a guest (the first run fetches a kernel and a small Debian root)"
-trackiops=$(scripts/release.sh)
-cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
+# Makes the file system and mounts it at $dir; or fails and prints why.
+prepare() {
+    "$trackiops" doctor --json | grep -q '"block":{"ok":true' || { "$trackiops" doctor | grep -m1 -i 'block'; return 1; }
+    command -v fio >/dev/null || scripts/install.sh fio
+    truncate -s 400M "$out/disk" && mkfs.ext4 -q -E lazy_itable_init=0 "$out/disk" && mount -o loop "$out/disk" "$dir"
+}
 
-echo
-echo "==> the store, as it came out of the guest: $out/store"
+clean() {
+    ! mountpoint -q "$dir" || umount "$dir"
+    rmdir "$dir"
+    rm -f "$out/disk"
+}
+
+kind=$1 out=${2:-demo/out}
+rm -rf "$out"
+mkdir -p "$out"
+out=$(realpath --relative-to=. "$out")
+echo "==> building trackiops"
+trackiops=$(scripts/release.sh)
+if [ "$kind" = native ]; then
+    dir=$(mktemp -d /tmp/demo.XXXX)
+    trap clean EXIT
+    if why=$(prepare 2>&1); then
+        echo "==> recording an ext4 of its own on a loop device, natively on this machine"
+        PATH=$(dirname "$trackiops"):$PATH DIR=$dir OUT=$PWD/$out RECORD="--levels block --mount $dir" bash demo/workload.sh
+    else
+        echo "==> natively it cannot be recorded here: $why"
+        kind=nfs
+    fi
+fi
+if [ "$kind" = nfs ]; then
+    dir=/mnt/nfs
+    echo "==> recording NFS in an emulated machine (the first run fetches a kernel and a small Debian root)"
+    cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
+fi
+
+printf '\n==> the store: %s\n' "$out/store"
 find "$out/store" -type f -printf '%8s  %P\n' | sort -k2 | sed -n 1,8p
 echo "    ... $(find "$out/store" -name '*.parquet' | wc -l) Parquet files and a catalog, $(du -sh "$out/store" | cut -f1) in all"
-echo
-echo "==> which files moved the most?"
-show query --store "$out/store" --top 5
-echo
-echo "==> what happened to the database when the backup began?"
-show query --store "$out/store" --file /mnt/nfs/db/orders.db --step 1s
-echo
-echo "==> where did its requests spend their time?"
-show query --store "$out/store" --file /mnt/nfs/db/orders.db --step all --parts
-echo
-echo "==> which directories moved the most?"
-show query --store "$out/store" --by dir
-show flamegraph --store "$out/store" --output "$out/nfs.svg"
-echo "    $out/nfs.svg is for a browser"
-echo
-echo "==> what was the server asked to do?"
-show query --store "$out/store" --by op
+ask "which files moved the most?" query --store "$out/store" --top 5
+ask "what happened to the database when the backup began?" query --store "$out/store" --file "$dir/db/orders.db" --step 1s
+ask "where did its requests spend their time?" query --store "$out/store" --file "$dir/db/orders.db" --step all --parts
+ask "which directories moved the most?" query --store "$out/store" --by dir
+ask "the same as a picture" flamegraph --store "$out/store" --output "$out/files.svg"
+echo "    $out/files.svg is for a browser"
+if [ "$kind" = nfs ]; then
+    ask "what was the server asked to do?" query --store "$out/store" --by op
+fi

@@ -4,6 +4,7 @@ mod burst;
 mod cube;
 mod distribution_flags;
 mod duration;
+mod event_flags;
 mod files;
 mod latency;
 mod operations;

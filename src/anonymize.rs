@@ -34,7 +34,7 @@ pub struct Args {
     /// What `trackiops export --anonymize` wrote: Parquet, Arrow or CSV, all of its columns or some
     input: PathBuf,
     /// The file to write, in the same format
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,

@@ -17,6 +17,7 @@ use trackiops_query::times::Zone;
 use trackiops_query::{KeptRequest, Question};
 use trackiops_render::report::ReportTable;
 use trackiops_reports::report::About;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 
@@ -89,7 +90,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let form = args.form.choose(&sheets::TABLES)?;
     let time = (Zone::Local, now());
     let range = args.when.range(time)?;
-    let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
+    let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
+    // A capture has nothing of other levels.
+    question.levels = vec![IoLevel::Wire];
     let captured = Captured::read(&args.pcap, &args.ports)?;
     let shared = shared(&question, &captured)?;
     let mut matching = Matching::new(&captured.transfers);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    AppView, EngineChoice, KernelFacts, Lockdown, OnDemand, Plan, Programs, Recorder, RpcTasks,
-    StartStep, StartTiming, Tracefs, Unsupported, plan,
+    AppView, EngineChoice, KernelFacts, Levels, Lockdown, OnDemand, Plan, Programs, Recorder,
+    RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut timing = StartTiming::begin();
     let facts = facts(args.btf.as_deref())?;
     timing.ended("look at the kernel and its BTF");
-    let auto = plan(&facts, EngineChoice::Auto).map(|plan| plan.with_app_view(AppView::Auto));
+    let auto = plan(&facts, EngineChoice::Auto, None).map(|plan| plan.with_app_view(AppView::Auto));
     timing.ended("plan");
     // Before the store is asked, which is no part of a start.
     let steps = match &auto {
@@ -62,10 +62,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ("direct", EngineChoice::Direct),
         ("tracepoint", EngineChoice::Tracepoint),
     ]
-    .map(|(name, choice)| (name, plan(&facts, choice)));
+    .map(|(name, choice)| (name, plan(&facts, choice, Some(Levels::WIRE))));
+    let block = plan(&facts, EngineChoice::Auto, Some(Levels::BLOCK));
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            let object = facts_object(&facts, &engines, &auto, audit.as_ref(), &steps);
+            let object = facts_object(&facts, &engines, &block, &auto, audit.as_ref(), &steps);
             return print_json(&object, out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
@@ -77,6 +78,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
             let verdict = engine_verdict(planned);
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
+        writeln!(out, "levels")?;
+        print(
+            format_args!("  {:<18} {}", "block", block_verdict(&block)),
+            21,
+            out,
+        )?;
         if let Some(audit) = &audit {
             writeln!(out, "store {}", audit.store.display())?;
             print(
@@ -97,6 +104,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
             )?;
         }
         match &auto {
+            Ok(plan) if !plan.levels().wire => print(
+                format_args!(
+                    "`trackiops record` records the level block, because the NFS client is not loaded"
+                ),
+                0,
+                out,
+            ),
             Ok(plan) => writeln!(
                 out,
                 "`trackiops record` uses the {} engine",
@@ -131,6 +145,7 @@ type Planned = Result<Plan, Unsupported>;
 fn facts_object(
     facts: &KernelFacts,
     engines: &[(&str, Planned)],
+    block: &Planned,
     auto: &Planned,
     audit: Option<&StoreAudit>,
     steps: &[StartStep],
@@ -151,6 +166,7 @@ fn facts_object(
         "kernel": facts.release,
         "facts": states,
         "engines": engines,
+        "levels": Map::from_iter([named("block", block.is_ok(), block_verdict(block))]),
         "audit": audit.map(StoreAudit::object),
         "start": steps.iter().map(step_object).collect::<Vec<_>>(),
         "engine": auto.as_ref().ok().map(|plan| plan.programs.engine()),
@@ -269,6 +285,33 @@ impl StoreAudit {
             "error": self.audited.as_ref().err(),
         })
     }
+}
+
+fn block_verdict(planned: &Planned) -> String {
+    let (offsets, cast) = match planned {
+        Ok(Plan {
+            programs: Programs::Direct { offsets, cast, .. },
+            ..
+        }) => (offsets, cast),
+        Ok(_) => return "not possible".to_owned(),
+        Err(why) => return format!("not possible: {why}"),
+    };
+    format!(
+        "possible: one program per completed request; {}; {}; {}",
+        match cast {
+            Some(_) => "reads by loads",
+            None => "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) in the BTF",
+        },
+        match offsets.block.has_groups {
+            0 =>
+                "reports no cgroups: the kernel does not charge I/O to those that users are told by",
+            _ => "reports cgroups",
+        },
+        match planned.as_ref().is_ok_and(Plan::has_paths) {
+            true => "gets the paths of files",
+            false => "reports files by number: the BTF does not lead to their paths",
+        },
+    )
 }
 
 fn engine_verdict(planned: &Planned) -> String {

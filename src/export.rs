@@ -30,7 +30,7 @@ Examples:
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
 pub const ABOUT: &str = "\
-Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
+Write a range of a store as a file that needs no store: Parquet, Arrow, CSV or trace events
 
 Rows are sorted by window, then by file key; requests by time of completion. The export reads the range in pieces, so its memory does \
 not grow with the range: it holds some 65,000 rows for each processor, or the rows of one window if there are more. Dense ranges of short \
@@ -39,7 +39,7 @@ windows take long, because each piece reads all segments that it overlaps: use a
 --anonymize encrypts names with AES-256-SIV (RFC 5297). Encryption is reversible, and the same name is the same token everywhere:
 * path, mount, cgroup: each component, and the server before the colon
 * host, user: the whole name
-* filter and pending_clients (of health): the whole filter; whole servers, and mounts as in rows of files
+* filter, pending_clients and captured (of health): the whole filter; whole servers and clients, and mounts as in rows of files
 It encrypts numbers with FF1 (NIST SP 800-38G), so that they keep their size and still join:
 * file_key, a hash of mount and fileid from which a mount could be guessed
 * fileid, which identifies the file to anyone who can ask the server
@@ -78,15 +78,16 @@ pub struct Args {
     requests: bool,
     /// Write into this file, or into a directory under a name of its own
     ///
-    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, or .arrow (.feather, .ipc). In a directory, the
-    /// name says what the file has.
-    #[arg(long, value_name = "FILE|DIR", help_heading = OUTPUT)]
+    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, .arrow (.feather, .ipc), or .json for chrome. In a
+    /// directory, the name says what the file has.
+    #[arg(short, long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
-    /// parquet, csv or arrow [default: by the ending of FILE, or parquet]
+    /// parquet, csv, arrow, chrome [default: by --output, or parquet]
     ///
-    /// All columns are in every format, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2.
+    /// All columns are in every format but chrome, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2. chrome has single
+    /// requests as trace events, which https://ui.perfetto.dev draws on a timeline.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<FileFormat>,
     /// The same as --format csv
@@ -113,9 +114,9 @@ impl FromStr for FileFormat {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut kinds = EXPORTS.iter().map(|(kind, _)| *kind);
-        let named = kinds.find(|kind| kind.extension() == text);
+        let named = kinds.find(|kind| kind.name() == text);
         named.map(Self).ok_or_else(|| {
-            let names = EXPORTS.iter().map(|(kind, _)| kind.extension().to_owned());
+            let names = EXPORTS.iter().map(|(kind, _)| kind.name().to_owned());
             format!(
                 "`{text}` is not a format of exports: write {}",
                 list_with_or(names)
@@ -132,17 +133,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = match args.format {
         _ if args.csv => Some((csv, "--csv".to_owned())),
         None if args.csv_safe => Some((csv, "--csv-safe".to_owned())),
-        Some(FileFormat(kind)) => Some((kind, format!("--format {}", kind.extension()))),
+        Some(FileFormat(kind)) => Some((kind, format!("--format {}", kind.name()))),
         None => None,
     };
     let asked = asked.as_ref().map(|(kind, option)| (*kind, &**option));
     let mut kind = format_of(Some(&args.output), EXPORTS, asked, Kind::Parquet)?;
     if args.csv_safe {
         let Kind::Csv(texts) = &mut kind else {
-            bail!(
-                "--csv-safe is for CSV; leave out --format {}",
-                kind.extension()
-            );
+            bail!("--csv-safe is for CSV; leave out --format {}", kind.name());
         };
         *texts = Texts::ForSpreadsheets;
     }
@@ -154,6 +152,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         granularity: args.granularity,
         question: args.selection.question()?,
     };
+    if kind == Kind::Chrome {
+        refuse_contradictions_of_chrome(&export, key.is_some())?;
+    }
     refuse_contradictions(&export)?;
     let zone = export.question.zone;
     let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
@@ -198,6 +199,19 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Refuses flags that do not go together with a timeline.
+fn refuse_contradictions_of_chrome(export: &Export, is_anonymous: bool) -> anyhow::Result<()> {
+    if export.table != ExportDataset::Requests {
+        bail!("--format chrome draws single requests; add --requests");
+    }
+    if is_anonymous {
+        bail!(
+            "--anonymize reads again what it has written, and chrome is not read; write .parquet"
+        );
+    }
+    Ok(())
+}
+
 /// Refuses flags that do not go together.
 fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     let Question {
@@ -205,6 +219,7 @@ fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
         mounts,
         tenants,
         tenant_rules,
+        levels,
         ..
     } = &export.question;
     let are_tenants_asked = !tenants.is_empty() || tenant_rules.is_some();
@@ -213,9 +228,14 @@ fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
             "--dataset ops has operations of mounts, not of files; leave out --file, --dir and --tenant, or take rollup, whose \
              column `ops` has those of files"
         ),
-        ExportDataset::Health if !files.is_empty() || !mounts.is_empty() || are_tenants_asked => {
+        ExportDataset::Health
+            if !files.is_empty()
+                || !mounts.is_empty()
+                || !levels.is_empty()
+                || are_tenants_asked =>
+        {
             bail!(
-                "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir, --mount and --tenant"
+                "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir, --mount, --tenant and --level"
             )
         }
         ExportDataset::Requests if export.granularity.is_some() => {

@@ -42,7 +42,7 @@ pub struct Args {
     /// Write into this file, which is replaced atomically; - is stdout
     ///
     /// Its name ends in .svg, or in .folded as with --folded.
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
     access: FilePermissions,

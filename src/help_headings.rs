@@ -3,5 +3,6 @@
 pub const WHAT: &str = "What";
 pub const WHEN: &str = "When";
 pub const ROWS: &str = "Rows";
+pub const TARGET: &str = "Target";
 pub const OUTPUT: &str = "Output";
 pub const EVENTS: &str = "Events";

@@ -55,7 +55,7 @@ pub struct Args {
     /// Write into this file, which is replaced atomically; - is stdout
     ///
     /// Its ending chooses the format: .csv, .json (.jsonl, .ndjson), .txt for a table.
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
     access: FilePermissions,

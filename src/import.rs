@@ -6,7 +6,9 @@ mod csv;
 mod files;
 mod hosts;
 mod listed;
+mod listing;
 mod mapping;
+mod messages;
 mod nfsdump;
 pub mod operations;
 mod outcome;
@@ -50,6 +52,11 @@ enum Command {
     ///
     /// Exit status 0: there were requests; 1: none; 2: an error, which names the line and the column.
     Csv(csv::Args),
+    /// List where the bytes of imported captures went, by connection
+    ///
+    /// What `trackiops import pcap` printed, from the store: each direction of each connection in the time asked for. Exit status 0: there
+    /// are some; 1: none; 2: an error.
+    Account(listing::Args),
 }
 
 /// Runs the command.
@@ -58,5 +65,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Pcap(args) => pcap::run(args),
         Command::Nfsdump(args) => nfsdump::run(args),
         Command::Csv(args) => csv::run(args),
+        Command::Account(args) => listing::run(args),
     }
 }

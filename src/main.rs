@@ -31,6 +31,7 @@ mod report;
 mod report_flags;
 mod requests;
 mod serve;
+mod shorthands;
 mod signals;
 mod stalls;
 mod status;
@@ -98,7 +99,7 @@ enum Command {
     Mounts(mounts::Args),
     /// Try rules that name tenants
     Tenants(tenants::Args),
-    /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
+    /// Write a range of a store as a file that needs no store: Parquet, Arrow, CSV or trace events
     #[command(long_about = export::ABOUT)]
     Export(export::Args),
     /// Write a report of a range for others to read
@@ -268,6 +269,8 @@ mod tests {
                 "paths",
                 "xids",
                 "compare",
+                "pcap",
+                "account",
                 "volume"
             ]
         );

@@ -37,11 +37,11 @@ const MOST_ROWS: usize = 20;
 /// What rows stand for.
 #[derive(clap::Args, Clone)]
 pub struct SubjectFlags {
-    /// A row stands for: file, dir, mount, tenant, host, op, transport
+    /// A row stands for: file, dir, mount, tenant, host, level, op, transport
     ///
     /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `host` and `tenant` (user and cgroup) all files
-    /// of one, `op` an operation of the NFS protocol, `transport` operations over each connection. Name several with commas:
-    /// `file,tenant`, `dir,tenant`, `file,op`.
+    /// of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each
+    /// connection. Name several with commas: `file,tenant`, `dir,tenant`, `file,level`, `file,op`.
     #[arg(long, value_name = "WHAT,...", help_heading = ROWS)]
     by: Option<Subject>,
     /// With --by dir: how many directories deep [default: 1]

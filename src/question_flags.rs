@@ -15,10 +15,12 @@ use trackiops_query::{
 };
 use trackiops_render::Format;
 use trackiops_render::formats::Texts;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::output::{FilePermissions, Output, say};
+use crate::shorthands::Shorthands;
 use crate::store_flag::StoreFlags;
 use crate::suffix;
 use crate::tenant_rules;
@@ -48,6 +50,12 @@ pub struct FileFlags {
     /// container, or by USER:CGROUP. Takes patterns, such as 'team-*' or '*/db.service'.
     #[arg(long, value_name = "TENANT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     tenant: Vec<String>,
+    /// Only rows of this level: wire, block [default: the first that has rows]
+    ///
+    /// The wire has requests of the NFS client, the block level those to the devices of the host. Rows of different levels are not added up:
+    /// to see several, name them with commas and group by level.
+    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = WHAT)]
+    level: Vec<IoLevel>,
     /// Name tenants by these rules, in place of the recorded names
     ///
     /// The file is one of `trackiops record --tenants`. Rules decide by what was recorded; the groups of users are those of this host.
@@ -67,6 +75,7 @@ impl FileFlags {
         let names = [&self.mount, &self.tenant];
         paths.iter().any(|paths| !paths.is_empty())
             || names.iter().any(|names| !names.is_empty())
+            || !self.level.is_empty()
             || self.tenants.is_some()
     }
 
@@ -88,6 +97,7 @@ impl FileFlags {
             step: Some(Step::All),
             mounts: self.mount,
             tenants: self.tenant,
+            levels: self.level,
             tenant_rules: self
                 .tenants
                 .as_deref()
@@ -253,22 +263,12 @@ pub struct FormatFlags {
     /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<Format>,
-    /// The same as --format json
-    #[arg(long, conflicts_with_all = ["format", "csv", "csv_safe"], help_heading = OUTPUT)]
-    json: bool,
-    /// The same as --format csv
-    #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
-    csv: bool,
-    /// CSV for a spreadsheet: no name in it is run as a formula
-    ///
-    /// Use it for every CSV that will be opened in Excel, LibreOffice or Google Sheets: a file may be called
-    /// `x;=HYPERLINK(...)`. A `'` goes before text where a spreadsheet could begin a formula; numbers stay numbers.
-    #[arg(long, help_heading = OUTPUT)]
-    csv_safe: bool,
+    #[command(flatten)]
+    short: Shorthands,
     /// Write into this file, which is replaced atomically; - is stdout
     ///
     /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table.
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
     pub access: FilePermissions,
@@ -278,12 +278,9 @@ impl FormatFlags {
     /// The format, and where the answer goes. Fails if these do not go together.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone(), self.access)?;
-        let csv = Format::Csv(Texts::AsTheyAre);
         let option = match self.format {
-            _ if self.json => Some((Format::Json, "--json".to_owned())),
-            _ if self.csv => Some((csv, "--csv".to_owned())),
-            None if self.csv_safe => Some((csv, "--csv-safe".to_owned())),
-            format => format.map(|f| (f, format!("--format {}", f.name()))),
+            None => self.short.option(),
+            Some(format) => Some((format, format!("--format {}", format.name()))),
         };
         let mut format = suffix::format_of(
             self.output.as_deref(),
@@ -291,14 +288,9 @@ impl FormatFlags {
             option.as_ref().map(|(format, option)| (*format, &**option)),
             Format::Table(Figures::Rates),
         )?;
-        if self.csv_safe {
-            let Format::Csv(texts) = &mut format else {
-                bail!(
-                    "--csv-safe is for CSV; leave out --format {}",
-                    format.name()
-                );
-            };
-            *texts = Texts::ForSpreadsheets;
+        let is_csv = matches!(format, Format::Csv(_));
+        if self.short.is_for_spreadsheets(is_csv, format.name())? {
+            format = Format::Csv(Texts::ForSpreadsheets);
         }
         if format.is_binary() && output.is_terminal() {
             bail!(

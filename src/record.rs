@@ -94,6 +94,9 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
     };
+    if let Some(plan) = &planned {
+        refuse_contradictions(&args, plan)?;
+    }
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
@@ -161,6 +164,11 @@ async fn record_with_plan(
 ) -> Result<ExitCode> {
     let finest = args.granularity.finest().ms().cast_unsigned();
     manager.begins(Duration::from_millis(finest));
+    if !plan.levels().wire && args.levels().is_none() {
+        say(
+            "the NFS client is not loaded: recording the level block; --wait waits for NFS in place of that",
+        );
+    }
     let plan = with_wanted_operations(plan, args, &settings.filter);
     let plan = with_wanted_calls(plan, args);
     let settings = Settings {
@@ -289,7 +297,8 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
 }
 
 fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
-    Ok(plan(&facts(args.btf.as_deref())?, args.engine.into()))
+    let facts = facts(args.btf.as_deref())?;
+    Ok(plan(&facts, args.engine.into(), args.levels()))
 }
 
 /// The plan, without operations if they are not wanted or the filter excludes them. Says what is
@@ -311,9 +320,10 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
 
 /// The plan with calls of applications as far as they are wanted. Says if they are left out.
 fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
-    let wanted = match (args.app_view, args.no_app_view) {
-        (true, _) => AppView::Always,
-        (_, true) => AppView::Never,
+    let wanted = match (args.app_latency, args.app_view, args.no_app_view) {
+        (true, ..) => AppView::Timed,
+        (_, true, _) => AppView::Always,
+        (.., true) => AppView::Never,
         _ => AppView::Auto,
     };
     let could = plan.has_calls();
@@ -327,12 +337,32 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
                 "calls of applications are not counted: this kernel would skip the programs for some; --app-view counts the others"
             }
         });
-    } else if !could && wanted == AppView::Always {
+    } else if !could && matches!(wanted, AppView::Always | AppView::Timed) {
         say(
             "calls of applications are not counted: this kernel does not describe the functions that it needs",
         );
     }
     plan
+}
+
+/// Refuses flags for which the levels of the plan have nothing.
+fn refuse_contradictions(args: &Args, plan: &Plan) -> Result<()> {
+    if plan.levels().wire {
+        return Ok(());
+    }
+    let of_wire = [
+        (args.requests, "--requests keeps requests of"),
+        (args.app_view, "--app-view counts calls for files of"),
+        (args.app_latency, "--app-latency times calls for files of"),
+    ];
+    for (is_given, what) in of_wire {
+        if is_given {
+            bail!(
+                "{what} the wire, which is not recorded: leave it out, or record with --levels wire"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What is known of the kernel, with the BTF of a file instead of its own if one is given.

@@ -41,6 +41,7 @@ pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Parquet, PARQUET),
     (Kind::Csv(Texts::AsTheyAre), CSV),
     (Kind::Arrow, ARROW),
+    (Kind::Chrome, &["json"]),
 ];
 /// Those of flame graphs: whether stacks are folded.
 pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded"])];

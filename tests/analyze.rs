@@ -92,11 +92,17 @@ fn what_a_store_cannot_tell_is_said_with_what_would() {
     lake::record(dir.path());
     let stores = stores(dir.path());
     for (words, said) in [
-        (&["xids"][..], "only a capture has all calls and replies"),
-        (&["paths"], "only a capture has what replies tell of files"),
+        (
+            &["xids"][..],
+            "`trackiops import pcap --messages` writes them",
+        ),
+        (
+            &["paths"],
+            "`trackiops import pcap --messages` writes what replies tell",
+        ),
         (
             &["operations"],
-            "only a capture has what replies tell of files",
+            "`trackiops import pcap --messages` writes what replies tell",
         ),
         (&["burst", "--of=packets"], "only a capture has packets"),
         (

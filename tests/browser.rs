@@ -228,14 +228,14 @@ fn a_browser_shows_a_day_of_100_files() {
     is_shown(&store, dir.path());
 }
 
-/// What `make demo` has recorded in a guest. `make browser` leaves it out if there is none, and says so.
+/// What `make demo-nfs` has recorded in a guest. `make browser` leaves it out if there is none, and says so.
 #[test]
-#[ignore = "needs Node and Chromium, and what `make demo` records: `make browser`"]
+#[ignore = "needs Node and Chromium, and what `make demo-nfs` records: `make browser`"]
 fn a_browser_shows_what_the_demo_recorded() {
     let recorded = Path::new(ROOT).join("demo/out/store");
     assert!(
         recorded.exists(),
-        "there is no demo/out/store; `make demo` records one"
+        "there is no demo/out/store; `make demo-nfs` records one"
     );
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");

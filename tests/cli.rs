@@ -93,7 +93,10 @@ fn a_query_of_what_is_no_store_says_so() {
     );
     assert_fails_with(
         &["query", "--store", path, "--by", "colour"],
-        &["--by", "file, dir, mount, tenant, host, op or transport"],
+        &[
+            "--by",
+            "file, dir, mount, tenant, host, level, op or transport",
+        ],
     );
     for command in ["files", "flamegraph"] {
         assert_fails_with(&[command, "--store", path], &[path]);
@@ -106,6 +109,7 @@ fn small_options(rotate: &str) -> Options {
         granularities: "1s,10s".parse().expect("granularities"),
         rotate: rotate.parse().expect("a rotation"),
         filter: None,
+        source: None,
         allow_nfs_store: true,
         keep: Default::default(),
     }
@@ -142,6 +146,7 @@ fn small_store(store: &Path) {
             path: Some(path.into()),
             path_inferred: false,
             tenant: Default::default(),
+            level: Default::default(),
         };
         let mut row = Row::default();
         row.read.requests = 1;

@@ -14,6 +14,7 @@ use trackiops_testkit::program;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
+use serde_json::Value;
 use tempfile::TempDir;
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
@@ -67,6 +68,7 @@ fn file(fileid: u64, mount: Option<&str>, path: Option<&str>) -> Arc<FileAttribu
         path: path.map(Into::into),
         path_inferred: false,
         tenant: Default::default(),
+        level: Default::default(),
     })
 }
 
@@ -256,13 +258,14 @@ fn requests_of(window: &ClosedWindow) -> RequestBatch {
             batch.requests.push(Request {
                 end_ns: window.start.0 * 1_000_000 + 1_000_000 * place + 1,
                 file: file as u32,
-                flags: flags::UNSPLIT,
+                flags: if i % 2 == 0 { flags::UNSPLIT } else { 0 },
                 offset: 4096 * i,
                 asked_bytes: 4096,
                 done_bytes: 4096,
-                latency_ns: 1000 * i,
-                queue_ns: 0,
-                rtt_ns: 0,
+                // Longer than a window.
+                latency_ns: 1_300_000_000 + i,
+                queue_ns: 100_000_000 * (i % 2),
+                rtt_ns: 250_000_000 * (i % 2),
                 xid: 7,
                 retransmissions: 0,
                 error: 0,
@@ -491,6 +494,70 @@ fn files_mounts_and_ranges_choose_rows() {
         texts(&mounts, "path").into_iter().collect::<BTreeSet<_>>(),
         [Some("/é/ü")].into()
     );
+}
+
+/// Where a slice of a timeline begins and ends, ns, and its name.
+type Slice<'a> = (i64, i64, &'a str);
+
+/// The slices of each track, which is a process and a thread of the timeline.
+fn tracks(events: &[Value]) -> BTreeMap<(u64, u64), Vec<Slice<'_>>> {
+    let mut tracks: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        let ns = |key: &str| (event[key].as_f64().unwrap() * 1000.0).round() as i64;
+        let track = (
+            event["pid"].as_u64().unwrap(),
+            event["tid"].as_u64().unwrap(),
+        );
+        let (from, length) = (ns("ts"), ns("dur"));
+        let slice = (from, from + length, event["name"].as_str().unwrap());
+        tracks.entry(track).or_default().push(slice);
+    }
+    tracks
+}
+
+#[test]
+fn a_timeline_has_each_request_with_its_parts_and_no_slices_that_cross() {
+    let store = Store::new();
+    let all = store.export("requests", "r.parquet", &[]);
+    let words = "export --store store --requests --output t.json";
+    store.ok(&words.split(' ').collect::<Vec<_>>());
+    let text = fs::read_to_string(store.path("t.json")).unwrap();
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let begin = file["otherData"]["times_count_from"].as_str().unwrap();
+    assert_eq!(begin, "2026-11-20T00:00:00.000Z");
+    let midnight_ns = (THREE - 27 * 3_600_000) * 1_000_000;
+    let events = file["traceEvents"].as_array().unwrap();
+    let tracks = tracks(events);
+    let (mut ends, mut parts) = (Vec::new(), 0);
+    for slices in tracks.values() {
+        let mut open: Vec<Slice> = Vec::new();
+        let mut slices = slices.clone();
+        slices.sort_by_key(|(from, to, _)| (*from, -to));
+        for slice in slices {
+            open.retain(|(_, to, _)| *to > slice.0);
+            assert!(
+                open.iter().all(|(_, to, _)| *to >= slice.1),
+                "{open:?} {slice:?}"
+            );
+            match slice.2.starts_with("READ 4.00 KiB") {
+                true => ends.push(slice.1 + midnight_ns),
+                false => parts += 1,
+            }
+            open.push(slice);
+        }
+    }
+    ends.sort_unstable();
+    assert_eq!(ends, numbers(&all, "end_time_ns"));
+    let split = all.column_by_name("queue_ns").unwrap();
+    assert_eq!(parts, 3 * (split.len() - split.null_count()));
+    let refused = |words: &str, why: &str| {
+        let args = format!("export --store store --output refused{words}");
+        store.refused(&args.split(' ').collect::<Vec<_>>(), &[why]);
+    };
+    refused(".json", "--requests");
+    refused(".csv --requests --format chrome", "contradicts");
+    store.key("key");
+    refused(".json --requests --anonymize key", ".parquet");
 }
 
 #[test]

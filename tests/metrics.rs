@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use server::{LONG, Server, answer, trackiops};
 use trackiops_metrics::{MOST_SERIES, catalogue::FAMILIES};
-use trackiops_schemas::identity::{Dev, FileAttributes};
+use trackiops_schemas::identity::{Dev, FileAttributes, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::ClosedWindow;
@@ -119,6 +119,13 @@ fn eventful() -> ClosedWindow {
             ..OperationSums::default()
         },
     }];
+    for row in &mut window.rows {
+        let named = Tenant {
+            name: Some("acme".into()),
+            ..Tenant::default()
+        };
+        Arc::make_mut(&mut row.file).tenant = Arc::new(named);
+    }
     window.health.pending = Some(stalled("192.0.2.1", "srv:/export", 42_000, 3));
     window
 }
@@ -231,6 +238,16 @@ fn every_metric_is_served_and_in_the_reference() {
             &format!("trackiops_operation_seconds_total{getattr}")
         ),
         0.0035
+    );
+    let of = |metric: &str, label: &str| {
+        value(
+            &text,
+            &format!(r#"trackiops_{metric}{{{label},direction="read"}}"#),
+        )
+    };
+    assert_eq!(
+        of("tenant_requests_total", r#"tenant="acme""#),
+        of("requests_total", r#"mount="srv:/export""#)
     );
     let info = r#"trackiops_mount_info{mount="srv:/export",server="srv",export="/export",path="/mnt",version="4.2"}"#;
     assert_eq!(value(&text, info), 1.0);

@@ -408,6 +408,7 @@ fn screens_of_a_stored_time() {
         ("a", (24, 80), "called for"),
         ("y", (24, 80), "app_iops"),
         ("S", (40, 120), ">wire"),
+        ("a", (24, 80), "read p99"),
         ("5", (40, 120), "GETATTR"),
     ] {
         if size != sized {

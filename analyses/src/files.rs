@@ -10,7 +10,7 @@ use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::attributes::Attributes;
 use crate::source::{Name, Request};
 
-/// Files that are told apart, at most; of further ones there is only a count.
+/// Files with a row of their own, at most; further ones are only counted.
 const MOST_FILES: usize = 1 << 22;
 const NS_PER_S: f64 = 1e9;
 

@@ -22,7 +22,7 @@ const NS_PER_MS: f64 = 1e6;
 /// What a row is added up over.
 const ANY: &str = "*";
 
-/// What latencies are told apart by.
+/// What latencies are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Who answered.
@@ -68,7 +68,7 @@ impl FromStr for By {
     }
 }
 
-/// Values of the columns that rows are told apart by; `None` is any.
+/// Values of the columns that rows are grouped by; `None` is any.
 type Key = Vec<Option<Name>>;
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Empty, for rows that are told apart by these columns.
+    /// Empty, for rows that are grouped by these columns.
     pub fn new(by: Vec<By>, exact_values: usize) -> Self {
         Self {
             by,

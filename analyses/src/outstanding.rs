@@ -10,7 +10,7 @@ use crate::latency::By;
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::{Name, Request, Requests};
 
-/// Requests in flight that are told apart; more count as this many.
+/// Most requests in flight with a time of their own; more count as this many.
 const MOST_LEVELS: usize = 1 << 16;
 const NS_PER_S: f64 = 1e9;
 
@@ -41,7 +41,7 @@ struct Sweep {
     events: BinaryHeap<Reverse<(i64, i8)>>,
     swept_ns: Option<i64>,
     level: u64,
-    /// Time with so many in flight, ns.
+    /// Time with this many in flight, ns.
     ns_at: Vec<u64>,
     now: Interval,
     intervals: Vec<Interval>,

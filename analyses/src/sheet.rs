@@ -10,6 +10,8 @@ use trackiops_schemas::unit::Unit;
 
 /// Significant digits of a figure in tables for people.
 const DIGITS: i32 = 6;
+/// Powers of ten that are written out.
+const LEAST_SIZE: i32 = -4;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,12 +254,18 @@ fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
     )
 }
 
-/// A number with [`DIGITS`] significant digits, or all of its whole part.
+/// A number with [`DIGITS`] significant digits, or all of its whole part. A table would cut the end of a long one, which says how small it is.
 fn few_digits(figure: f64) -> String {
     let size = match figure.abs() {
         0.0 => return "0".to_owned(),
         size => size.log10().floor() as i32,
     };
+    if size < LEAST_SIZE {
+        let text = format!("{figure:.*e}", DIGITS.unsigned_abs() as usize - 1);
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        return format!("{digits}e{exponent}");
+    }
     let decimals = (DIGITS - 1 - size).clamp(0, 12);
     let text = format!("{figure:.*}", decimals.unsigned_abs() as usize);
     match text.contains('.') {
@@ -276,7 +284,8 @@ mod tests {
             (0.0, "0"),
             (86_776.602_263, "86776.6"),
             (26_567_314.03, "26567314"),
-            (-0.000_045_161_8, "-0.0000451618"),
+            (-0.000_045_161_8, "-4.51618e-5"),
+            (0.000_123, "0.000123"),
             (16_384.0, "16384"),
         ] {
             assert_eq!(few_digits(figure), text);

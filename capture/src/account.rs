@@ -59,6 +59,37 @@ impl Account {
         self.replies += replies;
     }
 
+    /// What came since an earlier state of the same account.
+    pub fn since(&self, earlier: &Self) -> Self {
+        // Every field, so that a new one is not forgotten.
+        let Self {
+            packets,
+            payload_bytes,
+            parsed_bytes,
+            skipped_bytes,
+            not_understood_bytes,
+            repeated_bytes,
+            cut_bytes,
+            lost_bytes,
+            holes,
+            calls,
+            replies,
+        } = earlier;
+        Self {
+            packets: self.packets - packets,
+            payload_bytes: self.payload_bytes - payload_bytes,
+            parsed_bytes: self.parsed_bytes - parsed_bytes,
+            skipped_bytes: self.skipped_bytes - skipped_bytes,
+            not_understood_bytes: self.not_understood_bytes - not_understood_bytes,
+            repeated_bytes: self.repeated_bytes - repeated_bytes,
+            cut_bytes: self.cut_bytes - cut_bytes,
+            lost_bytes: self.lost_bytes - lost_bytes,
+            holes: self.holes - holes,
+            calls: self.calls - calls,
+            replies: self.replies - replies,
+        }
+    }
+
     /// Whether every byte is in one of the sums.
     pub fn is_complete(&self) -> bool {
         self.payload_bytes

@@ -1,9 +1,11 @@
 //! A connection, or for UDP two addresses with ports: two directions, and the calls of both.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::account::Account;
+use crate::decoder::{ConnectionReport, NFS_PORT};
 use crate::message::{Opaque, Peers, Receiver, Request, Seen, Transport};
 use crate::pairing::{Answer, Counting, Pairing};
 use crate::record::{MessageReader, RecordReader};
@@ -11,7 +13,7 @@ use crate::rpc::{self, Message, Origin, Unread};
 use crate::tcp::{Piece, Segment, Stream};
 use crate::xdr::SparseRecord;
 
-/// More reasons are not told apart: numbers in them come from the capture.
+/// Further reasons count as malformed: numbers in them come from the capture.
 const MOST_REASONS: usize = 64;
 /// So much of a datagram is looked at first.
 const FIRST_BYTES: usize = 1024;
@@ -60,6 +62,8 @@ struct Half {
     stream: Stream,
     records: RecordReader,
     account: Account,
+    /// What [`Receiver::account`] was given of it.
+    reported: Account,
 }
 
 /// A connection.
@@ -222,6 +226,38 @@ impl Connection {
         self.kept_bytes().cast_signed() - before.cast_signed()
     }
 
+    /// Who calls; as long as nobody does, who has not NFS's port.
+    pub fn peers(&self) -> Peers {
+        let [first, second] = self.ends;
+        let [of_first, of_second] = self.halves.each_ref().map(|half| half.account.calls);
+        let first_calls = match of_first.cmp(&of_second) {
+            Ordering::Equal => second.port() == NFS_PORT,
+            order => order.is_gt(),
+        };
+        let (client, server) = match first_calls {
+            true => (first, second),
+            false => (second, first),
+        };
+        Peers {
+            client,
+            server,
+            transport: self.transport,
+        }
+    }
+
+    /// Gives the receiver what the accounts of both directions have more than the last time.
+    pub fn report_accounts(&mut self, receiver: &mut impl Receiver) {
+        let peers = self.peers();
+        let first_calls = peers.client == self.ends[0];
+        for (half, is_first) in self.halves.iter_mut().zip([true, false]) {
+            let more = half.account.since(&half.reported);
+            if more != Account::default() {
+                half.reported = half.account;
+                receiver.account(&peers, is_first == first_calls, self.last_ns, &more);
+            }
+        }
+    }
+
     /// Forgets whatever it waits for: bytes that are lacking, the rest of records, replies.
     pub fn let_go(&mut self, receiver: &mut impl Receiver) {
         self.flush(receiver);
@@ -260,13 +296,21 @@ impl Connection {
     }
 
     /// There will be no more packets: what it had, and the account of both directions.
-    pub fn finish(
-        mut self,
-        receiver: &mut impl Receiver,
-    ) -> ([SocketAddr; 2], Tally, [Account; 2]) {
+    pub fn finish(mut self, receiver: &mut impl Receiver) -> ConnectionReport {
         self.end(receiver);
-        let [first, second] = &self.halves;
-        (self.ends, self.tally, [first.account, second.account])
+        self.report_accounts(receiver);
+        let peers = self.peers();
+        let [first, second] = self.halves.each_ref().map(|half| half.account);
+        let (sent, answered) = match peers.client == self.ends[0] {
+            true => (first, second),
+            false => (second, first),
+        };
+        ConnectionReport {
+            peers,
+            tally: self.tally,
+            sent,
+            answered,
+        }
     }
 }
 

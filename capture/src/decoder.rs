@@ -1,7 +1,8 @@
-//! From packets to requests: which connection a packet belongs to, and what is told of all of them at the end.
+//! From packets to requests: which connection a packet belongs to, and the report of all of them at the end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
 
 use ahash::{AHashMap, RandomState};
 use etherparse::{TcpHeaderSlice, UdpHeaderSlice};
@@ -10,7 +11,7 @@ use crate::account::Account;
 use crate::connection::{Connection, Tally, TcpFlags};
 use crate::fragments::{Assembled, Fragments};
 use crate::link::{IpPacket, Skipped, ip_packet, protocol, tunnel};
-use crate::message::{Receiver, Seen, Transport};
+use crate::message::{Peers, Receiver, Seen, Transport};
 use crate::packets::Packet;
 use crate::rpc;
 use crate::tcp::Segment;
@@ -26,15 +27,30 @@ const MOST_REPORTED: usize = 1 << 12;
 const MOST_KEPT_BYTES: usize = 128 << 20;
 /// Datagrams that the capture has twice come within this time, ns.
 const TWICE_NS: i64 = 10_000_000;
+/// Packets stand at most so much later than those after them, ns.
+const REORDERED_NS: i64 = 1_000_000_000;
 /// So many datagrams are remembered for that.
 const REMEMBERED: usize = 64;
 /// So much of a datagram tells it from others.
 const TELLING_BYTES: usize = 64;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// Which connection a packet is of, in few words: they are hashed and compared for each packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Flow {
-    ends: [SocketAddr; 2],
-    transport: Transport,
+    /// Addresses and ports, the smaller one first.
+    ends: [(u128, u16); 2],
+    is_ipv6: bool,
+    is_tcp: bool,
+}
+
+impl Hash for Flow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [(first, first_port), (second, second_port)] = self.ends;
+        state.write_u128(first);
+        state.write_u128(second);
+        let ports = u64::from(first_port) << 16 | u64::from(second_port);
+        state.write_u64(ports << 2 | u64::from(self.is_ipv6) << 1 | u64::from(self.is_tcp));
+    }
 }
 
 /// Frames, and their bytes on the wire.
@@ -49,12 +65,8 @@ pub struct Frames {
 /// A connection, or for UDP two addresses with ports, when all is over.
 #[derive(Clone, Debug)]
 pub struct ConnectionReport {
-    /// Who called, with what it sent.
-    pub client: SocketAddr,
-    /// Who answered.
-    pub server: SocketAddr,
-    /// How.
-    pub transport: Transport,
+    /// Who called, with what it sent; and who answered.
+    pub peers: Peers,
     /// What it had.
     pub tally: Tally,
     /// What the client sent.
@@ -105,6 +117,8 @@ pub struct Decoder<R> {
     hasher: RandomState,
     report: Report,
     last_ns: i64,
+    /// Time of the last [`Self::report_accounts`].
+    reported_ns: i64,
 }
 
 impl<R: Receiver> Decoder<R> {
@@ -121,6 +135,7 @@ impl<R: Receiver> Decoder<R> {
             hasher: RandomState::new(),
             report: Report::default(),
             last_ns: i64::MIN,
+            reported_ns: i64::MIN,
         }
     }
 
@@ -196,8 +211,9 @@ impl<R: Receiver> Decoder<R> {
             is_syn: tcp.syn(),
             acknowledged: tcp.ack().then(|| tcp.acknowledgment_number()),
         };
-        let (flow, from_first) = flow(source, destination, Transport::Tcp);
-        let connection = connection(&mut self.connections, &self.ports, flow, begins_call)?;
+        let (connections, ends) = (&mut self.connections, [source, destination]);
+        let (connection, from_first) =
+            connection(connections, &self.ports, ends, Transport::Tcp, begins_call)?;
         let more = connection.segment(from_first, flags, segment, &mut self.receiver);
         self.keep(more);
         Ok(())
@@ -224,10 +240,10 @@ impl<R: Receiver> Decoder<R> {
         let destination = SocketAddr::new(ip.destination, udp.destination_port());
         let data = ip.payload.get(8..).unwrap_or_default();
         let bytes = ip.payload_bytes.saturating_sub(8);
-        let (flow, from_first) = flow(source, destination, Transport::Udp);
-        let ports = &self.ports;
-        let found = connection(&mut self.connections, ports, flow, || rpc::is_call(data));
-        let connection = found
+        let (connections, ends) = (&mut self.connections, [source, destination]);
+        let begins_call = || rpc::is_call(data);
+        let found = connection(connections, &self.ports, ends, Transport::Udp, begins_call);
+        let (connection, from_first) = found
             .map_err(|reason| tunnel(ip.protocol, Some(destination.port())).unwrap_or(reason))?;
         let telling = &data[..data.len().min(TELLING_BYTES)];
         let hash = self
@@ -265,20 +281,27 @@ impl<R: Receiver> Decoder<R> {
             if let Some(connection) = self.connections.remove(&flow) {
                 self.kept_bytes = self.kept_bytes.saturating_sub(connection.kept_bytes());
                 let (receiver, report) = (&mut self.receiver, &mut self.report);
-                report_connection(report, flow.transport, connection, receiver);
+                report_connection(report, connection, receiver);
+            }
+        }
+    }
+
+    /// Gives the receiver what the accounts of all connections have more than the last time. Without it, it is given all of it when
+    /// they end.
+    pub fn report_accounts(&mut self) {
+        let since_ns = std::mem::replace(&mut self.reported_ns, self.last_ns);
+        for connection in self.connections.values_mut() {
+            // Packets of several CPUs are not quite in order.
+            if connection.last_ns >= since_ns.saturating_sub(REORDERED_NS) {
+                connection.report_accounts(&mut self.receiver);
             }
         }
     }
 
     /// There are no more packets: who was given what was found, and what became of every packet.
     pub fn finish(mut self) -> (R, Report) {
-        for (flow, connection) in self.connections.drain() {
-            report_connection(
-                &mut self.report,
-                flow.transport,
-                connection,
-                &mut self.receiver,
-            );
+        for (_, connection) in self.connections.drain() {
+            report_connection(&mut self.report, connection, &mut self.receiver);
         }
         let (frames, bytes) = self.fragments.finish();
         if frames > 0 {
@@ -287,67 +310,59 @@ impl<R: Receiver> Decoder<R> {
         }
         self.report
             .connections
-            .sort_by_key(|connection| (connection.client, connection.server));
+            .sort_by_key(|connection| (connection.peers.client, connection.peers.server));
         (self.receiver, self.report)
     }
 }
 
-fn flow(source: SocketAddr, destination: SocketAddr, transport: Transport) -> (Flow, bool) {
-    let from_first = source <= destination;
-    let ends = match from_first {
-        true => [source, destination],
-        false => [destination, source],
+/// An address and a port as numbers.
+fn end(address: SocketAddr) -> (u128, u16) {
+    let number = match address.ip() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits(),
     };
-    (Flow { ends, transport }, from_first)
+    (number, address.port())
 }
 
-/// The connection of a packet, followed from now on if it is one of NFS.
+/// The connection of a packet from one end to the other, followed from now on if it is one of NFS; and whether the packet is from the first of
+/// its ends.
 fn connection<'a>(
     connections: &'a mut AHashMap<Flow, Connection>,
     ports: &[u16],
-    flow: Flow,
+    [source, destination]: [SocketAddr; 2],
+    transport: Transport,
     begins_call: impl FnOnce() -> bool,
-) -> Result<&'a mut Connection, Skipped> {
+) -> Result<(&'a mut Connection, bool), Skipped> {
     use std::collections::hash_map::Entry;
+    let (from, to) = (end(source), end(destination));
+    let from_first = from <= to;
+    let flow = Flow {
+        ends: [from.min(to), from.max(to)],
+        is_ipv6: source.is_ipv6(),
+        is_tcp: transport == Transport::Tcp,
+    };
     match connections.entry(flow) {
-        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Occupied(known) => Ok((known.into_mut(), from_first)),
         Entry::Vacant(new) => {
-            let is_nfs = flow.ends.iter().any(|end| ports.contains(&end.port())) || begins_call();
+            let is_nfs = flow.ends.iter().any(|(_, port)| ports.contains(port)) || begins_call();
+            let ends = match from_first {
+                true => [source, destination],
+                false => [destination, source],
+            };
             is_nfs
-                .then(|| new.insert(Connection::new(flow.ends, flow.transport)))
+                .then(|| (new.insert(Connection::new(ends, transport)), from_first))
                 .ok_or(Skipped::OtherTraffic)
         }
     }
 }
 
-fn report_connection(
-    report: &mut Report,
-    transport: Transport,
-    connection: Connection,
-    receiver: &mut impl Receiver,
-) {
-    let ([first, second], tally, [of_first, of_second]) = connection.finish(receiver);
-    if report.connections.len() >= MOST_REPORTED {
-        report.others.add(&of_first);
-        report.others.add(&of_second);
-        report.other_connections += 1;
+fn report_connection(report: &mut Report, connection: Connection, receiver: &mut impl Receiver) {
+    let connection = connection.finish(receiver);
+    if report.connections.len() < MOST_REPORTED {
+        report.connections.push(connection);
         return;
     }
-    // Who called; if nobody did, who has not NFS's port.
-    let first_called = match of_first.calls.cmp(&of_second.calls) {
-        std::cmp::Ordering::Equal => second.port() == NFS_PORT,
-        order => order.is_gt(),
-    };
-    let (client, server, sent, answered) = match first_called {
-        true => (first, second, of_first, of_second),
-        false => (second, first, of_second, of_first),
-    };
-    report.connections.push(ConnectionReport {
-        client,
-        server,
-        transport,
-        tally,
-        sent,
-        answered,
-    });
+    report.others.add(&connection.sent);
+    report.others.add(&connection.answered);
+    report.other_connections += 1;
 }

@@ -7,7 +7,7 @@ use ahash::AHashMap;
 
 use crate::link::{Fragment, IpPacket};
 
-/// Fragments are kept up to so many bytes together.
+/// Bytes of fragments that are kept, together.
 const MOST_BYTES: usize = 16 << 20;
 /// A fragment that comes later than this belongs to another datagram, ns: RFC 791 says 15 s, Linux 30 s.
 const LONGEST_NS: i64 = 30_000_000_000;

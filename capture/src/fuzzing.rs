@@ -1,9 +1,9 @@
-//! Entry points for `fuzz/` alone: they give arbitrary bytes to the readers of captures.
+//! Entry points for `fuzz/` alone: they give arbitrary bytes to the readers of captures and of text of nfsdump.
 
 use std::ops::ControlFlow;
 
 use crate::message::{Receiver, Request};
-use crate::{Decoder, Packet, read_packets};
+use crate::{Decoder, DumpDecoder, DumpMessage, Packet, read_lines, read_packets};
 
 struct Sum(u64);
 
@@ -52,6 +52,22 @@ pub fn stream(bytes: &[u8]) {
     }
     let (_, report) = decoder.finish();
     assert!(report.total().is_complete(), "{:?}", report.total());
+}
+
+/// Reads text of nfsdump, and asks for an account that adds up.
+pub fn dump(text: &[u8]) {
+    let mut decoder = DumpDecoder::new(Sum(0));
+    let _ = read_lines(text, |line| {
+        if let Ok(message) = DumpMessage::parse(line) {
+            decoder.message(message);
+        }
+        ControlFlow::Continue(())
+    });
+    let total = decoder.finish().1.total();
+    let answered = total.requests + total.repeated_replies + total.orphans;
+    assert_eq!(total.replies, answered, "{total:?}");
+    let called = total.requests + total.unanswered + total.retransmissions;
+    assert_eq!(total.calls, called, "{total:?}");
 }
 
 fn segment(frame: &mut Vec<u8>, payload: &[u8], way: u8, sequence: u32) {

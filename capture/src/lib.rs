@@ -6,7 +6,7 @@
 //!
 //! Text of nfsdump takes a short way: line -> nfsdump -> pairing -> Receiver.
 //!
-//! It goes over a capture once and keeps no file data: of a message only the beginning is read, or more if names or later operations
+//! Packets are read and decompressed by a thread of their own. It goes over a capture once and keeps no file data: of a message only the beginning is read, or more if names or later operations
 //! stand there. All memory is bounded, whatever the capture says. At the end every byte is in one of the sums of [`Account`].
 
 mod account;
@@ -22,6 +22,7 @@ mod nfs;
 mod nfsdump;
 mod packets;
 mod pairing;
+mod read_ahead;
 mod record;
 mod rpc;
 mod tcp;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::account::Account;
+
 /// Which protocol carries RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
@@ -95,6 +97,8 @@ pub struct Attributes {
     pub fsid: Option<(u64, u64)>,
     /// Its number there.
     pub fileid: Option<u64>,
+    /// When it was modified, ns since the epoch; of NFSv2 and v3.
+    pub mtime_ns: Option<i64>,
 }
 
 /// An entry of READDIRPLUS, or of READDIR of NFSv4, that has a handle.
@@ -198,6 +202,8 @@ pub struct Call {
     pub begin_ns: i64,
     /// Its length, without record marks, bytes.
     pub bytes: u64,
+    /// Of these, those of the arguments: behind the header of the RPC.
+    pub payload_bytes: u64,
     /// RPC program.
     pub program: u32,
     /// Its version.
@@ -238,6 +244,8 @@ pub struct Reply {
     pub begin_ns: i64,
     /// Its length, without record marks, bytes.
     pub bytes: u64,
+    /// Of these, those of the results: behind the header of the RPC.
+    pub payload_bytes: u64,
     /// How the RPC was taken.
     pub status: RpcStatus,
     /// Results, in order; of NFSv4 those up to the one that failed.
@@ -282,9 +290,13 @@ pub trait Receiver {
     fn request(&mut self, request: Request) {
         let _ = request;
     }
-    /// A call that will not be answered: the connection was made anew, or minutes passed.
+    /// A call that will not be answered: the client connected again, or minutes passed.
     fn unanswered(&mut self, call: &Arc<Call>) {
         let _ = call;
+    }
+    /// What a direction of a connection has more in its account, whose last packet was captured at `last_ns`.
+    fn account(&mut self, peers: &Peers, is_from_client: bool, last_ns: i64, more: &Account) {
+        let _ = (peers, is_from_client, last_ns, more);
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
+use std::thread;
 
-use pcap_parser::traits::PcapNGPacketBlock as _;
-use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::nom::{self, IResult};
+use pcap_parser::{
+    Block, LegacyPcapBlock, PcapError, parse_block_be, parse_block_le, parse_pcap_frame,
+    parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header, parse_sectionheaderblock,
+};
 
 use crate::compression::decompressed;
+use crate::read_ahead::Window;
 
-/// What is read at once.
-const BUFFER_BYTES: usize = 256 << 10;
 /// A larger packet, or block of pcapng, is none.
 const LARGEST_BLOCK: usize = 16 << 20;
 const NS: i128 = 1_000_000_000;
@@ -63,155 +66,187 @@ struct Interface {
 /// Reads the packets of a capture, as long as `take` says so.
 pub fn read_packets(
     input: impl Read + Send,
-    mut take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
+    take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
 ) -> Result<FileEnd, PacketsError> {
     let input = decompressed(input)?;
-    let mut reader = match create_reader(BUFFER_BYTES, Full(input)) {
-        Ok(reader) => reader,
-        Err(PcapError::ReadError) => {
-            return Err(io::Error::other("its compression is damaged").into());
-        }
-        Err(_) => return Err(PacketsError::NotACapture),
-    };
-    let mut file = File::default();
+    thread::scope(|scope| read(Window::new(scope, input)?, take))
+}
+
+fn read(
+    mut window: Window,
+    mut take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
+) -> Result<FileEnd, PacketsError> {
+    let more = window.more();
+    more.map_err(|_| io::Error::other("its compression is damaged"))?;
+    let mut file = File::begin(window.data()).ok_or(PacketsError::NotACapture)?;
     let mut end = FileEnd::default();
-    let mut capacity = BUFFER_BYTES;
-    let mut incomplete_at = None;
     loop {
-        let step = match reader.next() {
-            Ok((len, block)) => {
-                if let Some(packet) = file.packet(&block) {
-                    end.packets += 1;
-                    if take(packet).is_break() {
-                        return Ok(end);
-                    }
+        let consumed = window.consumed();
+        let (len, packet) = match file.next(window.data()) {
+            Next::Block(len, packet) => (len, packet),
+            Next::More => match window.more() {
+                Ok(true) if window.data().len() <= LARGEST_BLOCK => continue,
+                Ok(_) => {
+                    let is_cut = !window.data().is_empty();
+                    end.damage = is_cut.then(|| "it ends in the middle of a packet".to_owned());
+                    return Ok(end);
                 }
-                Step::Packet(len)
-            }
-            Err(error) => Step::of(&error),
-        };
-        let consumed = reader.consumed();
-        match step {
-            Step::Packet(len) => {
-                reader.consume(len);
-                continue;
-            }
-            Step::End => return Ok(end),
-            Step::More if incomplete_at != Some(consumed) => incomplete_at = Some(consumed),
-            Step::More | Step::Grow if capacity < LARGEST_BLOCK && !reader.reader_exhausted() => {
-                capacity *= 2;
-                reader.grow(capacity);
-            }
-            Step::More | Step::Grow | Step::Cut => {
-                end.damage = Some("it ends in the middle of a packet".to_owned());
-                return Ok(end);
-            }
-            Step::Damage => {
+                Err(_) => {
+                    end.damage = Some(format!("it cannot be read after byte {consumed}"));
+                    return Ok(end);
+                }
+            },
+            Next::Damage => {
                 end.damage = Some(format!("byte {consumed} begins no packet"));
                 return Ok(end);
             }
+        };
+        if let Some(packet) = packet {
+            end.packets += 1;
+            if take(packet).is_break() {
+                return Ok(end);
+            }
         }
-        if reader.refill().is_err() {
-            end.damage = Some(format!("it cannot be read after byte {consumed}"));
-            return Ok(end);
-        }
+        window.consume(len);
     }
 }
 
-/// What is next to do.
-enum Step {
-    Packet(usize),
+/// Whether process information of pcapng is shorter than a block can be: pcap-parser 0.17 subtracts without looking.
+fn is_too_short(data: &[u8]) -> bool {
+    match data.first_chunk::<8>() {
+        Some([1, 0, 0, 0x80, len @ ..]) => u32::from_le_bytes(*len) < 12,
+        Some([0x80, 0, 0, 1, len @ ..]) => u32::from_be_bytes(*len) < 12,
+        _ => false,
+    }
+}
+
+/// What a file goes on with.
+enum Next<'a> {
+    /// A block of this length, and the packet in it.
+    Block(usize, Option<Packet<'a>>),
+    /// Less than a block is in sight.
     More,
-    Grow,
-    End,
-    Cut,
+    /// No block.
     Damage,
 }
 
-impl Step {
-    fn of(error: &PcapError<&[u8]>) -> Self {
-        match error {
-            PcapError::Eof => Self::End,
-            PcapError::Incomplete(_) => Self::More,
-            PcapError::BufferTooSmall => Self::Grow,
-            PcapError::UnexpectedEof => Self::Cut,
-            _ => Self::Damage,
-        }
-    }
-}
-
-/// Fills the buffer as long as there is something: a pipe gives what it has.
-struct Full<R>(R);
-
-impl<R: Read> Read for Full<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut len = 0;
-        while len < buffer.len() {
-            match self.0.read(&mut buffer[len..]) {
-                Ok(0) => break,
-                Ok(read) => len += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What came before it is not lost.
-                Err(_) if len > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(len)
-    }
-}
+type ParseRecord = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
 
 /// What packets of a file have in common.
-#[derive(Default)]
-struct File {
-    link_type: i32,
-    is_ns: bool,
-    interfaces: Vec<Interface>,
+enum File {
+    Pcap {
+        parse: ParseRecord,
+        link_type: i32,
+        is_ns: bool,
+        /// The header comes first.
+        header: usize,
+    },
+    Pcapng {
+        is_big_endian: bool,
+        interfaces: Vec<Interface>,
+    },
 }
 
 impl File {
-    fn packet<'a>(&mut self, block: &'a PcapBlockOwned<'_>) -> Option<Packet<'a>> {
-        match block {
-            PcapBlockOwned::LegacyHeader(header) => {
-                self.link_type = link_type(header.network.0);
-                self.is_ns = header.is_nanosecond_precision();
-                None
-            }
-            PcapBlockOwned::Legacy(packet) => {
-                let unit = if self.is_ns { 1 } else { 1000 };
-                let time =
-                    i64::from(packet.ts_sec) * 1_000_000_000 + i64::from(packet.ts_usec) * unit;
-                Some(Packet {
-                    time_ns: time,
-                    link_type: self.link_type,
-                    data: packet.data,
-                    bytes: packet.origlen,
-                })
-            }
-            PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-                self.interfaces.clear();
-                None
-            }
-            PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                self.interfaces.push(Interface {
-                    link_type: link_type(interface.linktype.0),
-                    units_per_second: units_per_second(interface.if_tsresol),
-                    offset_s: i128::from(interface.if_tsoffset),
-                });
-                None
-            }
-            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-                let interface = self.interfaces.get(packet.if_id as usize)?;
-                let units = i128::from(packet.ts_high) << 32 | i128::from(packet.ts_low);
-                let time_ns = interface.offset_s * NS + units * NS / interface.units_per_second;
-                Some(Packet {
-                    time_ns: i64::try_from(time_ns).ok()?,
-                    link_type: interface.link_type,
-                    data: packet.packet_data(),
-                    bytes: packet.origlen,
-                })
-            }
-            _ => None,
+    /// What a file is that begins so.
+    fn begin(data: &[u8]) -> Option<Self> {
+        if parse_sectionheaderblock(data).is_ok() {
+            return Some(Self::Pcapng {
+                is_big_endian: false,
+                interfaces: Vec::new(),
+            });
         }
+        let (_, header) = parse_pcap_header(data).ok()?;
+        Some(Self::Pcap {
+            parse: match (header.is_modified_format(), header.is_bigendian()) {
+                (true, _) => parse_pcap_frame_modified,
+                (_, true) => parse_pcap_frame_be,
+                (_, false) => parse_pcap_frame,
+            },
+            link_type: link_type(header.network.0),
+            is_ns: header.is_nanosecond_precision(),
+            header: header.size(),
+        })
+    }
+
+    fn next<'a>(&mut self, data: &'a [u8]) -> Next<'a> {
+        if data.is_empty() {
+            return Next::More;
+        }
+        let parsed = match self {
+            Self::Pcap { header, .. } if *header > 0 => {
+                return Next::Block(std::mem::take(header), None);
+            }
+            Self::Pcap {
+                parse,
+                link_type,
+                is_ns,
+                ..
+            } => parse(data).map(|(rest, record)| {
+                let unit = if *is_ns { 1 } else { 1000 };
+                let packet = Packet {
+                    time_ns: i64::from(record.ts_sec) * 1_000_000_000
+                        + i64::from(record.ts_usec) * unit,
+                    link_type: *link_type,
+                    data: record.data,
+                    bytes: record.origlen,
+                };
+                (rest, Some(packet))
+            }),
+            Self::Pcapng { .. } if is_too_short(data) => return Next::Damage,
+            Self::Pcapng {
+                is_big_endian,
+                interfaces,
+            } => {
+                let parse = match is_big_endian {
+                    true => parse_block_be,
+                    false => parse_block_le,
+                };
+                parse(data).map(|(rest, block)| {
+                    if let Block::SectionHeader(section) = &block {
+                        *is_big_endian = section.big_endian();
+                    }
+                    (rest, in_block(interfaces, &block))
+                })
+            }
+        };
+        match parsed {
+            Ok((rest, packet)) => Next::Block(data.len() - rest.len(), packet),
+            Err(nom::Err::Incomplete(_)) => Next::More,
+            Err(_) => Next::Damage,
+        }
+    }
+}
+
+/// The packet of a block of pcapng; of others, what is to be known of interfaces.
+fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Option<Packet<'a>> {
+    match block {
+        Block::SectionHeader(_) => {
+            interfaces.clear();
+            None
+        }
+        Block::InterfaceDescription(interface) => {
+            interfaces.push(Interface {
+                link_type: link_type(interface.linktype.0),
+                units_per_second: units_per_second(interface.if_tsresol),
+                offset_s: i128::from(interface.if_tsoffset),
+            });
+            None
+        }
+        Block::EnhancedPacket(packet) => {
+            let interface = interfaces.get(packet.if_id as usize)?;
+            let units = i128::from(packet.ts_high) << 32 | i128::from(packet.ts_low);
+            let time_ns = interface.offset_s * NS + units * NS / interface.units_per_second;
+            // As `packet_data` of a block that is borrowed for as long as its data.
+            let stored = packet.data.len().min(packet.caplen as usize);
+            Some(Packet {
+                time_ns: i64::try_from(time_ns).ok()?,
+                link_type: interface.link_type,
+                data: &packet.data[..stored],
+                bytes: packet.origlen,
+            })
+        }
+        _ => None,
     }
 }
 
@@ -227,5 +262,33 @@ fn units_per_second(resolution: u8) -> i128 {
         10_i128.pow(exponent.min(19))
     } else {
         1_i128 << exponent.min(63)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_shorter_than_blocks_are_ends_the_file() {
+        let words = [
+            0x0a0d_0d0a_u32,
+            28,
+            0x1a2b_3c4d,
+            1,
+            u32::MAX,
+            u32::MAX,
+            28,
+            0x8000_0001,
+            4,
+            0,
+            0,
+        ];
+        for bytes_of in [u32::to_le_bytes, u32::to_be_bytes] {
+            let file: Vec<u8> = words.into_iter().flat_map(bytes_of).collect();
+            let end = read_packets(&file[..], |_| ControlFlow::Continue(())).unwrap();
+            let damage = end.damage.unwrap();
+            assert_eq!(damage, "byte 28 begins no packet");
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::message::{Call, Receiver};
 
 /// A call is forgotten after so long, ns of the capture's time.
 const LONGEST_WAIT_NS: i64 = 300_000_000_000;
-/// At most so many calls of a connection are remembered.
+/// Calls of a connection that are remembered, at most.
 const MOST_CALLS: usize = 1 << 14;
 /// So many are remembered that were answered, for replies that come twice.
 const MOST_ANSWERED: usize = 1 << 10;
@@ -67,8 +67,12 @@ impl Pairing {
                 pending.retransmissions += u32::from(!pending.is_answered);
                 return true;
             }
-            if !pending.is_answered {
-                receiver.unanswered(&pending.call);
+            // Another call with its id. Forgotten here, so that it is unanswered once.
+            if let Some(old) = self.calls.remove(&key) {
+                self.kept_bytes = self.kept_bytes.saturating_sub(weight(&old.call));
+                if !old.is_answered {
+                    receiver.unanswered(&old.call);
+                }
             }
         }
         self.forget_old(call.begin_ns, receiver);
@@ -81,9 +85,7 @@ impl Pairing {
             serial: self.serials,
         };
         self.kept_bytes += weight(call);
-        if let Some(old) = self.calls.insert(key, pending) {
-            self.kept_bytes = self.kept_bytes.saturating_sub(weight(&old.call));
-        }
+        self.calls.insert(key, pending);
         false
     }
 
@@ -162,7 +164,7 @@ impl Pairing {
 
 /// Counts calls that are not answered.
 pub struct Counting<'a, R> {
-    /// Who is told of them.
+    /// Who is given them.
     pub receiver: &'a mut R,
     /// Their number.
     pub unanswered: u64,

@@ -19,7 +19,7 @@ const LARGEST_FRAGMENT: u32 = 64 << 20;
 
 /// Reads messages, and takes them.
 pub trait MessageReader {
-    /// Reads a message of so many bytes, as [`crate::rpc::read`].
+    /// Reads a message of this length, as [`crate::rpc::read`].
     fn read(
         &mut self,
         record: &SparseRecord,
@@ -38,7 +38,7 @@ enum State {
     /// Looking for a record.
     #[default]
     Searching,
-    /// In a record's mark, of which so many bytes were read.
+    /// In a record's mark; this many of its bytes were read.
     Mark([u8; 4], usize),
     /// In a fragment.
     Body,

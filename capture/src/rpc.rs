@@ -73,6 +73,7 @@ pub fn read(
     match reader.u32()? {
         0 => {
             let mut call = read_header(&mut reader, xid, origin)?;
+            call.payload_bytes = origin.bytes.saturating_sub(reader.position());
             call.opaque = stopped(read_arguments(&mut reader, &mut call), is_all)?;
             call.fingerprint = fingerprint(&call);
             Ok(Message::Call(Arc::new(call), false))
@@ -88,11 +89,13 @@ pub fn read(
                 xid,
                 begin_ns: origin.begin_ns,
                 bytes: origin.bytes,
+                payload_bytes: 0,
                 status: read_status(&mut reader)?,
                 operations: Vec::new(),
                 opaque: None,
                 call: call_of(xid),
             };
+            reply.payload_bytes = origin.bytes.saturating_sub(reader.position());
             reply.opaque = stopped(read_results(&mut reader, &mut reply), is_all)?;
             Ok(Message::Reply(Box::new(reply)))
         }
@@ -133,6 +136,7 @@ fn read_header(reader: &mut Reader<'_>, xid: u32, origin: Origin) -> Result<Call
         xid,
         begin_ns: origin.begin_ns,
         bytes: origin.bytes,
+        payload_bytes: 0,
         program,
         version,
         minor_version: None,

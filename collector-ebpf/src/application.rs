@@ -8,20 +8,22 @@ use core::{arch::asm, ptr::NonNull};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use trackiops_schemas::ebpf::{
     app_sums::{
-        APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_PLACES as PLACES, APP_PROGRAMS, AppKey,
-        AppPlace, AppPlaces, AppValue, READS, WRITES, registers,
+        APP_BEGINS as BEGINS, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_LATENCIES_OF_CPU,
+        APP_LATENCY_BITS, APP_LATENCY_END_OCTAVE, APP_LATENCY_FIRST_OCTAVE, APP_PLACES as PLACES,
+        APP_PROGRAMS, APP_TIMED_PROGRAMS, AppBegin, AppKey, AppPlace, AppPlaces, AppValue, READS,
+        WRITES, registers,
     },
     file_op_sums::NFS_SUPER_MAGIC,
 };
 
 use crate::{
-    cgroup, file_operation, filter,
+    cells, cgroup, file_operation, filter,
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
-    kernel_memory::{Address, Memory, Probe, Typed, add, cpu, global, now_ns},
+    kernel_memory::{Address, Memory, Probe, Typed, add, count_half, cpu, global, now_ns, raise},
     maps::{
-        self, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_CALLS_UNDER_WAY, APP_PLACES,
-        CallUnderWay,
+        self, APP_BEGINS, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_CALLS_UNDER_WAY,
+        APP_LATENCIES, APP_PLACES, CallUnderWay,
     },
     paths, window,
 };
@@ -43,6 +45,50 @@ const AGAIN: i64 = -11;
 /// `-EIOCBQUEUED` (include/linux/errno.h): it goes on without its caller.
 const QUEUED: i64 = -529;
 
+/// A call begins, and is to be timed.
+#[inline(always)]
+pub fn begun() {
+    let thread = bpf_get_current_pid_tgid();
+    if let Some(begin) = begin_of(thread) {
+        // SAFETY: an element of an array. Threads with the same place write over each other, and see that at their ends.
+        unsafe {
+            (&raw mut (*begin).thread).write_volatile(thread);
+            (&raw mut (*begin).begin_ns).write_volatile(now_ns());
+        }
+    }
+}
+
+/// When this thread's call began, ns; 0 if nobody knows.
+#[inline(always)]
+fn begin_ns() -> u64 {
+    if !is_timed() {
+        return 0;
+    }
+    let thread = bpf_get_current_pid_tgid();
+    let Some(begin) = begin_of(thread) else {
+        return 0;
+    };
+    // SAFETY: as above.
+    unsafe {
+        if (&raw const (*begin).thread).read_volatile() != thread {
+            return 0;
+        }
+        // Of its next call the begin may be missed.
+        (&raw mut (*begin).thread).write_volatile(0);
+        (&raw const (*begin).begin_ns).read_volatile()
+    }
+}
+
+#[inline(always)]
+fn begin_of(thread: u64) -> Option<*mut AppBegin> {
+    APP_BEGINS.get_ptr_mut(thread as u32 & (BEGINS - 1))
+}
+
+#[inline(always)]
+fn is_timed() -> bool {
+    global(&DIRECT.app.is_timed) != 0
+}
+
 /// A call that is described by a `struct kiocb` returns.
 #[inline(always)]
 pub fn returned(program: Program, call: u64, result: u64) {
@@ -55,7 +101,7 @@ pub fn returned(program: Program, call: u64, result: u64) {
     }
     let is_direct = is_direct(call);
     if let Some(file) = call.field(&own.call_file) {
-        count::<Typed>(program, file, is_direct, result);
+        count::<Typed>(program, file, is_direct, result, begin_ns());
     }
 }
 
@@ -75,7 +121,7 @@ fn is_unfinished(result: i64) -> bool {
 /// A call that is for a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
-    count::<Typed>(program, file, false, result.cast_signed());
+    count::<Typed>(program, file, false, result.cast_signed(), begin_ns());
 }
 
 /// A call begins that is described by a `struct kiocb`: a probe remembers it, for that at its end does not see the parameters.
@@ -98,15 +144,18 @@ pub fn probed_begin_of_file(registers: *const u64) {
 pub fn probed_return(program: Program, registers: *const u64) {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: a map value, copied; only this thread writes it.
-    let Some(CallUnderWay { file, is_direct }) =
-        (unsafe { APP_CALLS_UNDER_WAY.get(&thread).copied() })
+    let Some(CallUnderWay {
+        file,
+        is_direct,
+        begin_ns,
+    }) = (unsafe { APP_CALLS_UNDER_WAY.get(&thread).copied() })
     else {
         return;
     };
     // It is there.
     let _ = APP_CALLS_UNDER_WAY.remove(&thread);
     let result = returned_value(registers).cast_signed();
-    count::<Probe>(program, file, is_direct != 0, result);
+    count::<Probe>(program, file, is_direct != 0, result, begin_ns);
 }
 
 #[inline(always)]
@@ -114,6 +163,7 @@ fn remember(file: u64, is_direct: bool) {
     let call = CallUnderWay {
         file,
         is_direct: u64::from(is_direct),
+        begin_ns: if is_timed() { now_ns() } else { 0 },
     };
     // Without room it is missed. There are more places than threads that call at once.
     let _ = APP_CALLS_UNDER_WAY.insert(&bpf_get_current_pid_tgid(), &call, 0);
@@ -131,7 +181,7 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     if is_of_nfs(file) {
-        count::<Typed>(program, file, false, result.cast_signed());
+        count::<Typed>(program, file, false, result.cast_signed(), begin_ns());
     }
 }
 
@@ -142,7 +192,7 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
     let file = Address::<Typed>::new(call).field(&own.call_file);
     let bytes = Address::<Typed>::new(iterator).field(&own.iterator_count);
     if let (Some(file), Some(bytes)) = (file, bytes)
-        && let Some(sum) = sum_of::<Typed>(program, file)
+        && let Some(sum) = sum_of::<Typed>(program, file, now_ns())
     {
         count_direct(sum.as_ptr(), bytes);
     }
@@ -157,7 +207,7 @@ pub fn probed_direct(program: Program, registers: *const u64) {
     if let (Some(file), Some(bytes)) = (
         call.field(&own.call_file),
         iterator.field(&own.iterator_count),
-    ) && let Some(sum) = sum_of::<Probe>(program, file)
+    ) && let Some(sum) = sum_of::<Probe>(program, file, now_ns())
     {
         count_direct(sum.as_ptr(), bytes);
     }
@@ -214,41 +264,82 @@ fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
     value
 }
 
-/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed.
+/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed and how long it took. `begin_ns` is 0 if it is
+/// not known.
 #[inline(always)]
-fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64) {
+fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64, begin_ns: u64) {
     if is_unfinished(result) {
         return;
     }
+    let now_ns = now_ns();
     // Each by itself: the verifier would follow what comes after for both.
     if is_direct {
-        if result < 0
-            && let Some(sum) = sum_of::<M>(program, file)
+        if (result < 0 || begin_ns != 0)
+            && let Some(sum) = sum_of::<M>(program, file, now_ns)
         {
             let sum = sum.as_ptr();
             // SAFETY: as below.
-            unsafe { add!(AppValue, sum.errors, 1) };
+            unsafe {
+                if result < 0 {
+                    add!(AppValue, sum.errors, 1);
+                }
+                count_time(sum, begin_ns, now_ns);
+            }
         }
         return;
     }
-    let Some(sum) = sum_of::<M>(program, file) else {
+    let Some(sum) = sum_of::<M>(program, file, now_ns) else {
         return;
     };
     let sum = sum.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
     // before it reads it.
-    unsafe {
-        // What is written is soon sent, and names its file then.
-        if let Program::Read = program
-            && (&raw const (*sum).calls).read_volatile() == 0
-        {
-            name(file);
-        }
+    let is_first = unsafe {
+        let is_first = (&raw const (*sum).calls).read_volatile() == 0;
         add!(AppValue, sum.calls, 1);
         if result < 0 {
             add!(AppValue, sum.errors, 1);
         } else {
             add!(AppValue, sum.bytes, result.cast_unsigned());
+        }
+        count_time(sum, begin_ns, now_ns);
+        is_first
+    };
+    // What is written is soon sent, and names its file then. It comes last: the verifier would follow it for each kind of sum.
+    if let Program::Read = program
+        && is_first
+    {
+        name(file);
+    }
+}
+
+/// Adds how long a call took whose begin is known.
+///
+/// # Safety
+///
+/// `sum` is a map value.
+#[inline(always)]
+unsafe fn count_time(sum: *mut AppValue, begin_ns: u64, now_ns: u64) {
+    if begin_ns == 0 {
+        return;
+    }
+    let ns = now_ns.saturating_sub(begin_ns);
+    // SAFETY: by the caller; elements of an array.
+    unsafe {
+        add!(AppValue, sum.timed, 1);
+        add!(AppValue, sum.latency_ns_sum, ns);
+        raise(&raw mut (*sum).latency_ns_max, ns);
+        let element = (&raw const (*sum).latencies).read_volatile();
+        let bucket =
+            cells::place_of::<APP_LATENCY_FIRST_OCTAVE, APP_LATENCY_END_OCTAVE, APP_LATENCY_BITS>(
+                ns,
+            );
+        // The element of 0 is beyond the array.
+        if let Some(latencies) = APP_LATENCIES.get_ptr_mut((element as u32).wrapping_sub(1))
+            && let Some((bucket, _)) = bucket
+            && let Some(count) = (*latencies).get_mut(bucket)
+        {
+            count_half(count);
         }
     }
 }
@@ -265,9 +356,8 @@ fn is_of_nfs(file: u64) -> bool {
 
 /// The sum for a call that is for this `struct file`.
 #[inline(always)]
-fn sum_of<M: Memory>(program: Program, file: u64) -> Option<NonNull<AppValue>> {
+fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
-    let now_ns = now_ns();
     let cgroup = cgroup::of_caller();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let of_file = Address::<M>::new(file);
@@ -337,7 +427,7 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     let is_known = hash <= u64::from(u32::MAX);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let mut key = AppKey {
-        fileid: if is_known { fileid } else { 0 },
+        fileid,
         cgroup: cgroup::of_caller(),
         window,
         dev: superblock.field(&DIRECT.superblock_dev)?,
@@ -349,21 +439,35 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
         return None;
     }
+    if !is_known {
+        key.fileid = 0;
+    }
     // SAFETY: a place of this CPU and program, which nobody else writes before userspace has taken its half away.
     unsafe {
         if nth as usize >= PLACES * APP_PROGRAMS {
             return None;
         }
+        let half = || (&raw const (*places).half).read_volatile() as u32 & 1;
+        let (half_before, mut taken) = (half(), nth);
         let (first, second) = (place(places, nth), place(places, nth ^ 1));
         let place = if (&raw const (*first).begin_ns).read_volatile() == 0 {
             first
         } else {
+            taken ^= 1;
             second
         };
         if (&raw const (*place).begin_ns).read_volatile() == 0 && is_known {
             (&raw mut (*place).inode).write_volatile(inode_address);
             (&raw mut (*place).key).write_volatile(key);
             (&raw mut (*place).value.pid).write_volatile(pid);
+            // Where userspace has just exchanged the halves, nobody knows of which one the place is.
+            if is_timed() && (taken as usize) < PLACES * APP_TIMED_PROGRAMS && half() == half_before
+            {
+                let of_cpu = cpu() * APP_LATENCIES_OF_CPU as u32;
+                let of_half = half_before * (PLACES * APP_TIMED_PROGRAMS) as u32;
+                let element = of_cpu + of_half + taken + 1;
+                (&raw mut (*place).value.latencies).write_volatile(element.into());
+            }
             add!(AppPlaces, places.taken, 1);
             (&raw mut (*place).begin_ns).write_volatile(begin_ns);
             return NonNull::new(&raw mut (*place).value);

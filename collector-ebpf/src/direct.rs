@@ -9,7 +9,7 @@ use trackiops_schemas::ebpf::ring::{
 use crate::{
     cgroup,
     completion::Completion,
-    filter,
+    file_operation, filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
     kernel_memory::{Address, Memory, Window, add, global, now_ns},
@@ -145,6 +145,10 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         let mut window = Window::<8>::EMPTY;
         let arguments = window.fill(self.header, Some(&offsets.arguments_window))?;
         let handle: u64 = arguments.field(&offsets.header_handle)?;
+        // Kernels that cast describe it.
+        if !M::SINCE_6_2 {
+            file_operation::learn_from(self.header, handle);
+        }
         let Handle { crc, slot } = handle::known(Address::<M>::new(handle))?;
         if TELLS_PATHS
             && global(&PATHS) != 0

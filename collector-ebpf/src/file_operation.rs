@@ -260,6 +260,20 @@ fn learn<M: Memory>(handle: u64) -> Option<u64> {
     None
 }
 
+/// The same from a request, which names both.
+#[inline(always)]
+pub fn learn_from<M: Memory>(header: Address<M>, handle: u64) {
+    if distance().is_none()
+        && let Some(inode) = header.field::<u64>(&DIRECT.header_inode)
+    {
+        let distance = inode.wrapping_sub(handle);
+        if DISTANCES.contains(&distance) {
+            // SAFETY: as above.
+            unsafe { (&raw mut INODE_DISTANCE).write_volatile(distance) };
+        }
+    }
+}
+
 /// From a handle to the inode that it is in.
 #[inline(always)]
 fn distance() -> Option<u64> {

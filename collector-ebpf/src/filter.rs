@@ -8,6 +8,7 @@ use crate::{
     globals::{DIRECT, FILTER},
     kernel_memory::{Address, Probe, global, now_ns},
     maps::{FILTER_SET, INSIDE},
+    paths,
 };
 
 /// What is beyond it is not looked for: paths are seldom as deep.
@@ -98,6 +99,19 @@ pub fn admits_call(key: &AppKey, pid: u32, file: Address<Probe>) -> bool {
             || is_at(kinds, key.dev, key.fileid)
             || kinds & filters::DIRECTORIES != 0
                 && is_inside(key.dev, key.fileid, || file.field(&DIRECT.app.file_entry)))
+}
+
+/// The same for a request to a block device, for this `struct inode` if it has one. Userspace filters those by no process and no user.
+#[inline(never)]
+pub fn admits_block(record: &RequestRecord, inode: u64) -> bool {
+    let kinds = global(&FILTER);
+    kinds & way(record.flags & flags::WRITE) == 0
+        && (kinds & filters::CGROUPS == 0 || is_listed(filters::CGROUPS, 0, record.cgroup))
+        && (kinds & filters::PLACES == 0
+            || is_at(kinds, record.dev, record.fileid)
+            || kinds & filters::DIRECTORIES != 0
+                && inode != 0
+                && is_inside(record.dev, record.fileid, || paths::only_name(inode)))
 }
 
 /// The bit that leaves out requests of this direction.

@@ -40,7 +40,7 @@ fn key(record: &RequestRecord, direction: u32) -> Option<FoldKey> {
 }
 
 fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
-    let mut key = key(record, record.flags & flags::WRITE)?;
+    let mut key = key(record, record.flags & (flags::WRITE | flags::BLOCK))?;
     let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key, &FOLD_BEGIN);
     if file.is_some() {
         return file;
@@ -56,8 +56,11 @@ fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
 fn count(sum: *mut FoldValue, record: &RequestRecord) {
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically.
     unsafe {
-        add!(FoldValue, sum.requests, 1);
         add!(FoldValue, sum.bytes, u64::from(record.done_bytes));
+        if record.flags & flags::PIECE != 0 {
+            return;
+        }
+        add!(FoldValue, sum.requests, 1);
         if record.error < 0 {
             add!(FoldValue, sum.errors, 1);
         } else if record.done_bytes < record.asked_bytes && record.flags & flags::EOF == 0 {

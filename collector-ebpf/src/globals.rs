@@ -1,5 +1,6 @@
 //! What userspace sets before it loads the programs, and a word that the programs learn.
 
+use trackiops_schemas::ebpf::block::{BLOCK_STATUS_ERRNOS, BLOCK_STATUSES};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::op_sums::OP_CELLS;
 use trackiops_schemas::ebpf::ring::{DirectOffsets, TracepointOffsets, parts};
@@ -22,6 +23,10 @@ pub static mut INODE_DISTANCE: u64 = 0;
 /// it.
 #[unsafe(no_mangle)]
 pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
+
+/// What the statuses of requests to block devices are as errors.
+#[unsafe(no_mangle)]
+pub static BLOCK_ERRNOS: [i32; BLOCK_STATUSES] = BLOCK_STATUS_ERRNOS;
 
 /// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]

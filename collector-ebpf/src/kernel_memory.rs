@@ -43,6 +43,9 @@ pub trait Memory: Copy {
 
     /// The same, where nothing else of the object is read.
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
+
+    /// The same, or 0 if there is no memory. The verifier has one way less to follow.
+    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T;
 }
 
 /// By a helper that copies: on every kernel, and at some 90 instructions a time.
@@ -111,6 +114,15 @@ impl Memory for Probe {
         // SAFETY: the helper filled it; any bytes are a `Field`.
         Some(unsafe { field.read() })
     }
+
+    #[inline(always)]
+    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
+        let mut room = MaybeUninit::uninit();
+        let _ = Self::copy::<T>(object, global(offset), &mut room);
+        // SAFETY: the helper fills it with zeros where it cannot read (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c); any bytes
+        // are a `Field`.
+        unsafe { room.assume_init() }
+    }
 }
 
 /// By plain loads from a pointer that the kernel's `bpf_rdonly_cast` (Linux 6.2) makes of the address. Where there is no
@@ -177,7 +189,12 @@ impl Memory for Cast {
 
     #[inline(always)]
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Self::load(Self::words(object), offset))
+        Some(Self::field_or_zero(object, offset))
+    }
+
+    #[inline(always)]
+    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
+        Self::load(Self::words(object), offset)
     }
 }
 
@@ -227,7 +244,12 @@ impl Memory for Typed {
 
     #[inline(always)]
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Cast::load(Self::words(object), offset))
+        Some(Self::field_or_zero(object, offset))
+    }
+
+    #[inline(always)]
+    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
+        Cast::load(Self::words(object), offset)
     }
 }
 
@@ -247,6 +269,12 @@ impl<M: Memory> Address<M> {
     #[inline(always)]
     pub fn field<T: Field>(self, offset: &u32) -> Option<T> {
         M::only_field(self, offset)
+    }
+
+    /// The same, or 0 if there is no memory.
+    #[inline(always)]
+    pub fn field_or_zero<T: Field>(self, offset: &u32) -> T {
+        M::field_or_zero(self, offset)
     }
 
     /// See [`Memory::as_argument`].

@@ -8,6 +8,10 @@
 #[cfg(target_arch = "bpf")]
 mod application;
 #[cfg(target_arch = "bpf")]
+mod block;
+#[cfg(target_arch = "bpf")]
+mod cells;
+#[cfg(target_arch = "bpf")]
 mod cgroup;
 #[cfg(target_arch = "bpf")]
 mod completion;
@@ -58,7 +62,7 @@ mod programs {
 
     use crate::{
         application::{self, Program},
-        direct,
+        block, direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
         operation, paths, release, tracepoint,
@@ -177,6 +181,24 @@ mod programs {
     #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
     pub fn released_by_cast(ctx: RawTracePointContext) {
         release::released::<Cast>(ctx.arg(1));
+    }
+
+    #[raw_tracepoint(tracepoint = "block_rq_complete")]
+    pub fn block_request_by_probe(ctx: RawTracePointContext) {
+        block::completed::<Probe>(ctx.arg(0), ctx.arg(1), ctx.arg(2));
+    }
+
+    #[btf_tracepoint(function = "block_rq_complete")]
+    pub fn block_request_by_cast(ctx: BtfTracePointContext) -> i32 {
+        block::completed::<Cast>(ctx.arg(0), ctx.arg(1), ctx.arg(2));
+        0
+    }
+
+    // On each of the functions that the next ones are on, where calls are timed.
+    #[fentry(function = "nfs_file_read")]
+    pub fn app_begin(_: FEntryContext) -> i32 {
+        application::begun();
+        0
     }
 
     #[fexit(function = "nfs_file_read")]

@@ -8,7 +8,9 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap},
 };
-use trackiops_schemas::ebpf::app_sums::{APP_CALLS_MAPS, AppKey, AppPlaces, AppValue};
+use trackiops_schemas::ebpf::app_sums::{
+    APP_CALLS_MAPS, AppBegin, AppKey, AppLatencies, AppPlaces, AppValue,
+};
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
 use trackiops_schemas::ebpf::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ebpf::ring::{
@@ -129,6 +131,14 @@ pub static APP_CALLS_BEGUN: Array<u64> =
 #[map]
 pub static APP_CALLS_UNDER_WAY: HashMap<u64, CallUnderWay> = HashMap::with_max_entries(1, 0);
 
+/// How long the calls took that have places, where they are timed; userspace makes it larger then.
+#[map]
+pub static APP_LATENCIES: Array<AppLatencies> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// Calls that have begun, by the lowest bits of the thread's id. As [`APP_LATENCIES`].
+#[map]
+pub static APP_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
+
 /// A call before it returns.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -137,6 +147,8 @@ pub struct CallUnderWay {
     pub file: u64,
     /// 1 if it goes past the page cache.
     pub is_direct: u64,
+    /// When it began, by `CLOCK_MONOTONIC`, ns; 0 where calls are not timed.
+    pub begin_ns: u64,
 }
 
 /// A map of [`APP_CALLS`], as small as can be.

@@ -15,7 +15,7 @@ use trackiops_schemas::ebpf::{
 };
 
 use crate::{
-    file_operation,
+    cells, file_operation,
     globals::{DIRECT, OP_CELL_TABLE, WINDOW_NS},
     kernel_memory::{
         Address, HASH_FACTOR, Memory, Probe, View, Window, add, count_half, exchange, global,
@@ -348,38 +348,7 @@ fn copy_text<const BYTES: usize>(to: *mut [u8; BYTES], from: u64) {
 /// The bucket that holds a time.
 #[inline(always)]
 fn bucket_of(ns: u64) -> Option<usize> {
-    // The compiler would compare before it shifts, which the verifier does not follow.
-    let shifted = |ns: u64, bits: u32| opaque(ns >> bits);
-    // The place of the highest bit that is set, for which there is no instruction.
-    let (mut ns, mut octave) = (ns, 0);
-    let mut high = shifted(ns, OP_FIRST_OCTAVE);
-    if high > HIGH_MAX {
-        ns = ns.min((1 << OP_END_OCTAVE) - 1);
-        high = shifted(ns, OP_FIRST_OCTAVE);
-        while high > HIGH_MAX {
-            high = shifted(high, HIGH_BITS);
-            octave += u64::from(HIGH_BITS);
-        }
-    }
-    octave += u64::from(global(HIGHEST_BITS.get(high as usize)?));
-    let place =
-        (octave << OP_CELL_BITS) + (ns >> (octave + u64::from(OP_FIRST_OCTAVE - OP_CELL_BITS)));
-    let cell = global(OP_CELL_TABLE.get(place as usize)?);
-    Some(shifted(cell.wrapping_add(ns), OP_BUCKET_SHIFT) as usize)
+    let (place, ns) = cells::place_of::<OP_FIRST_OCTAVE, OP_END_OCTAVE, OP_CELL_BITS>(ns)?;
+    let cell = global(OP_CELL_TABLE.get(place)?);
+    Some(opaque(cell.wrapping_add(ns) >> OP_BUCKET_SHIFT) as usize)
 }
-
-/// Bits of a number of which [`HIGHEST_BITS`] knows the highest one that is set: those of most times.
-const HIGH_BITS: u32 = 12;
-
-const HIGH_MAX: u64 = (1 << HIGH_BITS) - 1;
-
-/// The place of the highest bit that is set in a number; 0 for 0, because the first cells are those of times below the first octave.
-static HIGHEST_BITS: [u8; 1 << HIGH_BITS] = {
-    let mut bits = [0; 1 << HIGH_BITS];
-    let mut number = 1;
-    while number < bits.len() {
-        bits[number] = number.ilog2() as u8;
-        number += 1;
-    }
-    bits
-};

@@ -77,6 +77,8 @@ pub struct Scratch {
     fingerprint: u64,
     /// Bytes of paths. Here, so that to the verifier all ways of reading a path end in the same state.
     end: u64,
+    /// As [`is_told`] has it.
+    root: u64,
     record: Record,
 }
 
@@ -108,7 +110,7 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
     let Some(key) = key(Address::new(header), handle_hash).filter(|_| entry != 0) else {
         return;
     };
-    if is_told(&key, entry, end_ns, 0) {
+    if is_told(&key, entry, end_ns, 0, 0) {
         handle::set_named(slot, token(entry, end_ns));
     }
 }
@@ -121,7 +123,7 @@ pub fn name_file<M: Memory>(inode: u64, entry: u64) {
         return;
     };
     if let Some(key) = key_of(Address::new(inode), handle_hash) {
-        is_told(&key, entry, now_ns(), 0);
+        is_told(&key, entry, now_ns(), 0, 0);
     }
 }
 
@@ -129,29 +131,55 @@ pub fn name_file<M: Memory>(inode: u64, entry: u64) {
 /// hands over: it is the first, and the only one, in the inode's list.
 #[inline(never)]
 pub fn name_directory<M: Memory>(inode: u64) {
-    let own = &DIRECT.file_operation;
     let handle = file_operation::handle_in(inode);
     let Some(handle_hash) = handle.and_then(|at| handle::hash(Address::<M>::new(at))) else {
         return;
     };
-    let first = Address::<Probe>::new(inode).field::<u64>(&own.inode_entries);
-    let Some(first) = first.filter(|first| *first != 0) else {
+    let Some(entry) = only_name(inode) else {
         return;
     };
-    let entry = first.wrapping_sub(u64::from(global(&own.entry_alias)));
-    // It may be gone meanwhile.
-    let its: Option<u64> = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_inode);
-    if its != Some(inode) {
-        return;
-    }
     if let Some(key) = key_of(Address::new(inode), handle_hash) {
-        is_told(&key, entry, now_ns(), 1);
+        is_told(&key, entry, now_ns(), 1, 0);
     }
 }
 
-/// Tells the path by the name `entry` if it is not known. Whether that path is known now.
+/// The first name in the list of an inode. Of a file it is one of its names; nobody hands over by which one it was opened.
 #[inline(always)]
-fn is_told(key: &NamedKey, entry: u64, end_ns: u64, is_directory: u16) -> bool {
+pub fn only_name(inode: u64) -> Option<u64> {
+    let own = &DIRECT.file_operation;
+    let first: u64 = Address::<Probe>::new(inode).field(&own.inode_entries)?;
+    if first == 0 {
+        return None;
+    }
+    let entry = first.wrapping_sub(u64::from(global(&own.entry_alias)));
+    // It may be gone meanwhile.
+    let its: u64 = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_inode)?;
+    (its == inode).then_some(entry)
+}
+
+/// Tells the path of a file of a local file system, whose pages a request to a device has, if it is not known. Whether it is known now.
+///
+/// The verifier looks at a function with a linkage of its own once, and not for each of its calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn name_cached(inode: u64, end_ns: u64) -> u32 {
+    name_of_cached(inode, end_ns).map_or(0, u32::from)
+}
+
+#[inline(always)]
+fn name_of_cached(inode: u64, end_ns: u64) -> Option<bool> {
+    let object = Address::<Probe>::new(inode);
+    let generation = object.field::<u32>(&DIRECT.block.inode_generation)?;
+    let superblock = object.field(&DIRECT.inode_superblock)?;
+    let root = Address::<Probe>::new(superblock).field::<u64>(&DIRECT.block.superblock_root)?;
+    let entry = only_name(inode)?;
+    let key = key_of(object, generation)?;
+    Some(is_told(&key, entry, end_ns, 0, root))
+}
+
+/// Tells the path by the name `entry` if it is not known. Whether that path is known now. Of NFS, `root` is 0; of another file system it is the
+/// name of its top, which has no text.
+#[inline(always)]
+fn is_told(key: &NamedKey, entry: u64, end_ns: u64, is_directory: u16, root: u64) -> bool {
     let (period, epoch) = (period(end_ns), epoch());
     if let Some(known) = NAMED.get_ptr_mut(key) {
         // SAFETY: a map value. Who else writes it has another path, which is looked at in the next period.
@@ -167,7 +195,7 @@ fn is_told(key: &NamedKey, entry: u64, end_ns: u64, is_directory: u16) -> bool {
             }
         }
     }
-    let fingerprint = tell(key, entry, end_ns, is_directory);
+    let fingerprint = tell(key, entry, end_ns, is_directory, root);
     if fingerprint == 0 {
         return false;
     }
@@ -306,12 +334,13 @@ impl Step {
 
 /// Tells the path of a file by one of its names. The fingerprint of the path, also where there is none to be told; 0 if that is to be tried again.
 #[inline(always)]
-fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16) -> u64 {
+fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16, root: u64) -> u64 {
     let Some(scratch) = take() else {
         return 0;
     };
     // SAFETY: of `take`.
     unsafe {
+        (&raw mut (*scratch).root).write_volatile(root);
         let is_whole = copy(scratch, entry);
         let mut fingerprint = (&raw const (*scratch).fingerprint).read_volatile();
         if is_whole {
@@ -346,6 +375,7 @@ fn take() -> Option<*mut Scratch> {
         }
         busy.write_volatile(1);
         (&raw mut (*scratch).end).write_volatile(0);
+        (&raw mut (*scratch).root).write_volatile(0);
     }
     Some(scratch)
 }
@@ -378,7 +408,8 @@ fn copy(scratch: *mut Scratch, entry: u64) -> bool {
             let to = bytes.add(end as usize).cast();
             if step.parent == entry {
                 (*scratch).fingerprint = mixed;
-                let Some(length) = top(to, entry) else {
+                let Some(length) = top(to, entry, (&raw const (*scratch).root).read_volatile())
+                else {
                     return false;
                 };
                 end_of_all.write_volatile(end + u64::from(length));
@@ -406,7 +437,12 @@ fn copy(scratch: *mut Scratch, entry: u64) -> bool {
 
 /// The name of the top of what is mounted, and its length. The top of what was opened by its handle has none.
 #[inline(always)]
-unsafe fn top(to: *mut core::ffi::c_void, entry: u64) -> Option<u32> {
+unsafe fn top(to: *mut core::ffi::c_void, entry: u64, root: u64) -> Option<u32> {
+    if root != 0 {
+        // SAFETY: by the caller, there is room for a name.
+        unsafe { to.cast::<u8>().write(0) };
+        return (entry == root).then_some(1);
+    }
     let data: u64 = Address::<Probe>::new(entry).field(&DIRECT.name.entry_data)?;
     if data == 0 {
         return None;

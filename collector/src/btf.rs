@@ -41,8 +41,10 @@ pub struct CastBtfIds {
     /// `struct linux_mib`. Its meaning does not matter: it is one long array of words, so the
     /// verifier lets programs load any of them.
     pub words: u32,
-    /// The first of the types [`EVENTS`] of the tracepoints: of those on completion.
-    pub events: [BtfType; 3],
+    /// The first of the types [`EVENTS`] of the tracepoints: of those on completion. `None` while the NFS client is not loaded.
+    pub events: Option<[BtfType; 3]>,
+    /// The type of the tracepoint on the completion of a request to a block device.
+    pub block: Option<BtfType>,
     /// Whether there are the others: those on the release of an RPC.
     pub has_releases: bool,
 }
@@ -101,6 +103,9 @@ const EVENTS: [&str; 5] = [
     "btf_trace_xprt_release_xprt",
     "btf_trace_xprt_release_cong",
 ];
+
+/// The type of the tracepoint on the completion of a request to a block device.
+const BLOCK_EVENT: &str = "btf_trace_block_rq_complete";
 
 /// Modules whose types are looked at after those of the kernel proper.
 const MODULES: [&str; 2] = ["sunrpc", "nfs"];
@@ -172,10 +177,12 @@ fn own_type(btf: &Btf, kind: Kind, name: &str, module: Option<&'static str>) -> 
 
 fn cast_btf_ids(vmlinux: &Btf, events: [Option<BtfType>; 5]) -> Option<CastBtfIds> {
     let [read, write, operation, release, release_cong] = events;
+    let completions = || Some([read?, write?, operation?]);
     Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
-        events: [read?, write?, operation?],
+        events: completions(),
+        block: own_type(vmlinux, Kind::Typedef, BLOCK_EVENT, None),
         has_releases: release.is_some() && release_cong.is_some(),
     })
 }

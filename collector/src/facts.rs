@@ -78,6 +78,8 @@ pub struct KernelFacts {
     pub rpc_tasks: RpcTasks,
     /// Whether the kernel's counters of NFS mounts may be read.
     pub mountstats: bool,
+    /// Whether I/O is charged to the cgroups of the hierarchy by which users are told: not where version 1 has one for each controller.
+    pub io_cgroups: bool,
 }
 
 impl KernelFacts {
@@ -135,6 +137,9 @@ impl KernelFacts {
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),
+            io_cgroups: !fs::read_to_string(root.join("proc/self/mountinfo"))
+                .unwrap_or_default()
+                .contains(" - cgroup "),
         }
     }
 

@@ -13,7 +13,9 @@ use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::Dev;
 
+use crate::names::local_mounts;
 use crate::names::mountinfo::{HOST, NfsMount, cgroup_root, mounts_of};
+use crate::plan::Levels;
 
 /// A request is recorded if it matches an entry of each list that is not empty. Mounts, directories
 /// and files count as one list.
@@ -124,6 +126,9 @@ pub enum FilterError {
     /// The BTF lacks members that the filter needs.
     #[error("this kernel's BTF does not lead from a request to its {0}: leave out this filter")]
     NoWay(&'static str),
+    /// Requests to devices do not say for whom they are.
+    #[error("the block level does not know {0}: leave out --{1}, or record without --levels block")]
+    NotAtBlock(&'static str, &'static str),
     /// The map of the kernel side is too small for the filter.
     #[error("the filter has {0} entries, but the kernel side has room for {1}: name fewer")]
     TooMany(usize, u32),
@@ -167,7 +172,11 @@ impl Filter {
     /// The mounts that it names and that are not mounted now.
     pub fn absent_mounts(&self) -> Vec<String> {
         let there = visible_mounts();
-        let is_absent = |named: &&String| !there.iter().any(|mount| is_named(mount, named));
+        let is_absent = |named: &&String| {
+            let is_there = |mount: &NfsMount| is_named(&mount.source, &mount.mount_point, named);
+            let mut local = local_mounts::devices_of(|source, at| is_named(source, at, named));
+            !there.iter().any(is_there) && local.next().is_none()
+        };
         self.mounts.iter().filter(is_absent).cloned().collect()
     }
 }
@@ -212,22 +221,24 @@ pub(crate) struct ResolvedFilter {
     fixed: BTreeSet<FilterKey>,
     /// Directories of the cgroups.
     cgroups: Vec<PathBuf>,
+    /// Where to look for mounts.
+    levels: Levels,
 }
 
 impl ResolvedFilter {
     /// Looks files and directories up.
-    pub fn new(filter: &Filter) -> Result<Self, FilterError> {
+    pub fn new(filter: &Filter, levels: Levels) -> Result<Self, FilterError> {
         let mounts = visible_mounts();
         let mut fixed = BTreeSet::new();
         for path in &filter.directories {
-            let (metadata, dev) = look_up_on_nfs(path, &mounts)?;
+            let (metadata, dev) = look_up(path, &mounts, levels)?;
             if !metadata.is_dir() {
                 return Err(FilterError::NotDirectory(path.clone()));
             }
             fixed.insert(filter_key(filters::DIRECTORIES, dev, metadata.ino()));
         }
         for path in &filter.files {
-            let (metadata, dev) = look_up_on_nfs(path, &mounts)?;
+            let (metadata, dev) = look_up(path, &mounts, levels)?;
             if metadata.is_dir() {
                 return Err(FilterError::NotFile(path.clone()));
             }
@@ -241,6 +252,7 @@ impl ResolvedFilter {
             filter: filter.clone(),
             fixed,
             cgroups: cgroups.collect::<Result<_, _>>()?,
+            levels,
         })
     }
 
@@ -256,6 +268,11 @@ impl ResolvedFilter {
             let there = visible_mounts();
             let wanted = there.iter().filter(|mount| self.wants(mount));
             keys.extend(wanted.map(|mount| filter_key(filters::MOUNTS, mount.dev, 0)));
+            if self.levels.block {
+                let wanted = |source: &str, at: &str| self.wants_place(source, at);
+                let devices = local_mounts::devices_of(wanted);
+                keys.extend(devices.map(|dev| filter_key(filters::MOUNTS, dev, 0)));
+            }
         }
         for directory in &self.cgroups {
             add_cgroups_below(directory, &mut keys);
@@ -264,14 +281,15 @@ impl ResolvedFilter {
     }
 
     fn wants(&self, mount: &NfsMount) -> bool {
-        let at = Path::new(&mount.mount_point);
+        self.wants_place(&mount.source, &mount.mount_point)
+    }
+
+    fn wants_place(&self, source: &str, at: &str) -> bool {
+        let is_named = |named: &String| is_named(source, at, named);
+        let at = Path::new(at);
         // What is mounted at the directory itself is found by the directory's own key.
         let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
-        self.filter
-            .mounts
-            .iter()
-            .any(|named| is_named(mount, named))
-            || self.filter.directories.iter().any(is_below)
+        self.filter.mounts.iter().any(is_named) || self.filter.directories.iter().any(is_below)
     }
 }
 
@@ -289,8 +307,8 @@ fn visible_mounts() -> Vec<NfsMount> {
     [of(HOST), of(std::process::id())].concat()
 }
 
-fn is_named(mount: &NfsMount, name: &str) -> bool {
-    mount.source == name || Path::new(&mount.mount_point) == Path::new(name)
+fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
+    source == name || Path::new(mount_point) == Path::new(name)
 }
 
 fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
@@ -300,8 +318,18 @@ fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     })
 }
 
-fn look_up_on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterError> {
+/// What a path leads to, and the device by which its requests are told.
+fn look_up(
+    path: &Path,
+    mounts: &[NfsMount],
+    levels: Levels,
+) -> Result<(Metadata, Dev), FilterError> {
     let metadata = metadata_of(path)?;
+    if levels.block
+        && let Some(dev) = local_mounts::device_of(path)
+    {
+        return Ok((metadata, dev));
+    }
     let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
     // The lookup may have mounted it.
     if mounts
@@ -380,7 +408,17 @@ mod tests {
 
     #[test]
     fn what_is_not_there_or_not_on_nfs_is_refused_by_name() {
-        let said = |filter: &Filter| ResolvedFilter::new(filter).unwrap_err().to_string();
+        let said = |filter: &Filter| {
+            ResolvedFilter::new(
+                filter,
+                Levels {
+                    wire: true,
+                    block: false,
+                },
+            )
+            .unwrap_err()
+            .to_string()
+        };
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path().to_owned();
         let of_files = |path| Filter {
@@ -413,6 +451,7 @@ mod tests {
             },
             fixed: BTreeSet::new(),
             cgroups: Vec::new(),
+            levels: Levels::default(),
         };
         let by_name = resolved(&["nas:/a", "/mnt/b/"], &[]);
         assert!(by_name.wants(&mount("nas:/a", "/x")) && by_name.wants(&mount("nas:/b", "/mnt/b")));

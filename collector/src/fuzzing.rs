@@ -63,7 +63,7 @@ pub fn formats(text: &[u8]) {
         let _ = TracepointFormat::parse(text).field("status");
         facts.formats.insert(event.to_owned(), text.to_vec());
     }
-    if let Err(why) = plan(&facts, EngineChoice::Tracepoint) {
+    if let Err(why) = plan(&facts, EngineChoice::Tracepoint, None) {
         let _ = why.to_string();
     }
 }

@@ -35,7 +35,9 @@ pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
 pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
-pub use plan::{AppView, CallPrograms, EngineChoice, OnDemand, Plan, Programs, Unsupported, plan};
+pub use plan::{
+    AppView, CallPrograms, EngineChoice, Levels, OnDemand, Plan, Programs, Unsupported, plan,
+};
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
 pub use replay::Replay;
 pub use settings::Settings;

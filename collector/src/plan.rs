@@ -1,6 +1,7 @@
 //! Decides by kernel facts what to load. A pure function, so that tests can plan for kernels that
 //! are not running.
 
+mod block_offsets;
 mod direct_offsets;
 pub(crate) mod members;
 mod tracepoint_offsets;
@@ -12,9 +13,11 @@ use trackiops_schemas::ebpf::op_sums::OpOffsets;
 use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
+use trackiops_schemas::level::IoLevel;
 
 use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
+use crate::plan::block_offsets::add_block_offsets;
 use crate::plan::direct_offsets::direct_offsets;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
 pub use crate::plan::unsupported::Unsupported;
@@ -31,13 +34,51 @@ pub enum EngineChoice {
     Tracepoint,
 }
 
+/// The levels that are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Requests of the NFS client to its servers.
+    pub wire: bool,
+    /// Requests to block devices.
+    pub block: bool,
+}
+
+impl Levels {
+    /// The wire alone.
+    pub const WIRE: Self = Self {
+        wire: true,
+        block: false,
+    };
+    /// The block level alone.
+    pub const BLOCK: Self = Self {
+        wire: false,
+        block: true,
+    };
+}
+
+impl FromIterator<IoLevel> for Levels {
+    fn from_iter<I: IntoIterator<Item = IoLevel>>(levels: I) -> Self {
+        let mut all = Self::default();
+        for level in levels {
+            match level {
+                IoLevel::Wire => all.wire = true,
+                IoLevel::Block => all.block = true,
+            }
+        }
+        all
+    }
+}
+
 /// Which programs to load, and what they need to know about this kernel.
+#[expect(clippy::large_enum_variant, reason = "a recorder has one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
     /// The direct engine.
     Direct {
         /// Offsets of the members that the programs read.
         offsets: Box<DirectOffsets>,
+        /// What they record.
+        levels: Levels,
         /// Whether programs at the release of an RPC handle what the kernel skips the others for.
         recovers: bool,
         /// What programs need to read kernel memory by plain loads. Without it they call a helper
@@ -74,6 +115,8 @@ pub enum AppView {
     Auto,
     /// In any case.
     Always,
+    /// In any case, and how long they take.
+    Timed,
     /// No.
     Never,
 }
@@ -109,6 +152,14 @@ impl Programs {
 }
 
 impl Plan {
+    /// The levels that are recorded.
+    pub fn levels(&self) -> Levels {
+        match &self.programs {
+            Programs::Direct { levels, .. } => *levels,
+            Programs::Tracepoint(_) => Levels::WIRE,
+        }
+    }
+
     /// Whether operations are recorded, not only requests for files.
     pub fn has_operations(&self) -> bool {
         match &self.programs {
@@ -131,15 +182,23 @@ impl Plan {
         matches!(&self.programs, Programs::Direct { calls: Some(_), .. })
     }
 
+    /// Whether calls of applications are timed as well.
+    pub fn times_calls(&self) -> bool {
+        matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.app.is_timed != 0)
+    }
+
     /// The same plan with the calls of applications or without.
     pub fn with_app_view(mut self, wanted: AppView) -> Self {
         let is_left_out = match wanted {
             AppView::Auto => self.calls_on_demand.is_some(),
-            AppView::Always => false,
+            AppView::Always | AppView::Timed => false,
             AppView::Never => true,
         };
-        if is_left_out && let Programs::Direct { calls, .. } = &mut self.programs {
-            *calls = None;
+        if let Programs::Direct { calls, offsets, .. } = &mut self.programs {
+            if is_left_out {
+                *calls = None;
+            }
+            offsets.app.is_timed = u32::from(wanted == AppView::Timed && calls.is_some());
         }
         self
     }
@@ -155,8 +214,13 @@ impl Plan {
     }
 }
 
-/// Decides what to load, or says what is missing: the first thing that a user has to act on.
-pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupported> {
+/// Decides what to load, or says what is missing: the first thing that a user has to act on. Without `levels` that is the wire where the NFS
+/// client is loaded, or an engine for it is named, and else the block level.
+pub fn plan(
+    facts: &KernelFacts,
+    choice: EngineChoice,
+    levels: Option<Levels>,
+) -> Result<Plan, Unsupported> {
     if !facts.may_use_bpf {
         return Err(Unsupported::Privileges);
     }
@@ -166,16 +230,25 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
     if facts.lockdown == Lockdown::Confidentiality {
         return Err(Unsupported::LockedDown);
     }
-    if !facts.nfs_client {
+    let levels = match levels {
+        Some(levels) => levels,
+        None if facts.nfs_client || choice == EngineChoice::Tracepoint => Levels::WIRE,
+        None => {
+            let alone = plan(facts, choice, Some(Levels::BLOCK));
+            return alone.map_err(|why| Unsupported::NeitherLevel(Box::new(why)));
+        }
+    };
+    if levels.wire && !facts.nfs_client {
         return Err(Unsupported::NfsNotLoaded);
     }
     let (programs, fallback) = match choice {
-        EngineChoice::Direct => (direct_programs(facts)?, None),
+        EngineChoice::Tracepoint if levels.block => return Err(Unsupported::BlockByTracepoint),
         EngineChoice::Tracepoint => (Programs::Tracepoint(tracepoint_offsets(facts)?), None),
-        EngineChoice::Auto => match direct_programs(facts) {
+        EngineChoice::Auto if !levels.block => match direct_programs(facts, levels) {
             Ok(programs) => (programs, None),
             Err(why) => (Programs::Tracepoint(tracepoint_offsets(facts)?), Some(why)),
         },
+        EngineChoice::Direct | EngineChoice::Auto => (direct_programs(facts, levels)?, None),
     };
     let calls_on_demand = match &programs {
         _ if !facts.preempts => None,
@@ -192,17 +265,29 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
     })
 }
 
-fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
-    let offsets = direct_offsets(facts)?;
+fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsupported> {
+    let mut offsets = match levels.wire {
+        true => direct_offsets(facts)?,
+        false => DirectOffsets::default(),
+    };
+    if levels.block {
+        add_block_offsets(&mut offsets, facts)?;
+    }
+    // All programs hand their records over in the same way, so all read in the same way.
+    let cast = facts.cast.filter(|cast| {
+        (!levels.wire || cast.events.is_some()) && (!levels.block || cast.block.is_some())
+    });
     // Where the kernel's BTF describes its tracepoints, it describes those that it has.
-    let has_releases = facts.cast.is_none_or(|cast| cast.has_releases);
+    let has_releases = cast.is_none_or(|cast| cast.has_releases);
     Ok(Programs::Direct {
-        recovers: tracepoints_may_be_preempted(&facts.release)
+        levels,
+        recovers: levels.wire
+            && tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()
             && has_releases,
         calls: call_programs(facts, &offsets),
         offsets: Box::new(offsets),
-        cast: facts.cast,
+        cast,
     })
 }
 
@@ -252,7 +337,9 @@ mod tests {
         let said = |change: &dyn Fn(&mut KernelFacts)| {
             let mut f = facts.clone();
             change(&mut f);
-            plan(&f, EngineChoice::Tracepoint).unwrap_err().to_string()
+            plan(&f, EngineChoice::Tracepoint, None)
+                .unwrap_err()
+                .to_string()
         };
         assert!(said(&|f| f.may_use_bpf = false).contains("sudo"));
         assert!(said(&|f| f.ring_buffer = false).contains("Linux 5.8 or newer"));

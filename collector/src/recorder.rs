@@ -142,8 +142,12 @@ impl Recorder {
         settings: &Settings,
         timing: &mut StartTiming,
     ) -> Result<Self, RecordError> {
-        let names = Names::new(plan.has_paths(), settings.tenant_rules.clone())
-            .map_err(RecordError::Thread)?;
+        let names = Names::new(
+            plan.has_paths(),
+            plan.levels().block,
+            settings.tenant_rules.clone(),
+        )
+        .map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
         timing.ended("start threads for names and stalls");
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -85,13 +87,24 @@ where
             execute_ns_max: sums.execute_ns_max,
         };
         let in_window = FileOpInWindow {
-            row: RowKey { file, tenant },
+            row: RowKey {
+                file,
+                tenant,
+                level: IoLevel::Wire,
+            },
             window: end.0.div_euclid(granularity.ms()).cast_unsigned(),
             pid: 0,
             op,
         };
         let now = MonotonicNs(end_ns.cast_unsigned());
         self.rollup.add_operations(vec![in_window], now, |_, _| {});
+    }
+
+    /// Adds bytes of a stream of the capture whose last packet was captured at `at_ns`. Their window may be closed: then it has another
+    /// part, with nothing else.
+    pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
+        let window = self.rollup.window(UtcMs(at_ns.div_euclid(1_000_000)));
+        window.health.captured.add(Some(stream), bytes);
     }
 
     /// Counts requests. They must come in the order of completion, or nearly so.
@@ -113,7 +126,7 @@ where
         let rows = window
             .rows
             .into_iter()
-            .map(|(RowKey { file, tenant }, row)| FileRow {
+            .map(|(RowKey { file, tenant, .. }, row)| FileRow {
                 file: (self.attributes)(file, tenant),
                 row,
             });
@@ -125,7 +138,9 @@ where
         let (covered_ms, ops_covered_ms) = match self.is_covered_in_parts {
             true => {
                 // A part of a millisecond is one, so that a window with requests is never uncovered.
-                let covered_ms = window.covered_ns.div_ceil(1_000_000).clamp(1, whole_ms);
+                let least_ms = u64::from(window.health.seen + window.health.ops_seen > 0);
+                let covered_ms = window.covered_ns.div_ceil(1_000_000);
+                let covered_ms = covered_ms.clamp(least_ms, whole_ms);
                 (covered_ms, covered_ms)
             }
             false => (whole_ms, 0),
@@ -177,6 +192,7 @@ mod tests {
                 path: None,
                 path_inferred: false,
                 tenant: Default::default(),
+                level: Default::default(),
             })
         });
         let operation = Operation {
@@ -213,6 +229,7 @@ mod tests {
                 path: None,
                 path_inferred: false,
                 tenant: Default::default(),
+                level: Default::default(),
             })
         });
         let request = |end_ns, fileid| RequestRecord {

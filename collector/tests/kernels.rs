@@ -9,9 +9,11 @@ use std::path::Path;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
 use trackiops_collector::{
-    CallPrograms, CastBtfIds, EngineChoice, KernelFacts, OnDemand, Programs, plan,
+    CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Levels, OnDemand, Plan, Programs,
+    Unsupported, plan,
 };
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
+use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -102,8 +104,8 @@ fn each_kernel_is_planned_from_its_own_description() {
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
         assert_eq!(facts.formats.len(), FIELDS.len(), "{kernel}");
-        let plan =
-            plan(&facts, EngineChoice::Tracepoint).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+        let plan = plan(&facts, EngineChoice::Tracepoint, None)
+            .unwrap_or_else(|e| panic!("{kernel}: {e}"));
         let offsets = Programs::Tracepoint(expected(&kernel));
         assert_eq!(plan.programs, offsets, "{kernel}");
     }
@@ -184,17 +186,19 @@ fn each_kernel_can_be_read_directly() {
             },
             release: release(kernel),
             app: app(kernel),
+            block: BlockOffsets::default(),
         }
     };
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
         for choice in [EngineChoice::Direct, EngineChoice::Auto] {
-            let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+            let plan = plan(&facts, choice, None).unwrap_or_else(|e| panic!("{kernel}: {e}"));
             let Programs::Direct {
                 offsets,
                 recovers,
                 cast,
                 calls,
+                levels: _,
             } = plan.programs
             else {
                 panic!("{kernel}: {plan:?}");
@@ -242,6 +246,7 @@ fn app(kernel: &str) -> AppOffsets {
         file_cred: cred,
         file_entry: entry,
         registers: registers::X86_64,
+        is_timed: 0,
     }
 }
 
@@ -338,7 +343,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
     assert_eq!(parameters, 2, "{kernel}: address and type");
 
     assert!(cast.has_releases, "{kernel}: {cast:?}");
-    let events = cast.events.iter().map(|event| {
+    let events = cast.events.unwrap().map(|event| {
         let in_module = module(root, event.module.unwrap(), &vmlinux).unwrap();
         let of = in_module.get(event.number).unwrap();
         assert_eq!(of.kind, Kind::Typedef, "{kernel}");
@@ -353,7 +358,13 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
         ("nfs", "btf_trace_nfs_writeback_done".to_owned()),
         ("sunrpc", "btf_trace_rpc_stats_latency".to_owned()),
     ];
-    assert_eq!(events.collect::<Vec<_>>(), expected, "{kernel}");
+    assert_eq!(events, expected, "{kernel}");
+    let block = vmlinux.get(cast.block.unwrap().number).unwrap();
+    assert_eq!(block.kind, Kind::Typedef, "{kernel}");
+    assert!(
+        vmlinux.is_named(block.name, "btf_trace_block_rq_complete"),
+        "{kernel}"
+    );
 
     let words = vmlinux.get(cast.words).unwrap();
     assert_eq!(words.kind, Kind::Struct, "{kernel}");
@@ -388,28 +399,91 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
 }
 
 #[test]
+fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
+    let both = Levels {
+        wire: true,
+        block: true,
+    };
+    for (kernel, root) in kernels() {
+        let facts = KernelFacts::read_in(&root);
+        let offsets = |plan: Plan| match plan.programs {
+            Programs::Direct { offsets, cast, .. } => (offsets, cast.is_some()),
+            Programs::Tracepoint(_) => panic!("{kernel}"),
+        };
+        let (with_wire, has_casts) = offsets(plan(&facts, EngineChoice::Auto, Some(both)).unwrap());
+        assert_eq!(
+            (with_wire.block.is_known, with_wire.block.has_groups),
+            (1, 1),
+            "{kernel}"
+        );
+        assert_eq!(
+            has_casts,
+            !matches!(kernel.as_str(), "5.10" | "6.1"),
+            "{kernel}"
+        );
+        let wire = plan(&facts, EngineChoice::Auto, None).unwrap();
+        assert_eq!(wire.levels(), Levels::WIRE, "{kernel}");
+
+        let mut alone = facts.clone();
+        alone.nfs_client = false;
+        let said = plan(&alone, EngineChoice::Auto, Some(both)).unwrap_err();
+        assert_eq!(said, Unsupported::NfsNotLoaded, "{kernel}");
+        let without_nfs = plan(&alone, EngineChoice::Auto, None).unwrap();
+        assert!(
+            without_nfs.levels().block && !without_nfs.levels().wire,
+            "{kernel}"
+        );
+        assert!(
+            !without_nfs.has_operations() && without_nfs.has_paths(),
+            "{kernel}"
+        );
+        let (block, _) = offsets(without_nfs);
+        assert_eq!(block.block, with_wire.block, "{kernel}");
+        assert_eq!(block.inode_number, with_wire.inode_number, "{kernel}");
+
+        let by_tracepoint = plan(&facts, EngineChoice::Tracepoint, Some(both)).unwrap_err();
+        assert_eq!(by_tracepoint, Unsupported::BlockByTracepoint, "{kernel}");
+        let members = alone.members.as_mut().unwrap();
+        members.retain(|name, _| *name != ("request", "part"));
+        let said = plan(&alone, EngineChoice::Auto, None)
+            .unwrap_err()
+            .to_string();
+        let all = ["`struct request`", "`part`", "modprobe nfs", "--wait"];
+        assert!(
+            all.iter().all(|part| said.contains(part)),
+            "{kernel}: {said}"
+        );
+    }
+}
+
+#[test]
 fn a_kernel_without_the_types_is_followed_by_tracepoints() {
     for (kernel, root) in kernels() {
         let facts = changed(&root, |copy| {
             fs::remove_dir_all(copy.join("sys/kernel/btf")).unwrap();
         });
-        let auto = plan(&facts, EngineChoice::Auto).unwrap();
+        let auto = plan(&facts, EngineChoice::Auto, None).unwrap();
         assert_eq!(auto.programs, Programs::Tracepoint(expected(&kernel)));
-        let direct = plan(&facts, EngineChoice::Direct).unwrap_err();
+        let direct = plan(&facts, EngineChoice::Direct, None).unwrap_err();
         assert_eq!(auto.fallback, Some(direct.clone()), "and says why");
         let direct = direct.to_string();
         assert!(direct.contains("/sys/kernel/btf/vmlinux") && direct.contains("--btf"));
         let supplied = facts
             .with_btf(&root.join("sys/kernel/btf/vmlinux"))
             .unwrap();
-        assert!(plan(&supplied, EngineChoice::Direct).is_ok(), "{kernel}");
+        assert!(
+            plan(&supplied, EngineChoice::Direct, None).is_ok(),
+            "{kernel}"
+        );
 
         let without = |structure: &str, member: Option<&str>| {
             let mut facts = supplied.clone();
             let members = facts.members.as_mut().unwrap();
             members
                 .retain(|(s, m), _| *s != structure || member.is_some_and(|member| *m != member));
-            plan(&facts, EngineChoice::Direct).unwrap_err().to_string()
+            plan(&facts, EngineChoice::Direct, None)
+                .unwrap_err()
+                .to_string()
         };
         let said = without("rpc_task", None);
         assert!(said.contains("has `struct rpc_task`"), "{said}");
@@ -446,7 +520,7 @@ fn a_field_of_another_size_is_refused_in_one_sentence() {
                 let text = odd.formats.get_mut(event).unwrap();
                 *text = resized(&String::from_utf8_lossy(text), name, *size).into_bytes();
                 assert_eq!(
-                    plan(&odd, EngineChoice::Tracepoint)
+                    plan(&odd, EngineChoice::Tracepoint, None)
                         .unwrap_err()
                         .to_string(),
                     format!(
@@ -522,13 +596,16 @@ fn tracefs_below_debugfs_will_do() {
             let from = copy.join("sys/kernel/tracing");
             fs::rename(from, copy.join("sys/kernel/debug/tracing")).unwrap();
         });
-        assert!(plan(&facts, EngineChoice::Tracepoint).is_ok(), "{kernel}");
+        assert!(
+            plan(&facts, EngineChoice::Tracepoint, None).is_ok(),
+            "{kernel}"
+        );
     }
 }
 
 /// What planning says of a changed copy.
 fn said(root: &Path, change: impl FnOnce(&Path)) -> String {
-    let said = plan(&changed(root, change), EngineChoice::Tracepoint)
+    let said = plan(&changed(root, change), EngineChoice::Tracepoint, None)
         .unwrap_err()
         .to_string();
     assert_eq!(said.lines().count(), 1, "{said}");

@@ -26,6 +26,7 @@ pub fn store(name: &str) -> PathBuf {
         granularities: "1s,10s,1m,1h".parse().expect("these are granularities"),
         rotate: "15m".parse().expect("this is one"),
         filter: None,
+        source: None,
         allow_nfs_store: true,
         keep: Default::default(),
     };
@@ -48,6 +49,7 @@ pub fn ask_everything(store: &Path) {
         mounts: Vec::new(),
         tenants: Vec::new(),
         tenant_rules: None,
+        levels: Vec::new(),
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,

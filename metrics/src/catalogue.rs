@@ -133,6 +133,15 @@ families! {
     COMPLETION: Counter in Seconds, "trackiops_completion_seconds", ["mount", "direction"],
         "The rest of the latencies: from the reply to the completion in the client.";
 
+    TENANT_REQUESTS: Counter, "trackiops_tenant_requests", ["tenant", "direction"],
+        "Requests of tenants that rules have named, over all mounts.";
+    TENANT_BYTES: Counter in Bytes, "trackiops_tenant_transferred_bytes", ["tenant", "direction"],
+        "Bytes that these requests transferred.";
+    TENANT_ERRORS: Counter, "trackiops_tenant_request_errors", ["tenant", "direction"],
+        "Those of these requests that ended with an error.";
+    TENANT_TIME: Counter in Seconds, "trackiops_tenant_request_seconds", ["tenant", "direction"],
+        "Sum of the latencies of these requests.";
+
     OPERATIONS: Counter, "trackiops_operations", ["mount", "operation"],
         "Completed RPCs of each NFS procedure, each attempt of a repeated one.";
     OPERATION_ERRORS: Counter, "trackiops_operation_errors", ["mount", "operation"],

@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{Direction, Health};
-use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, Status};
+use trackiops_schemas::row::{Direction, Health, Row};
+use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
 
 use crate::catalogue::{self as is, Family};
 use crate::follow::Recording;
@@ -47,6 +47,8 @@ const OF_HISTOGRAM: usize = CLASSIC_BOUNDS.len() + 3;
 /// Series of a mount in one direction, and of one of its operations.
 const OF_DIRECTION: usize = 9 + OF_HISTOGRAM;
 const OF_OPERATION: usize = 4;
+/// Series of a tenant in one direction.
+const OF_TENANT: usize = 4;
 /// Series of a file in one direction.
 const OF_FILE: usize = 2;
 
@@ -54,6 +56,7 @@ const OF_FILE: usize = 2;
 const _: () = assert!(
     2 * OF_DIRECTION * (MOST_MOUNTS + 1)
         + OF_OPERATION * (MOST_OPERATIONS + 1)
+        + 2 * OF_TENANT * (MOST_TENANTS + 1)
         + 2 * OF_FILE * (MOST_TOP_FILES + 1)
         + MOST_MOUNTED
         + 2 * MOST_STALLED
@@ -139,6 +142,7 @@ impl<'r> Exposition<'r> {
         let begin = Value::Number(recorder.started_ms as f64 / 1000.0);
         self.one(&is::START_TIME, begin);
         self.directions(recording);
+        self.tenants(recording);
         self.operations(recording);
         let (mounted, more_mounted) = mounted(mounts);
         self.put(
@@ -174,13 +178,31 @@ impl<'r> Exposition<'r> {
                 seconds(of.latency_ns_sum.saturating_sub(parts))
             }),
         ];
+        let mounts = recording.totals.rows.iter();
+        let mounts = mounts.filter(|row| row.file.tenant.name.is_none());
         for (family, value) in families {
-            let mounts = recording.totals.rows.iter().take(MOST_MOUNTS + 1);
+            let mounts = mounts.clone().take(MOST_MOUNTS + 1);
             let samples = mounts.flat_map(|row| {
                 let mount = mount_label(row.file.mount.as_deref());
-                [("read", &row.row.read), ("write", &row.row.write)]
-                    .map(|(name, of)| (vec![mount.clone(), name.into()], value(of)))
+                by_direction(mount, &row.row, value)
             });
+            self.put(family, samples);
+        }
+    }
+
+    fn tenants(&mut self, recording: &'r Recording) {
+        type Get = fn(&Direction) -> Value<'_>;
+        let families: [(&'static Family, Get); OF_TENANT] = [
+            (&is::TENANT_REQUESTS, |of| count(of.requests)),
+            (&is::TENANT_BYTES, |of| count(of.bytes)),
+            (&is::TENANT_ERRORS, |of| count(of.errors)),
+            (&is::TENANT_TIME, |of| seconds(of.latency_ns_sum)),
+        ];
+        let rows = recording.totals.rows.iter();
+        let tenants = rows.filter_map(|row| Some((row.file.tenant.name.as_deref()?, &row.row)));
+        for (family, value) in families {
+            let tenants = tenants.clone().take(MOST_TENANTS + 1);
+            let samples = tenants.flat_map(|(name, row)| by_direction(bounded(name), row, value));
             self.put(family, samples);
         }
     }
@@ -320,6 +342,16 @@ fn count(value: u64) -> Value<'static> {
 
 fn seconds(ns: u64) -> Value<'static> {
     Value::Number(ns as f64 / 1e9)
+}
+
+/// Samples of what was read and what was written.
+fn by_direction<'r>(
+    label: Cow<'r, str>,
+    row: &'r Row,
+    value: fn(&Direction) -> Value<'_>,
+) -> [(Vec<Cow<'r, str>>, Value<'r>); 2] {
+    [("read", &row.read), ("write", &row.write)]
+        .map(|(name, of)| (vec![label.clone(), name.into()], value(of)))
 }
 
 fn mount_label(mount: Option<&str>) -> Cow<'_, str> {

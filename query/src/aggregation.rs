@@ -5,6 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use indexmap::map::Entry;
 use trackiops_schemas::identity::Tenant;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Row;
 use trackiops_schemas::time::UtcMs;
 
@@ -23,6 +24,8 @@ pub struct GroupKey {
     pub of: Entity,
     /// The tenant, if the query groups by it: see [`crate::GroupBy::tenant`].
     pub tenant: Option<TenantKey>,
+    /// Where the rows were recorded. Levels are never added up.
+    pub level: IoLevel,
 }
 
 /// The sum of a group's rows.
@@ -194,6 +197,7 @@ mod tests {
             mount: None,
             path: path.map(Into::into),
             path_inferred: None,
+            level: IoLevel::Wire,
         })
     }
 
@@ -215,6 +219,7 @@ mod tests {
                     host: 0,
                     of: Entity::File(FileKey(7)),
                     tenant: None,
+                    level: IoLevel::Wire,
                 };
                 let tenant = tenant("0", None);
                 aggregator.add(key, (UtcMs(*time), 0), &file(*path), &tenant, requests(1));
@@ -243,6 +248,7 @@ mod tests {
                 host: 0,
                 of: Entity::File(FileKey(7)),
                 tenant: by.tenant(tenant),
+                level: IoLevel::Wire,
             };
             let age = (UtcMs(1000 * *time as i64), 0);
             mergers[i % 2].add(key, age, &file(None), tenant, requests(1));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::Tenant;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::Interval;
@@ -29,6 +30,8 @@ pub struct AnswerRow {
     pub file: Option<Arc<File>>,
     /// The tenant. A part that is unknown, or that differs between several tenants, is `None`.
     pub tenant: Arc<Tenant>,
+    /// Where the row was recorded.
+    pub level: IoLevel,
     /// Counters of the requests.
     pub sum: SparseRow,
     /// Recorded time within the window on that host, ms. Rates divide by it.

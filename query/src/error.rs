@@ -16,6 +16,14 @@ pub enum QueryError {
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Rows of several levels would be added up.
+    #[error(
+        "rows of several levels are not added up: name one level with --level, or add `level` to --by"
+    )]
+    SeveralLevels,
+    /// Operations, single requests and stalls are NFS's.
+    #[error("{0} are recorded at the level wire alone: leave out --level")]
+    OnlyWire(&'static str),
     /// The range ends before it begins.
     #[error(
         "the range is empty: it begins at {since} and ends at {until}; give --since an earlier time than --until"

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::PATH_INFERRED;
 use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
@@ -42,6 +43,17 @@ pub struct Found {
     pub recorded: Recorded,
     /// Number of entities without a row because they were neither read nor written.
     pub only_metadata: usize,
+    /// The levels that have rows, if these are of one level and others have some as well.
+    pub other_levels: Option<OtherLevels>,
+}
+
+/// Levels that have rows in the range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherLevels {
+    /// That of an answer.
+    pub shown: IoLevel,
+    /// The others.
+    pub others: Vec<IoLevel>,
 }
 
 /// Executes a plan in its stages: reads the rows of segments, accounts for the recorded time of their journals, and reads tails.
@@ -93,11 +105,29 @@ pub fn execute(
         true => keep_transfers(&mut groups, projection.is_of_calls()),
         false => 0,
     };
+    let other_levels = match grouping.by.levels {
+        true => None,
+        false => keep_one_level(&mut groups),
+    };
     Ok(Found {
         groups,
         recorded,
         only_metadata,
+        other_levels,
     })
+}
+
+/// Keeps the groups of one level: of the first that has any, in the order of [`IoLevel::ALL`]. Returns it and the others, if there are any.
+fn keep_one_level(groups: &mut Groups) -> Option<OtherLevels> {
+    let has = |level: &IoLevel| groups.keys().any(|key| key.level == *level);
+    let mut there = IoLevel::ALL.into_iter().filter(has);
+    let shown = there.next()?;
+    let others: Vec<_> = there.collect();
+    if others.is_empty() {
+        return None;
+    }
+    groups.retain(|key, _| key.level == shown);
+    Some(OtherLevels { shown, others })
 }
 
 /// Keeps windows with reads or writes, or with calls if these are asked for: journals and exports have them in any case. Returns the number of entities that have no other windows.
@@ -273,6 +303,7 @@ impl<'p> Run<'p> {
                     host: journal.host,
                     of: placed.of.clone(),
                     tenant: grouping.by.tenant(tenant),
+                    level: file.level,
                 };
                 let closed = window_of(time, job.granularity, journal.extent).end;
                 share
@@ -320,6 +351,7 @@ impl<'p> Run<'p> {
                         host,
                         of: placed.of.clone(),
                         tenant: self.grouping.by.tenant(tenant),
+                        level: placed.file.level,
                     };
                     let age = (closed, usize::MAX);
                     self.aggregator.add(key, age, &placed.file, tenant, row.row);
@@ -350,7 +382,7 @@ impl Placed {
         Self {
             file: Arc::clone(file),
             of: grouping.of(host, file),
-            is_match: match (grouping.is_on_mounts(file), wanted) {
+            is_match: match (grouping.is_selected(file), wanted) {
                 (false, _) => FileMatch::None,
                 (true, None) => FileMatch::All,
                 (true, Some(wanted)) => wanted.match_of(file),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::PATH;
 use trackiops_schemas::file_ops::FileOps;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Direction;
 use trackiops_store::{Dataset, Snapshot};
 
@@ -20,7 +21,7 @@ use crate::coverage::needed_notes::{folded, notes};
 use crate::coverage::note::Note;
 use crate::coverage::recorded_time::{HostTimes, RecordedTime};
 use crate::error::QueryError;
-use crate::execute::{Found, Recorded, execute};
+use crate::execute::{Found, OtherLevels, Recorded, execute};
 use crate::explain::Stage;
 use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
@@ -41,7 +42,10 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
 pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing>, QueryError> {
     let about_all = Question {
         step: Some(Step::All),
-        by: GroupBy::HOST,
+        by: GroupBy {
+            levels: true,
+            ..GroupBy::HOST
+        },
         projection: Projection::bytes(),
         conditions: Vec::new(),
         sort: None,
@@ -87,6 +91,9 @@ pub fn ask_whole<R>(
 
 /// Answers a question about files from one snapshot of the stores.
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+    if question.levels.len() > 1 && !question.by.levels {
+        return Err(QueryError::SeveralLevels);
+    }
     let terms = FilterAndSort::new(question)?;
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
@@ -98,19 +105,22 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Err(why) => return Ok(nothing(why)),
     };
     let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
-    let grouping = explain.time(Stage::Find, || Grouping::new(snapshot, question))?;
+    let mut grouping = explain.time(Stage::Find, || Grouping::new(snapshot, question))?;
     let mut wanted = selection.wanted;
-    let (ranks, mut only_metadata) = match question.top {
-        None => (None, 0),
+    let (ranks, mut only_metadata, mut other_levels) = match question.top {
+        None => (None, 0, None),
         Some(top) => {
             let wanted = wanted.as_ref();
-            let (ranks, only_metadata) =
+            let (ranks, only_metadata, other_levels) =
                 rank(snapshot, span, question, &terms, wanted, &grouping, top)?;
-            (Some(ranks), only_metadata)
+            (Some(ranks), only_metadata, other_levels)
         }
     };
+    if let Some(OtherLevels { shown, .. }) = &other_levels {
+        grouping.levels = vec![*shown];
+    }
     if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
-        let keys = ranks.keys().filter_map(|(of, _)| match of {
+        let keys = ranks.keys().filter_map(|(of, ..)| match of {
             Entity::File(key) => Some(*key),
             _ => None,
         });
@@ -126,10 +136,12 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         row_limit,
         explain,
     )?;
+    other_levels = other_levels.or(found.other_levels.take());
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
-        groups.retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone())));
+        groups
+            .retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone(), key.level)));
     }
     // With ranks, no groups may mean that rows exist but none meets the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
@@ -141,6 +153,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let mut told = selection.notes;
+    told.extend(other_levels.map(Note::OtherLevels));
     // A question about one direction does not ask for files with neither.
     if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
         let (count, by) = (only_metadata, question.by);
@@ -224,11 +237,14 @@ fn select(
 }
 
 /// Rank of each entity and tenant: first by `--sort`, or the most bytes in the range without it.
-type Ranks = ranking::Ranks<(Entity, Option<TenantKey>)>;
+type Ranks = ranking::Ranks<RankKey>;
+
+/// What has a rank.
+type RankKey = (Entity, Option<TenantKey>, IoLevel);
 
 /// The key of a row's rank.
-fn ranked(row: &AnswerRow, by: GroupBy) -> (Entity, Option<TenantKey>) {
-    (row.of.clone(), by.tenant(&row.tenant))
+fn ranked(row: &AnswerRow, by: GroupBy) -> RankKey {
+    (row.of.clone(), by.tenant(&row.tenant), row.level)
 }
 
 /// Ranks entities. Reads few columns of the coarsest granularities. Also returns the number of files that were neither read nor
@@ -241,7 +257,7 @@ fn rank(
     wanted: Option<&FileSelection>,
     grouping: &Grouping,
     top: NonZeroUsize,
-) -> Result<(Ranks, usize), QueryError> {
+) -> Result<(Ranks, usize, Option<OtherLevels>), QueryError> {
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
@@ -275,7 +291,8 @@ fn rank(
     let place = |row: &AnswerRow| terms.place_or(row, row.sum.bytes());
     let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
     let places = met.map(|(of, (row, _))| (place(&row), of));
-    Ok((ranking::rank(places, top), found.only_metadata))
+    let ranks = ranking::rank(places, top);
+    Ok((ranks, found.only_metadata, found.other_levels))
 }
 
 fn rows(
@@ -292,6 +309,7 @@ fn rows(
         file: question.by.is_of_files().then_some(group.file),
         of: key.of,
         tenant: group.tenant,
+        level: key.level,
         sum: group.sum,
     };
     groups.into_iter().map(row).collect()
@@ -375,5 +393,6 @@ fn sort(
             .then_with(|| a.time.cmp(&b.time))
             .then_with(|| name(a).cmp(&name(b)))
             .then_with(|| (&a.of, &a.host, a.tenant.id()).cmp(&(&b.of, &b.host, b.tenant.id())))
+            .then_with(|| a.level.cmp(&b.level))
     });
 }

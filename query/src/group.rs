@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileKey, Tenant, TenantParts};
+use trackiops_schemas::level::IoLevel;
 use trackiops_store::{MountRoots, Snapshot, is_below, is_in};
 
 use crate::error::QueryError;
@@ -24,6 +25,8 @@ pub struct GroupBy {
     pub tenants: bool,
     /// Whether each user and cgroup of a tenant has one.
     pub users: bool,
+    /// Whether each level has one. Otherwise an answer is about one level.
+    pub levels: bool,
 }
 
 /// The entity of a group, finest first: each one lies in one of the next level.
@@ -49,18 +52,25 @@ pub enum Level {
 /// The text of `--by` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rows are not grouped by `{0}`: write file, dir, mount, tenant, host, op or transport, or several of them with commas between them; transport \
-     goes with op, mount and host alone"
+    "rows are not grouped by `{0}`: write file, dir, mount, tenant, host, level, op or transport, or several of them with commas between them; transport \
+     goes with op, mount and host alone, and level not with op"
 )]
 pub struct ByError(pub(crate) String);
 
+impl ByError {
+    /// Of this text.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 /// Parses one word, or several with commas between them.
-/// The finest of file, dir, mount and host decides, because a file has one of each. `tenant` alone groups by tenant and host.
+/// The finest of file, dir, mount and host decides, because a file has one of each. `tenant` and `level` alone group by that and host.
 impl FromStr for GroupBy {
     type Err = ByError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (mut level, mut tenants) = (None, false);
+        let (mut level, mut tenants, mut levels) = (None, false, false);
         for word in text.split(',') {
             let this = match word.trim() {
                 "file" => Level::File,
@@ -71,12 +81,17 @@ impl FromStr for GroupBy {
                     tenants = true;
                     continue;
                 }
+                "level" => {
+                    levels = true;
+                    continue;
+                }
                 _ => return Err(ByError(text.into())),
             };
             level = Some(level.map_or(this, |level: Level| level.min(this)));
         }
         Ok(Self {
             tenants,
+            levels,
             ..Self::level(level.unwrap_or(Level::Host))
         })
     }
@@ -107,6 +122,7 @@ impl GroupBy {
             level,
             tenants: false,
             users: false,
+            levels: false,
         }
     }
 
@@ -213,6 +229,8 @@ pub struct Grouping {
     mounts: Option<MountFilter>,
     /// The query keeps only rows of these tenants.
     pub(crate) tenants: TenantFilter,
+    /// The query keeps only rows of these levels; of any if there are none.
+    pub(crate) levels: Vec<IoLevel>,
 }
 
 impl Grouping {
@@ -232,6 +250,7 @@ impl Grouping {
             by,
             mounts: MountFilter::new(snapshot, &question.mounts)?,
             tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
+            levels: question.levels.clone(),
             ..Self::default()
         };
         if let Level::Dir { .. } = by.level {
@@ -253,8 +272,11 @@ impl Grouping {
         self.mounts.is_some() || self.tenants.needs_names()
     }
 
-    /// Whether a file is on a selected mount.
-    pub(crate) fn is_on_mounts(&self, file: &File) -> bool {
+    /// Whether rows of a file are of a selected mount and level.
+    pub(crate) fn is_selected(&self, file: &File) -> bool {
+        if !self.levels.is_empty() && !self.levels.contains(&file.level) {
+            return false;
+        }
         let mounts = self.mounts.as_ref();
         mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()))
     }

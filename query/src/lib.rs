@@ -14,6 +14,7 @@
 pub mod aggregation;
 pub mod answer;
 pub mod ask;
+pub mod captures;
 pub mod columns;
 pub mod condition;
 pub mod coverage;
@@ -33,6 +34,7 @@ mod literal;
 pub mod mount_filter;
 pub mod mounts;
 mod near_words;
+mod of_health;
 pub mod operations;
 pub mod origin;
 pub mod parallel;
@@ -52,6 +54,7 @@ pub mod times;
 pub mod volume;
 
 pub use answer::{Answer, AnswerRow, EmptyReason, Outcome};
+pub use captures::{HostStream, ask_captures};
 pub use columns::{Columns, Record};
 pub use condition::Condition;
 pub use error::QueryError;

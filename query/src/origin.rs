@@ -1,6 +1,7 @@
 //! Origin of a row: its file and its host.
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::level::IoLevel;
 
 /// A file, as a row describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct File {
     /// Whether the recorder inferred the path from a process that has the file open. Otherwise the kernel supplied it.
     /// `None` if this is unknown.
     pub path_inferred: Option<bool>,
+    /// Where the row was recorded.
+    pub level: IoLevel,
 }
 
 impl From<&FileAttributes> for File {
@@ -29,6 +32,7 @@ impl From<&FileAttributes> for File {
             mount: file.mount.clone(),
             path: file.path.clone(),
             path_inferred: file.path.as_ref().map(|_| file.path_inferred),
+            level: file.level,
         }
     }
 }

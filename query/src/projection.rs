@@ -13,7 +13,7 @@ use trackiops_schemas::columns::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Projection {
     /// One bit per column, in the order of the schema.
-    columns: u64,
+    columns: u128,
     only_transfers: bool,
     is_named: bool,
 }
@@ -35,7 +35,7 @@ static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
     names.zip(0..).collect()
 });
 
-fn bit(column: &str) -> u64 {
+fn bit(column: &str) -> u128 {
     PLACES.get(column).map_or(0, |place| 1 << place)
 }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_stored_column_has_a_bit_of_its_own() {
-        assert!(PLACES.len() <= u64::BITS as usize);
+        assert!(PLACES.len() <= u128::BITS as usize);
         let all = Projection::all();
         assert_eq!(all.columns.count_ones() as usize, PLACES.len());
         let one = Projection::new(["path"]);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 use trackiops_tenants::Rules;
@@ -40,6 +41,9 @@ pub struct Question {
     pub mounts: Vec<String>,
     /// Only rows of these tenants: names, or patterns of names. All if empty.
     pub tenants: Vec<String>,
+    /// Only rows of these levels. If empty, those of the first that has any, in the order of [`IoLevel::ALL`]. Several need a grouping by
+    /// level.
+    pub levels: Vec<IoLevel>,
     /// Name tenants by these rules, in place of the names that they were recorded with.
     pub tenant_rules: Option<Arc<Rules>>,
     /// Only these operations, by the protocol's names. All if empty.

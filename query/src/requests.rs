@@ -13,10 +13,11 @@ use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, LABELS, LATENCY_NS, MOUNT, OP, PATH, QUEUE_NS,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, LABELS, LATENCY_NS, LEVEL, MOUNT, OP, PATH, QUEUE_NS,
     RTT_NS, TENANT_NAME, UID, USER,
 };
 use trackiops_schemas::identity::{Dev, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
@@ -196,6 +197,27 @@ impl KeptRequests {
         Ok(())
     }
 
+    /// Where the question names no level, leaves out all but one, so that requests can be added up: the first of [`IoLevel::ALL`] that has
+    /// any.
+    pub fn keep_one_level(&mut self) -> Result<(), QueryError> {
+        if !self.chosen.levels.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        self.read(self.range, &mut |batch| {
+            let levels = texts(&batch, LEVEL);
+            for row in 0..batch.num_rows() {
+                let level = level_in(levels, row);
+                if !found.contains(&level) {
+                    found.push(level);
+                }
+            }
+            Ok(!found.contains(&IoLevel::ALL[0]))
+        })?;
+        self.chosen.levels = found.into_iter().min().into_iter().collect();
+        Ok(())
+    }
+
     /// As [`Self::read`], with the entity that each request belongs to in rows of the question. Its files, names, directories and mounts
     /// have entities of their own here, hosts do not.
     pub fn read_by_entity(
@@ -336,7 +358,7 @@ fn text_in(texts: Option<&StringArray>, row: usize) -> Option<&str> {
 /// The file of each row of a batch.
 fn file_in(batch: &RecordBatch) -> impl Fn(usize) -> File {
     let [keys, fileids] = [FILE_KEY, FILEID].map(|name| numbers(batch, name));
-    let [dev, mount, path] = [DEV, MOUNT, PATH].map(|name| texts(batch, name));
+    let [dev, mount, path, levels] = [DEV, MOUNT, PATH, LEVEL].map(|name| texts(batch, name));
     let some = |texts, row| text_in(texts, row).map(str::to_owned);
     move |row| File {
         key: FileKey(keys.map_or(0, |keys| keys.value(row))),
@@ -347,7 +369,15 @@ fn file_in(batch: &RecordBatch) -> impl Fn(usize) -> File {
         mount: some(mount, row),
         path: some(path, row),
         path_inferred: None,
+        level: level_in(levels, row),
     }
+}
+
+/// The level in a column.
+fn level_in(levels: Option<&StringArray>, row: usize) -> IoLevel {
+    text_in(levels, row)
+        .and_then(|level| level.parse().ok())
+        .unwrap_or_default()
 }
 
 /// The tenant of each row of a batch.
@@ -368,8 +398,10 @@ fn tenant_in(batch: &RecordBatch) -> impl Fn(usize) -> Tenant {
     }
 }
 
-/// The files, mounts and tenants that a question selects.
+/// The files, mounts, tenants and levels that a question selects.
 struct Chosen {
+    /// All if it is empty.
+    levels: Vec<IoLevel>,
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,
     tenants: TenantFilter,
@@ -379,16 +411,31 @@ impl Chosen {
     /// Looks up what the question names, in a range.
     fn new(snapshot: &Snapshot, question: &Question, range: Interval) -> Result<Self, QueryError> {
         Ok(Self {
+            levels: question.levels.clone(),
             wanted: resolve(snapshot, &question.files, range)?.wanted,
             mounts: MountFilter::new(snapshot, &question.mounts)?,
             tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
         })
     }
 
+    fn of_levels(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        if self.levels.is_empty() {
+            return Ok(batch.clone());
+        }
+        let levels = texts(batch, LEVEL);
+        let is_wanted = |row| self.levels.contains(&level_in(levels, row));
+        let wanted: BooleanArray = (0..batch.num_rows())
+            .map(|row| Some(is_wanted(row)))
+            .collect();
+        filter_record_batch(batch, &wanted)
+    }
+
     /// Their requests.
     fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let of_levels = self.of_levels(batch)?;
+        let batch = &of_levels;
         if self.wanted.is_none() && self.mounts.is_none() && !self.tenants.needs_tenants() {
-            return Ok(batch.clone());
+            return Ok(of_levels);
         }
         let file = file_in(batch);
         let ends = ends_ns(batch);

@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema, ops_schema,
+    DEV, FILE_KEY, FILEID, LEVEL, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema, ops_schema,
     rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
@@ -42,7 +42,7 @@ pub struct ScanColumns {
 impl ScanColumns {
     fn include(self, column: &str) -> bool {
         match column {
-            TIME | FILE_KEY | DEV | FILEID => true,
+            TIME | FILE_KEY | DEV | FILEID | LEVEL => true,
             of if TENANT_COLUMNS.contains(&of) && (self.by.tenants || self.by_tenant) => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.projection.includes(column),
@@ -148,6 +148,7 @@ fn is_about(file: &File, stored: &StoredRow<'_>) -> bool {
         && file.path.as_deref() == stored.path
         && file.path_inferred == stored.path_inferred
         && file.mount.as_deref() == stored.mount
+        && file.level == stored.level
 }
 
 fn file_of(stored: &StoredRow<'_>) -> File {
@@ -158,6 +159,7 @@ fn file_of(stored: &StoredRow<'_>) -> File {
         mount: stored.mount.map(Into::into),
         path: stored.path.map(Into::into),
         path_inferred: stored.path_inferred,
+        level: stored.level,
     }
 }
 

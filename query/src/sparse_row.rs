@@ -34,7 +34,13 @@ impl From<Row> for SparseRow {
         } = &row;
         let is_plain =
             |of: &Direction| of.errnos.counts().is_empty() && of.latency.buckets().is_empty();
-        if !(is_plain(read) && is_plain(write) && ops.as_slice().is_empty()) {
+        let is_untimed = |of: &AppCalls| of.latency.buckets().is_empty();
+        if !(is_plain(read)
+            && is_plain(write)
+            && ops.as_slice().is_empty()
+            && is_untimed(app_read)
+            && is_untimed(app_write))
+        {
             return Self(Kept::Whole(Box::new(row)));
         }
         let mut all = [0; ALL];
@@ -73,23 +79,13 @@ impl SparseRow {
     }
 
     /// Calls by which applications read.
-    pub fn app_read(&self) -> AppCalls {
-        match &self.0 {
-            Kept::Few { which, counters } => {
-                AppCalls::of_counters(kept(*which, counters, 2 * COUNTERS))
-            }
-            Kept::Whole(row) => row.app_read,
-        }
+    pub fn app_read(&self) -> Cow<'_, AppCalls> {
+        self.calls(2 * COUNTERS, |row| &row.app_read)
     }
 
     /// Calls by which they wrote.
-    pub fn app_write(&self) -> AppCalls {
-        match &self.0 {
-            Kept::Few { which, counters } => {
-                AppCalls::of_counters(kept(*which, counters, ALL - CALLS))
-            }
-            Kept::Whole(row) => row.app_write,
-        }
+    pub fn app_write(&self) -> Cow<'_, AppCalls> {
+        self.calls(ALL - CALLS, |row| &row.app_write)
     }
 
     /// All counters.
@@ -99,8 +95,8 @@ impl SparseRow {
                 read: self.read().into_owned(),
                 write: self.write().into_owned(),
                 ops: FileOps::default(),
-                app_read: self.app_read(),
-                app_write: self.app_write(),
+                app_read: self.app_read().into_owned(),
+                app_write: self.app_write().into_owned(),
             }),
             Kept::Whole(row) => Cow::Borrowed(row),
         }
@@ -141,6 +137,15 @@ impl SparseRow {
         self.read().bytes + self.write().bytes
     }
 
+    fn calls(&self, first: usize, of: impl Fn(&Row) -> &AppCalls) -> Cow<'_, AppCalls> {
+        match &self.0 {
+            Kept::Few { which, counters } => {
+                Cow::Owned(AppCalls::of_counters(kept(*which, counters, first)))
+            }
+            Kept::Whole(row) => Cow::Borrowed(of(row)),
+        }
+    }
+
     fn direction(&self, place: usize, of: impl Fn(&Row) -> &Direction) -> Cow<'_, Direction> {
         let (which, counters) = match &self.0 {
             Kept::Few { which, counters } => (*which, counters),
@@ -178,6 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use trackiops_schemas::file_ops::OpName;
+    use trackiops_schemas::histogram::Histogram;
 
     fn direction() -> impl Strategy<Value = Direction> {
         let counter = prop_oneof![Just(0), Just(1), 0..=u64::from(u32::MAX)];
@@ -203,14 +209,15 @@ mod tests {
                     ..FileOp::default()
                 })
             });
-            let calls = |calls| AppCalls {
+            let calls = |calls, latency: &Histogram| AppCalls {
                 calls,
                 bytes: calls * 10,
+                latency: latency.clone(),
                 ..AppCalls::default()
             };
             Row {
-                app_read: calls(requests),
-                app_write: calls(2 * read.requests),
+                app_read: calls(requests, &read.latency),
+                app_write: calls(2 * read.requests, &Histogram::default()),
                 read,
                 write,
                 ops,
@@ -232,8 +239,8 @@ mod tests {
             prop_assert_eq!(&*sum.read(), &expected.read);
             prop_assert_eq!(&*sum.write(), &expected.write);
             prop_assert_eq!(sum.ops(), expected.ops.as_slice());
-            prop_assert_eq!(sum.app_read(), expected.app_read);
-            prop_assert_eq!(sum.app_write(), expected.app_write);
+            prop_assert_eq!(&*sum.app_read(), &expected.app_read);
+            prop_assert_eq!(&*sum.app_write(), &expected.app_write);
             prop_assert_eq!(sum.is_transfer(), expected.is_transfer());
             prop_assert_eq!(sum.bytes(), expected.read.bytes + expected.write.bytes);
         }

@@ -11,8 +11,10 @@ use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    file_rows, files, json, mounts, operations, requests, selected_columns, stalls, units, volume,
+    captures, file_rows, files, json, mounts, operations, requests, selected_columns, stalls,
+    units, volume,
 };
+use trackiops_query::HostStream;
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
 use trackiops_query::files::FileActivity;
@@ -316,6 +318,12 @@ impl Render for KeptRequest {
 impl Render for ServerStall {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         stalls::table(answer, zone)
+    }
+}
+
+impl Render for HostStream {
+    fn table(answer: &Answer<Self>, _: Figures, _: Zone) -> Table {
+        captures::table(answer)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Direction;
 
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right};
@@ -57,10 +58,13 @@ struct Shape {
     directions: Vec<Shown>,
     host: bool,
     tenant: bool,
+    level: bool,
     mount: bool,
     /// Header of the entity's column; `None` if all rows have the same entity.
     of: Option<&'static str>,
     errors: bool,
+    /// What answers the requests: the part of their time between queue and completion is named after it.
+    answered_by: &'static str,
 }
 
 impl Shape {
@@ -74,6 +78,7 @@ impl Shape {
             directions: Shown::of(rows),
             host: answer.by.level != Level::Host && differ(|a, b| a.host == b.host),
             tenant: answer.by.tenants,
+            level: answer.by.levels,
             mount: matches!(answer.by.level, Level::Dir { .. })
                 && differ(|a, b| a.mount() == b.mount()),
             of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(
@@ -87,6 +92,7 @@ impl Shape {
             errors: rows
                 .iter()
                 .any(|r| r.sum.read().errors + r.sum.write().errors > 0),
+            answered_by: answered_by(rows.iter().map(|row| row.level)),
         }
     }
 
@@ -129,7 +135,7 @@ impl Shape {
                     ("iops", 40),
                     ("mean", ESSENTIAL + 7),
                     ("queue", ESSENTIAL + 5),
-                    ("network", ESSENTIAL + 6),
+                    (self.answered_by, ESSENTIAL + 6),
                     ("completion", ESSENTIAL + 4),
                 ],
             };
@@ -142,6 +148,9 @@ impl Shape {
         }
         if self.tenant {
             cells.push(left("tenant").weighs(KEY + 3));
+        }
+        if self.level {
+            cells.push(left("level").weighs(KEY + 2));
         }
         if self.mount {
             cells.push(left("mount").weighs(75));
@@ -170,6 +179,9 @@ impl Shape {
         if self.tenant {
             let tenant = row.tenant.named();
             cells.push(left(tenant.as_deref().unwrap_or(NONE)));
+        }
+        if self.level {
+            cells.push(left(row.level.as_str()));
         }
         if self.mount {
             cells.push(left(row.mount().unwrap_or(NONE)));
@@ -208,4 +220,12 @@ impl Shape {
 fn figure(requests: u64, text: Option<String>) -> Cell {
     let text = text.filter(|_| requests > 0);
     right(text.unwrap_or_else(|| NONE.into()))
+}
+
+/// What answers requests of these levels: the part of their latency between queue and completion has its name.
+pub(crate) fn answered_by(mut levels: impl Iterator<Item = IoLevel>) -> &'static str {
+    match levels.all(|level| level == IoLevel::Block) {
+        true => "device",
+        false => "network",
+    }
 }

@@ -4,6 +4,7 @@
 //! and does not depend on this crate.
 
 mod answer;
+mod captures;
 mod distribution;
 mod explain;
 pub mod export;

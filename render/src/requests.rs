@@ -1,12 +1,13 @@
 //! Table of single requests.
 
 use trackiops_schemas::columns::{
-    ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, MOUNT,
+    ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, LEVEL, MOUNT,
     OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT_NAME, UID, USER, XID,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
 
+use crate::file_rows::answered_by;
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::units::{bytes, latency};
 use trackiops_query::answer::Answer;
@@ -32,6 +33,9 @@ struct Shape {
     tenant: bool,
     retrans: bool,
     errors: bool,
+    level: bool,
+    /// What answers the requests.
+    answered_by: &'static str,
     offset: String,
 }
 
@@ -53,6 +57,12 @@ impl Shape {
             tenant: rows.iter().any(|row| tenant(row).is_known()),
             retrans: is_any(RETRANS),
             errors: is_any(ERRNO),
+            level: differ(LEVEL),
+            answered_by: answered_by(rows.iter().map(|row| {
+                row.text(LEVEL)
+                    .and_then(|level| level.parse().ok())
+                    .unwrap_or_default()
+            })),
             offset: show_offset(answer.range.start, zone),
         }
     }
@@ -65,7 +75,7 @@ impl Shape {
         for (text, weight) in [
             ("latency", ESSENTIAL + 9),
             ("queue", 80),
-            ("network", 80),
+            (self.answered_by, 80),
             ("completion", 79),
             ("offset", ESSENTIAL + 6),
             ("asked", 60),
@@ -86,6 +96,9 @@ impl Shape {
         }
         if self.tenant {
             cells.push(left("tenant").weighs(45));
+        }
+        if self.level {
+            cells.push(left("level").weighs(KEY + 2));
         }
         if self.mount {
             cells.push(left("mount").weighs(75));
@@ -129,6 +142,9 @@ impl Shape {
         if self.tenant {
             let tenant = tenant(row).named();
             cells.push(left(tenant.as_deref().unwrap_or(NONE)));
+        }
+        if self.level {
+            cells.push(text(LEVEL));
         }
         if self.mount {
             cells.push(text(MOUNT));

@@ -93,6 +93,7 @@ fn others() -> Arc<FileAttributes> {
         path: Some(OTHERS.into()),
         path_inferred: false,
         tenant: Default::default(),
+        level: Default::default(),
     })
 }
 

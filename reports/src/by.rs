@@ -20,6 +20,10 @@ impl FromStr for ReportBy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let by: GroupBy = text.parse()?;
+        // Sums of two levels are no sum of anything.
+        if by.levels {
+            return Err(ByError::new(text));
+        }
         Ok(Self {
             by,
             hosts: text.split(',').any(|word| word.trim() == "host"),

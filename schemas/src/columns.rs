@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
+use crate::captured::StreamBytes;
 use crate::file_ops::FileOp;
 use crate::histogram;
 use crate::ops::OperationSums;
@@ -67,6 +68,11 @@ pub const TENANT_NAME: &str = "tenant_name";
 /// The labels that rules gave it: [`crate::identity::Tenant::labels`]; null where they gave none.
 pub const LABELS: &str = "labels";
 
+/// [`crate::level::IoLevel`]; null for the wire.
+pub const LEVEL: &str = "level";
+/// Column: more bytes of a request that another row is, of another file or completed apart.
+pub const PIECE: &str = "piece";
+
 /// The columns of the tenant.
 pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT_NAME, LABELS];
 
@@ -107,6 +113,12 @@ pub const PENDING_AGE_MS_MAX: &str = "pending_age_ms_max";
 pub const PENDING_CLIENTS: &str = "pending_clients";
 /// Column of the health rows: the filter of the recording as it was given; null where there was none.
 pub const FILTER: &str = "filter";
+/// Column of the health rows: what was imported; null where rows were recorded.
+pub const SOURCE: &str = "source";
+/// Column of the health rows: a list of the captured streams, with where their bytes went.
+pub const CAPTURED: &str = "captured";
+/// Which way a stream goes, within [`CAPTURED`].
+pub const DIRECTION: &str = "direction";
 /// Number of the RPC client within [`PENDING_CLIENTS`].
 pub const CLIENT: &str = "client";
 /// Address of its server.
@@ -253,6 +265,21 @@ pub fn pending_client_item() -> Field {
     element(DataType::Struct(pending_client_fields()))
 }
 
+/// Fields of an element of [`CAPTURED`].
+pub fn stream_fields() -> Fields {
+    let counters = StreamBytes::COUNTERS.iter();
+    let names = [CLIENT, SERVER, TRANSPORT, DIRECTION];
+    let names = names.into_iter().map(optional_text);
+    names
+        .chain(counters.map(|counter| counter.field("")))
+        .collect()
+}
+
+/// The element of [`CAPTURED`].
+pub fn stream_item() -> Field {
+    element(DataType::Struct(stream_fields()))
+}
+
 /// The element of [`MOUNTS`].
 pub fn mount_item() -> Field {
     element(DataType::Utf8)
@@ -281,6 +308,7 @@ fn file_fields() -> [Field; 13] {
 pub fn rollup_schema() -> SchemaRef {
     let mut fields = vec![Field::new(TIME, time_type(), false)];
     fields.extend(file_fields());
+    fields.push(optional_text(LEVEL));
     for direction in DIRECTIONS {
         let prefix = format!("{direction}_");
         let counters = Direction::COUNTERS.iter();
@@ -296,6 +324,7 @@ pub fn rollup_schema() -> SchemaRef {
                 .iter()
                 .map(|counter| counter.field(prefix)),
         );
+        fields.push(histogram_field(&format!("{prefix}{LATENCY_HIST}")));
     }
     Arc::new(Schema::new(fields))
 }
@@ -308,6 +337,7 @@ pub fn request_schema() -> SchemaRef {
     ];
     fields.extend(file_fields());
     fields.extend([
+        text(LEVEL),
         optional(PID, Unit::None),
         text(OP),
         number(OFFSET_BYTES, Unit::Bytes),
@@ -322,6 +352,7 @@ pub fn request_schema() -> SchemaRef {
         optional_flag(STABLE),
         Field::new(ERRNO, DataType::Int32, true),
         optional(XID, Unit::None),
+        flag(PIECE),
     ]);
     Arc::new(Schema::new(fields))
 }
@@ -335,6 +366,8 @@ pub fn health_schema() -> SchemaRef {
         optional(PENDING_AGE_MS_MAX, Unit::Milliseconds),
         list(PENDING_CLIENTS, pending_client_item()).with_nullable(true),
         optional_text(FILTER),
+        optional_text(SOURCE),
+        list(CAPTURED, stream_item()),
     ]);
     Arc::new(Schema::new(fields))
 }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::ebpf::block::FILE_SYSTEM_HASH;
+use crate::level::IoLevel;
+
 /// A device number in the kernel's encoding: `major << 20 | minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub struct Dev(pub u32);
@@ -52,7 +55,7 @@ pub struct FileId {
     pub dev: Dev,
     /// NFS fileid (inode number).
     pub fileid: u64,
-    /// The kernel's CRC32 of the file handle: tells a reused inode number from the old file.
+    /// The kernel's CRC32 of the file handle, or the generation of a local file's inode: tells a reused inode number from the old file.
     pub handle_hash: u32,
 }
 
@@ -73,6 +76,14 @@ impl FileId {
             ..Self::others(dev)
         }
     }
+
+    /// Stands for the file system on a block device itself, and for who uses the device without one.
+    pub fn file_system(dev: Dev) -> Self {
+        Self {
+            handle_hash: FILE_SYSTEM_HASH,
+            ..Self::others(dev)
+        }
+    }
 }
 
 /// What stands for the path of [`FileId::others`]. These are all the ways into such a row; each keeps the mount, the tenant and the window:
@@ -87,6 +98,10 @@ pub const OTHERS: &str = "(other)";
 
 /// What stands for the path of [`FileId::missed`].
 pub const MISSED: &str = "(missed)";
+
+/// What stands for the path of [`FileId::file_system`]: journal, metadata and log of the file system, swap, and what is read or written
+/// past it.
+pub const FILE_SYSTEM: &str = "(filesystem)";
 
 /// A path as text. One that is UTF-8 is as it is; in another one the bytes that are none are written as `\xNN`, and backslashes as
 /// `\\`.
@@ -262,6 +277,8 @@ pub struct FileAttributes {
     pub path_inferred: bool,
     /// Who used it, as far as that is known.
     pub tenant: Arc<Tenant>,
+    /// Where that was seen.
+    pub level: IoLevel,
 }
 
 impl FileAttributes {
@@ -274,8 +291,10 @@ impl FileAttributes {
             path,
             path_inferred,
             tenant,
+            level,
         } = self;
-        (*key, *id, *path_inferred) == (other.key, other.id, other.path_inferred)
+        (*key, *id, *path_inferred, *level)
+            == (other.key, other.id, other.path_inferred, other.level)
             && tenant.id() == other.tenant.id()
             && (mount, path) == (&other.mount, &other.path)
     }
@@ -374,6 +393,7 @@ mod tests {
                 user: user.map(Into::into),
                 ..tenant.parse().unwrap()
             }),
+            level: Default::default(),
         };
         let unnamed = used_by("7:/a", None);
         assert!(unnamed.adds_up_with(&used_by("7:/a", Some("bob"))));

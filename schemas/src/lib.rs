@@ -6,6 +6,7 @@
 //! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
+//! * [`captured`]: where the bytes of a capture went that was imported;
 //! * [`kernel_usage`]: what the programs in the kernel take;
 //! * [`identity`]: what a file is, in memory and on disk; [`container`]: of which container a cgroup is; [`mount`]: where it can be found;
 //! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
@@ -15,6 +16,8 @@
 
 pub mod ebpf;
 
+#[cfg(feature = "std")]
+pub mod captured;
 #[cfg(feature = "std")]
 pub mod columns;
 #[cfg(feature = "std")]
@@ -31,6 +34,8 @@ pub mod histogram;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod kernel_usage;
+#[cfg(feature = "std")]
+pub mod level;
 #[cfg(feature = "std")]
 pub mod mount;
 #[cfg(feature = "std")]

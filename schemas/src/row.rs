@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::captured::Captured;
 use crate::counter_macro::counters;
 use crate::errnos::Errnos;
 use crate::file_ops::FileOps;
@@ -95,7 +96,7 @@ impl Direction {
 
 counters! {
     /// The calls by which applications read, or wrote: what they asked their kernel for, wherever that had it.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct AppCalls {
         /// Calls that returned, failed ones included.
         calls: "calls", Count, sum;
@@ -107,8 +108,17 @@ counters! {
         direct_calls: "direct_calls", Count, sum;
         /// Bytes that these asked for.
         direct_bytes: "direct_bytes", Bytes, sum;
+        /// Calls that were timed, from begin to end.
+        timed: "timed", Count, sum;
+        /// Sum of their times, ns.
+        latency_ns_sum: "latency_us_sum", Microseconds, saturating_sum;
+        /// The longest of these, ns.
+        latency_ns_max: "latency_us_max", Microseconds, max;
     }
-    and {}
+    and {
+        /// Times of the calls that had room to be counted by time: of at most the timed ones.
+        latency: Histogram,
+    }
 }
 
 impl AppCalls {
@@ -117,9 +127,15 @@ impl AppCalls {
         self.bytes.saturating_add(self.direct_bytes)
     }
 
+    /// Mean time of the timed calls, ns; `None` without one.
+    pub fn latency_ns_mean(&self) -> Option<f64> {
+        (self.timed > 0).then(|| self.latency_ns_sum as f64 / self.timed as f64)
+    }
+
     /// Adds another partial aggregate.
     pub fn merge(&mut self, other: &Self) {
         self.merge_counters(other);
+        self.latency.merge(&other.latency);
     }
 }
 
@@ -214,6 +230,10 @@ counters! {
         pending: Option<Pending>,
         /// What a request had to have to be recorded; everything was if `None`. A window of which a part was recorded otherwise has one of both.
         filter: Option<Arc<str>>,
+        /// What was imported: `pcap`, `nfsdump`, `csv` or `parquet`; `None` if it was recorded. A window of several kinds has one of them.
+        source: Option<Arc<str>>,
+        /// Where the bytes of the capture went, if it was imported from one.
+        captured: Captured,
     }
 }
 
@@ -227,6 +247,10 @@ impl Health {
         if let Some(filter) = &other.filter {
             self.filter.get_or_insert_with(|| Arc::clone(filter));
         }
+        if let Some(source) = &other.source {
+            self.source.get_or_insert_with(|| Arc::clone(source));
+        }
+        self.captured.merge(&other.captured);
     }
 }
 

@@ -10,6 +10,7 @@ use trackiops_analyses::cube::{Events, Kind};
 use trackiops_analyses::source::packets::Packets;
 
 use super::distribution_flags::DistributionFlags;
+use super::event_flags::KindFlag;
 use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
@@ -44,9 +45,8 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// Count requests, messages or packets [default: the first it has]
-    #[arg(long, value_name = "KIND", help_heading = ROWS)]
-    of: Option<Kind>,
+    #[command(flatten)]
+    kind: KindFlag,
     /// Lengths of windows
     #[arg(long, value_name = "LENGTH,...", value_delimiter = ',', value_parser = super::duration::parse, help_heading = ROWS,
           default_value = "1ms,10ms,100ms,1s,5s,15s,1m,5m,15m,1h")]
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.window.iter().any(Duration::is_zero) {
         bail!("--window: a window without a length holds nothing; write 1ms or more");
     }
-    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
+    let kind = args.kind.kind(&source)?;
     let mut burst = Burst::new(args.window, args.distributions.exact_values);
     let parts = args.distributions.quantiles;
     if kind == Kind::Packets {
@@ -80,13 +80,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         burst.add(time_ns, NS_PER_S, cell.bytes);
     })?;
     let sheet = burst.sheet(kind.plural(), parts);
-    let none = events.none.take();
-    outcome::write(
-        &form,
-        ANALYSIS,
-        events.seen(),
-        none,
-        events.remarks(),
-        [sheet],
-    )
+    outcome::write_of_events(&form, ANALYSIS, events, [sheet])
 }

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use trackiops_analyses::cube::{Axis, Cube, Events, Kind, Pruning};
+use trackiops_analyses::cube::{Axis, Cube, Events, Pruning};
 
+use super::event_flags::AxesFlags;
 use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
@@ -36,24 +37,14 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// Count requests, messages or packets [default: the first it has]
-    #[arg(long, value_name = "KIND", help_heading = ROWS)]
-    of: Option<Kind>,
-    /// Axes, such as host,mount,op,time [default: by what is counted]
-    ///
-    /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
-    /// dst_ip, dst_port, transport, time.
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
-    axes: Vec<Axis>,
+    #[command(flatten)]
+    over: AxesFlags,
     /// Length of the intervals of the axis time, s
     #[arg(long, value_name = "SECONDS", default_value_t = 1, help_heading = ROWS)]
     interval: u32,
     /// Name these axes only beside all others
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
     only_whole: Vec<Axis>,
-    /// Name these axes only beside all others, or none but time
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
-    alone: Vec<Axis>,
     /// Leave out rows with fewer bytes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = ROWS)]
     min_bytes: u64,
@@ -65,27 +56,15 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let form = Forms::tables(args.form, &Cube::TABLES)?;
     let source = args.source.source()?;
-    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
-    let axes = match args.axes.is_empty() {
-        true => kind.usual_axes().to_vec(),
-        false => args.axes,
-    };
+    let (kind, axes) = args.over.axes(&source)?;
     let mut cube = Cube::new(axes.clone());
     let mut events = Events::new(kind, axes, args.interval)?;
     events.read(&source, ANALYSIS.name, |_, key, cell| cube.add(key, cell))?;
     let pruning = Pruning {
         only_whole: args.only_whole,
-        alone: args.alone,
+        alone: args.over.alone,
         min_bytes: args.min_bytes,
     };
     let sheets = cube.sheets(&events, &pruning);
-    let none = events.none.take();
-    outcome::write(
-        &form,
-        ANALYSIS,
-        events.seen(),
-        none,
-        events.remarks(),
-        sheets,
-    )
+    outcome::write_of_events(&form, ANALYSIS, events, sheets)
 }

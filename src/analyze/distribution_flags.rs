@@ -15,7 +15,7 @@ pub struct DistributionFlags {
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = OUTPUT,
           value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     pub quantiles: u64,
-    /// Beyond so many values a distribution becomes a histogram
+    /// Values of a distribution before it becomes a histogram
     ///
     /// Quantiles of a histogram are at most 1/128 nearer to zero than the value at their rank. Mean and extremes stay exact.
     #[arg(long, value_name = "N", default_value_t = trackiops_analyses::distribution::EXACT_VALUES, help_heading = OUTPUT)]

@@ -25,7 +25,7 @@ pub const ABOUT: &str = "\
 Tell latencies by server, operation and others, with duplicates and unanswered calls
 
 Of a store: latencies of READs and WRITEs from the call of the client to its completion, with retransmissions. Of a capture: calls and \
-replies are paired by xid and client; the latency is that from the first call, and it is told how many calls and replies were missing or \
+replies are paired by xid and client; the latency is that from the first call, and the table has how many calls and replies were missing or \
 came twice. Rows with * are sums.";
 
 const ANALYSIS: Analysis = Analysis {

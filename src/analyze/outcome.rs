@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use trackiops_analyses::cube::Events;
 use trackiops_analyses::sheet::Sheet;
 use trackiops_analyses::source::Seen;
 use trackiops_query::EmptyReason;
@@ -94,4 +95,16 @@ pub fn write(
         .map(|table| table as &dyn ReportTable)
         .collect();
     forms.form.write(&about, &tables, Zone::Local)
+}
+
+/// Writes the tables of what was computed from events, as [`write()`] does.
+pub fn write_of_events(
+    forms: &Forms,
+    analysis: Analysis,
+    mut events: Events,
+    sheets: impl IntoIterator<Item = Sheet>,
+) -> anyhow::Result<ExitCode> {
+    let none = events.none.take();
+    let remarks = events.remarks();
+    write(forms, analysis, events.seen(), none, remarks, sheets)
 }

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use trackiops_analyses::cube::{Axis, Events, Kind, Pruning, Rates, RatesSettings};
+use trackiops_analyses::cube::{Axis, Events, Pruning, Rates, RatesSettings};
 
 use super::distribution_flags::DistributionFlags;
+use super::event_flags::AxesFlags;
 use super::outcome::{self, Analysis, Forms};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
@@ -38,18 +39,8 @@ const ANALYSIS: Analysis = Analysis {
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// Count requests, messages or packets [default: the first it has]
-    #[arg(long, value_name = "KIND", help_heading = ROWS)]
-    of: Option<Kind>,
-    /// Axes, such as host,mount,op,time [default: by what is counted]
-    ///
-    /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
-    /// dst_ip, dst_port, transport, time.
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
-    axes: Vec<Axis>,
-    /// Name these axes only beside all others, or none but time
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
-    alone: Vec<Axis>,
+    #[command(flatten)]
+    over: AxesFlags,
     /// Lengths of intervals, s
     #[arg(long, value_name = "SECONDS,...", value_delimiter = ',', default_value = "1", help_heading = ROWS)]
     interval: Vec<u32>,
@@ -63,11 +54,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let form = Forms::new(args.form, &Rates::TABLES, &args.distributions)?;
     let source = args.source.source()?;
-    let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
-    let axes = match args.axes.is_empty() {
-        true => kind.usual_axes().to_vec(),
-        false => args.axes,
-    };
+    let (kind, axes) = args.over.axes(&source)?;
     if axes.contains(&Axis::Time) {
         bail!("--axes: rates are over time; leave out the axis time");
     }
@@ -75,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         interval_s: *interval_s,
         axes: axes.clone(),
         pruning: Pruning {
-            alone: args.alone.clone(),
+            alone: args.over.alone.clone(),
             ..Pruning::default()
         },
         exact_values: args.distributions.exact_values,
@@ -88,13 +75,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             .for_each(|rates| rates.add(time_ns, key, cell));
     })?;
     let sheets = Rates::sheets(&rates, &events, args.distributions.quantiles);
-    let none = events.none.take();
-    outcome::write(
-        &form,
-        ANALYSIS,
-        events.seen(),
-        none,
-        events.remarks(),
-        sheets,
-    )
+    outcome::write_of_events(&form, ANALYSIS, events, sheets)
 }

@@ -103,7 +103,7 @@ pub struct Comparison<'c> {
     files: HashMap<FileOn, u64>,
     /// Rows that are asked for.
     pub rows: Vec<Pair<'c>>,
-    /// All rows, or so many that are not equal.
+    /// All rows, or at most this many that are not equal.
     most_rows: Option<usize>,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use trackiops_capture::{Account, ConnectionReport, Report};
+use trackiops_capture::{Account, ConnectionReport, Peers, Report};
 use trackiops_query::times::{Zone, show_range};
 use trackiops_render::units;
 use trackiops_schemas::time::UtcMs;
@@ -77,9 +77,11 @@ pub fn print_time_range(
 
 fn print_connection(connection: &ConnectionReport, out: &mut dyn Write) -> io::Result<()> {
     let ConnectionReport {
-        client,
-        server,
-        transport,
+        peers: Peers {
+            client,
+            server,
+            transport,
+        },
         tally,
         sent,
         answered,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use trackiops_capture::{Receiver, Request};
+use trackiops_capture::{Account, Peers, Receiver, Request, Transport};
+use trackiops_schemas::captured::{Carrier, Stream, StreamBytes, StreamDirection};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::Operation;
 
@@ -25,6 +26,46 @@ impl Names for Files {
 }
 
 impl Receiver for Hosts<Files> {
+    fn account(&mut self, peers: &Peers, is_from_client: bool, last_ns: i64, more: &Account) {
+        let stream = Stream {
+            client: peers.client,
+            server: peers.server,
+            carrier: match peers.transport {
+                Transport::Tcp => Carrier::Tcp,
+                Transport::Udp => Carrier::Udp,
+            },
+            direction: match is_from_client {
+                true => StreamDirection::Calls,
+                false => StreamDirection::Replies,
+            },
+        };
+        let Account {
+            packets,
+            payload_bytes,
+            parsed_bytes,
+            skipped_bytes,
+            not_understood_bytes,
+            repeated_bytes,
+            cut_bytes,
+            lost_bytes,
+            holes: _,
+            calls,
+            replies,
+        } = *more;
+        let bytes = StreamBytes {
+            packets,
+            payload_bytes,
+            parsed_bytes,
+            skipped_bytes,
+            not_understood_bytes,
+            repeated_bytes,
+            cut_bytes,
+            lost_bytes,
+            messages: calls + replies,
+        };
+        self.add_captured(last_ns, stream, &bytes);
+    }
+
     fn request(&mut self, request: Request) {
         let Some(found) = Found::new(&request) else {
             return;

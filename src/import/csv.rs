@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::Operation;
 
 use super::account::print_time_range;
@@ -45,7 +46,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
     let mut import = Import {
-        hosts: Hosts::new(args.target.target()),
+        hosts: Hosts::new(args.target.target("csv")),
         mappings: args.map,
         header: Vec::new(),
         columns: None,
@@ -196,7 +197,12 @@ fn listed(values: &Values<'_>) -> anyhow::Result<Listed> {
         fileid: fileid.map(|fileid| fileid as u64),
         key: values.parsed(Field::Key, "a whole number of 64 bits")?,
         dev: values.parsed::<Dev>(Field::Dev, "a device, such as 0:49")?,
+        level: level(values)?.unwrap_or_default(),
     })
+}
+
+fn level(values: &Values<'_>) -> anyhow::Result<Option<IoLevel>> {
+    values.parsed(Field::Level, "a level, such as wire")
 }
 
 fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {
@@ -237,7 +243,9 @@ fn record(values: &Values<'_>, times: &Times, is_write: bool) -> anyhow::Result<
             | flag(parts.is_none(), flags::UNSPLIT)
             | flag(is(Field::Eof)?, flags::EOF)
             | flag(is(Field::Direct)?, flags::DIRECT)
-            | flag(is(Field::Stable)?, flags::STABLE),
+            | flag(is(Field::Stable)?, flags::STABLE)
+            | flag(level(values)? == Some(IoLevel::Block), flags::BLOCK)
+            | flag(is(Field::Piece)?, flags::PIECE),
         pid: values.count(Field::Pid)?.unwrap_or_default(),
         xid: values.count(Field::Xid)?.unwrap_or_default(),
         retransmissions: values.count(Field::Retrans)?.unwrap_or_default(),

@@ -126,9 +126,6 @@ impl Files {
         file: &Handle,
         attributes: Option<&Attributes>,
     ) {
-        if matches!(name, b"" | b"." | b"..") {
-            return;
-        }
         let directory = self.index(server, directory, None);
         let file = self.index(server, file, attributes);
         if directory != file {
@@ -180,6 +177,7 @@ impl Files {
                 uid: (tenant.uid != NO_USER).then_some(tenant.uid),
                 ..Tenant::default()
             }),
+            level: Default::default(),
         })
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use trackiops_capture::Peers;
 use trackiops_collector::Replay;
+use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::{Operation, OperationSums};
@@ -32,7 +33,7 @@ const MOST_ROWS: usize = 1 << 16;
 const MOST_REQUESTS: usize = 1 << 19;
 /// Single requests that are written at once.
 const BATCH: usize = 16 << 10;
-/// Connections of a host that are told apart.
+/// Connections of a host with a name of their own.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// Files and their users, as far as they are known by now.
@@ -72,6 +73,8 @@ struct Host {
     windows: Vec<ClosedWindow>,
     rows: usize,
     requests: Vec<RequestRecord>,
+    /// Without any it has only connections.
+    has_requests: bool,
 }
 
 /// What is written where.
@@ -116,9 +119,10 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.counts
     }
 
-    /// Number of hosts.
+    /// Number of hosts that had requests.
     pub fn clients(&self) -> usize {
-        self.hosts.len()
+        let hosts = self.hosts.values();
+        hosts.filter(|host| host.has_requests).count()
     }
 
     /// Files and their users.
@@ -126,13 +130,17 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.names.borrow_mut()
     }
 
+    /// Whether it is time for [`Self::tick`].
+    pub fn is_due(&self, time_ns: i64) -> bool {
+        // The time may go back, too.
+        time_ns >= self.next_ns
+            || time_ns <= self.next_ns.saturating_sub(SECOND_NS + LONGEST_PAUSE_NS)
+    }
+
     /// The time of what is read is this now.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
         self.now_ns = time_ns;
-        // The time may go back, too.
-        if self.next_ns.saturating_sub(SECOND_NS + LONGEST_PAUSE_NS) < time_ns
-            && time_ns < self.next_ns
-        {
+        if !self.is_due(time_ns) {
             return Ok(());
         }
         self.next_ns = time_ns.saturating_add(SECOND_NS);
@@ -165,11 +173,14 @@ impl<N: Names + Default + 'static> Hosts<N> {
         }
     }
 
-    /// Closes all windows and writes them.
+    /// Closes all windows and writes them. Without any request nothing is written.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.close(UtcMs(i64::MAX));
         if self.is_outside_of_calendar {
             say("warning: some requests are from before 1970 or after 9999, and were left out");
+        }
+        if self.counts.0 == 0 {
+            return Ok(());
         }
         self.write()
     }
@@ -203,6 +214,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
                 windows: Vec::new(),
                 rows: 0,
                 requests: Vec::new(),
+                has_requests: false,
             }
         })
     }
@@ -210,6 +222,15 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// `tcp-1` is the first connection that a host used.
     pub fn transport(&mut self, host: &str, begin_ns: i64, peers: &Peers) -> Option<String> {
         self.host(host, begin_ns).transport(peers)
+    }
+
+    /// Adds bytes of a stream of the capture, which the client has.
+    pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
+        if UtcMs(at_ns.div_euclid(1_000_000)).is_in_calendar() && at_ns >= 0 {
+            let host = stream.client.ip().to_string();
+            let host = self.host(&host, at_ns);
+            host.replay.add_captured(at_ns, stream, bytes);
+        }
     }
 
     /// Adds what completed. Returns whether its time can be in a store.
@@ -231,6 +252,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.counts.1 += records.len() as u64;
         let keeps_requests = self.target.requests_bytes.is_some();
         let host = self.host(host, *begin_ns);
+        host.has_requests = true;
         host.replay.add_operation(*end_ns, operation, sums, *file);
         host.replay.add(records);
         // Its own time is covered even where a pause follows.

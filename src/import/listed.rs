@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::ebpf::ring::NO_USER;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, TenantId};
+use trackiops_schemas::level::IoLevel;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::hosts::Names;
@@ -29,6 +30,8 @@ pub struct Listed {
     pub key: Option<i64>,
     /// Device.
     pub dev: Option<Dev>,
+    /// Where its requests were seen.
+    pub level: IoLevel,
 }
 
 /// The files and users of a table.
@@ -119,6 +122,7 @@ impl Names for ListedNames {
             path,
             path_inferred: known.is_some_and(|listed| listed.path_inferred),
             tenant: tenant.cloned().unwrap_or_default(),
+            level: known.map(|listed| listed.level).unwrap_or_default(),
         })
     }
 

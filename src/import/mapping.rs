@@ -66,10 +66,14 @@ pub enum Field {
     Direct,
     /// Whether a WRITE asked for stable storage.
     Stable,
+    /// The level it is of.
+    Level,
+    /// Whether it is more of a request that another row is.
+    Piece,
 }
 
 /// Fields with their names and the columns that they have in an export, the better one first.
-pub const FIELDS: [(Field, &str, &[&str]); 29] = [
+pub const FIELDS: [(Field, &str, &[&str]); 31] = [
     (
         Field::Time,
         "time",
@@ -107,12 +111,14 @@ pub const FIELDS: [(Field, &str, &[&str]); 29] = [
     (Field::Eof, "eof", &[columns::EOF]),
     (Field::Direct, "direct", &[columns::DIRECT]),
     (Field::Stable, "stable", &[columns::STABLE]),
+    (Field::Level, "level", &[columns::LEVEL]),
+    (Field::Piece, "piece", &[columns::PIECE]),
 ];
 
 /// What numbers of a column of times count, or how times are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Whole units of so many ns; fractions are allowed.
+    /// Units of this many ns; fractions are allowed.
     Ns(i64),
     /// A date, as `2026-11-21T03:00:00.5Z`.
     Rfc3339,

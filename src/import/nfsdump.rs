@@ -64,7 +64,7 @@ struct Unread {
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
-    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target()));
+    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target("nfsdump")));
     let mut lines = Lines::default();
     for source in &sources {
         read(source, &mut decoder, &mut lines)?;

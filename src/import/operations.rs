@@ -43,6 +43,49 @@ pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
     sums
 }
 
+/// What a call is called: its procedure, and for a COMPOUND the operation for which the others are there.
+pub fn name_of_call(call: &Call) -> String {
+    let (version, procedure) = (call.version, call.procedure);
+    if version != 4 || procedure != 1 {
+        let name = procedure_name(version, procedure);
+        return name.map_or_else(|| procedure.to_string(), str::to_owned);
+    }
+    let numbers = call.operations.iter().map(|operation| operation.number);
+    let main = numbers.min_by_key(|number| rank(version, *number));
+    main.map_or("COMPOUND", |number| name_of(version, number))
+        .to_owned()
+}
+
+fn name_of(version: u32, number: u32) -> &'static str {
+    operation_name(version, number).unwrap_or("(unknown)")
+}
+
+/// The first operation with the smallest rank does not only say which file, or what a client asks for beside it.
+fn rank(version: u32, number: u32) -> u8 {
+    match name_of(version, number) {
+        "SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => 3,
+        "GETFH" => 2,
+        "GETATTR" | "ACCESS" => 1,
+        _ => 0,
+    }
+}
+
+/// A file of which a reply tells something.
+#[derive(Clone, Copy)]
+pub struct SeenFile<'r> {
+    /// Its handle.
+    pub handle: &'r Handle,
+    /// Directory and name by which it was found.
+    pub named: Option<(&'r Handle, &'r [u8])>,
+    /// Its attributes.
+    pub attributes: Option<&'r Attributes>,
+}
+
+/// Whether a name leads to no other file.
+fn is_itself(name: &[u8]) -> bool {
+    matches!(name, b"" | b"." | b"..")
+}
+
 /// A request, with what is looked for in it.
 pub struct Found<'r> {
     request: &'r Request,
@@ -75,32 +118,19 @@ impl<'r> Found<'r> {
     }
 
     fn name_of(&self, number: u32) -> &'static str {
-        operation_name(self.call().version, number).unwrap_or("(unknown)")
+        name_of(self.call().version, number)
     }
 
-    /// What the whole RPC is called: its procedure, and for a COMPOUND the operation for which the others are there.
+    /// What the whole RPC is called.
     pub fn name(&self) -> String {
-        let call = self.call();
-        let (version, procedure) = (call.version, call.procedure);
-        if version != 4 || procedure != 1 {
-            let name = procedure_name(version, procedure);
-            return name.map_or_else(|| procedure.to_string(), str::to_owned);
-        }
-        let main = self.main();
-        main.map_or("COMPOUND", |(operation, _)| self.name_of(operation.number))
-            .to_owned()
+        name_of_call(self.call())
     }
 
-    /// The operation for which the others of a COMPOUND are there: the first that does not only say which file, or what a client asks
-    /// for beside it.
+    /// The operation for which the others of a COMPOUND are there.
     fn main(&self) -> Option<Pair<'r>> {
-        let rank = |(operation, _): &Pair<'_>| match self.name_of(operation.number) {
-            "SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => 3,
-            "GETFH" => 2,
-            "GETATTR" | "ACCESS" => 1,
-            _ => 0,
-        };
-        self.pairs().min_by_key(rank)
+        let version = self.call().version;
+        self.pairs()
+            .min_by_key(|(operation, _)| rank(version, operation.number))
     }
 
     /// Who made it.
@@ -253,69 +283,103 @@ impl<'r> Found<'r> {
         }
     }
 
-    /// The names that it says.
-    pub fn names(&self, files: &mut Files) {
+    /// Its operations that succeeded up to the first that did not, with their results and the directories in which they looked for
+    /// names.
+    fn done(
+        &self,
+    ) -> impl Iterator<Item = (&'r OperationCall, &'r OperationReply, Option<&'r Handle>)> + '_
+    {
         let mut before: Option<&OperationReply> = None;
-        for (operation, result) in self.pairs() {
-            let Some(result) =
-                result.filter(|result| result.status.is_none_or(|status| status == 0))
-            else {
-                return;
-            };
-            let directory = operation
-                .handle
-                .as_ref()
-                .or(before.and_then(|before| before.handle.as_ref()));
-            self.name_one(files, operation, result, directory);
+        self.pairs().map_while(move |(operation, result)| {
+            let result = result?;
+            if result.status.is_some_and(|status| status != 0) {
+                return None;
+            }
+            let found = before.and_then(|before| before.handle.as_ref());
             before = Some(result);
-        }
+            Some((operation, result, operation.handle.as_ref().or(found)))
+        })
     }
 
-    fn name_one(
-        &self,
-        files: &mut Files,
-        operation: &OperationCall,
-        result: &OperationReply,
-        directory: Option<&Handle>,
-    ) {
-        let server = self.server;
-        match self.name_of(operation.number) {
-            "LOOKUP" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" | "OPEN" => {
-                if let (Some(directory), Some(name), Some(found)) =
-                    (directory, &operation.name, &result.handle)
-                {
-                    let attributes = self.attributes_of(found);
-                    files.named(server, directory, name, found, attributes);
-                }
+    /// Passes on the files of which the reply tells something.
+    pub fn files_seen(&self, mut each: impl FnMut(SeenFile<'r>)) {
+        let mut last: Option<&Handle> = None;
+        let mut tell = |file: SeenFile<'r>| {
+            let named = file.named.filter(|(_, name)| !is_itself(name));
+            let file = SeenFile { named, ..file };
+            // GETATTR after LOOKUP has no more than that.
+            if file.named.is_some() || last != Some(file.handle) {
+                last = Some(file.handle);
+                each(file);
             }
-            "RENAME" => {
-                if let (Some(from), Some(old), Some((Some(to), new))) =
-                    (directory, &operation.name, &operation.target)
-                {
-                    files.renamed(server, (from, old), (to, new));
+        };
+        for (operation, result, directory) in self.done() {
+            let found = result.handle.as_ref();
+            match (self.name_of(operation.number), directory, found) {
+                (
+                    "LOOKUP" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" | "OPEN",
+                    Some(directory),
+                    Some(found),
+                ) => tell(SeenFile {
+                    handle: found,
+                    named: operation.name.as_deref().map(|name| (directory, name)),
+                    attributes: self.attributes_of(found),
+                }),
+                ("READDIRPLUS" | "READDIR", directory, found) => {
+                    let directory = directory.or(found);
+                    for entry in &result.entries {
+                        tell(SeenFile {
+                            handle: &entry.handle,
+                            named: directory.map(|directory| (directory, &*entry.name)),
+                            attributes: Some(&entry.attributes),
+                        });
+                    }
                 }
-            }
-            "READDIRPLUS" | "READDIR" => {
-                let directory = directory.or(result.handle.as_ref());
-                for entry in &result.entries {
-                    if let Some(directory) = directory {
-                        let attributes = Some(&entry.attributes);
-                        files.named(server, directory, &entry.name, &entry.handle, attributes);
+                _ => {
+                    let handle = found.or(operation.handle.as_ref());
+                    let attributes = result.attributes.as_ref();
+                    if let (Some(handle), Some(_)) = (handle, attributes) {
+                        tell(SeenFile {
+                            handle,
+                            named: None,
+                            attributes,
+                        });
                     }
                 }
             }
-            // The client asks for it at the root of what it mounts.
-            "FSINFO" => {
-                if let Some(root) = &operation.handle {
-                    files.is_root(server, root, result.attributes.as_ref());
-                }
+        }
+    }
+
+    /// The names that it says.
+    pub fn names(&self, files: &mut Files) {
+        let server = self.server;
+        self.files_seen(|file| {
+            if let Some((directory, name)) = file.named {
+                files.named(server, directory, name, file.handle, file.attributes);
             }
-            "PUTROOTFH" => {
-                if let Some(root) = &result.handle {
-                    files.is_root(server, root, self.attributes_of(root));
+        });
+        for (operation, result, directory) in self.done() {
+            match self.name_of(operation.number) {
+                "RENAME" => {
+                    if let (Some(from), Some(old), Some((Some(to), new))) =
+                        (directory, &operation.name, &operation.target)
+                    {
+                        files.renamed(server, (from, old), (to, new));
+                    }
                 }
+                // The client asks for it at the root of what it mounts.
+                "FSINFO" => {
+                    if let Some(root) = &operation.handle {
+                        files.is_root(server, root, result.attributes.as_ref());
+                    }
+                }
+                "PUTROOTFH" => {
+                    if let Some(root) = &result.handle {
+                        files.is_root(server, root, self.attributes_of(root));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
 }

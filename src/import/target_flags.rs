@@ -3,37 +3,42 @@
 use trackiops_store::{GranularitySet, Options, RetentionPolicy};
 
 use super::hosts::Target;
-use crate::record::args::{DEFAULT_GRANULARITIES, default_rotation, parse_requests_size};
+use crate::help_headings::TARGET;
+use crate::record::args::{DEFAULT_GRANULARITIES, parse_requests_size, rotation};
 use crate::store_flag::StoreFlag;
+
+/// Each rotation waits for the disk some sixty times, so an import has fewer than a recording. Nobody asks for its last minutes meanwhile.
+const ROTATE_MINUTES: i64 = 60;
 
 /// The flags.
 #[derive(clap::Args)]
 pub struct TargetFlags {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = TARGET)]
     store: StoreFlag,
-    /// Window lengths, each a multiple of the one before
-    #[arg(long, value_name = "LENGTHS", default_value = DEFAULT_GRANULARITIES)]
+    /// Window lengths, each a multiple of the last
+    #[arg(long, value_name = "LENGTHS", default_value = DEFAULT_GRANULARITIES, help_heading = TARGET)]
     granularity: GranularitySet,
     /// Room on disk for single requests
     ///
     /// At least 64MiB. When it is used up, the oldest requests are deleted.
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size, help_heading = TARGET)]
     requests_size: u64,
     /// Keep sums alone, no single requests
-    #[arg(long, conflicts_with = "requests_size")]
+    #[arg(long, conflicts_with = "requests_size", help_heading = TARGET)]
     no_requests: bool,
 }
 
 impl TargetFlags {
-    /// What is written where.
-    pub fn target(self) -> Target {
+    /// What is written where. `source` is the kind of files that are imported.
+    pub fn target(self, source: &str) -> Target {
         Target {
             store: self.store.dir(),
             options: Options {
                 host: String::new(),
-                rotate: default_rotation(self.granularity.finest()),
+                rotate: rotation(ROTATE_MINUTES, self.granularity.finest()),
                 granularities: self.granularity,
                 filter: None,
+                source: Some(source.to_owned()),
                 allow_nfs_store: false,
                 keep: RetentionPolicy::default(),
             },

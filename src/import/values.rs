@@ -94,7 +94,7 @@ impl Values<'_> {
     }
 }
 
-/// A decimal number of units of so many ns.
+/// A decimal number of units, each of this many ns.
 fn decimal(text: &str, unit: i64) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_negative = whole.starts_with('-');

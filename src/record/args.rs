@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
-use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
+use trackiops_collector::{EngineChoice, Filter, Levels, Procedure, Settings};
 use trackiops_query::parse_size;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
@@ -26,6 +27,8 @@ Examples:
   trackiops record --duration 1h --mount /mnt/nfs           an hour of one mount";
 
 /// Headings of flags in help.
+/// A rotation that is not asked for.
+const ROTATE_MINUTES: i64 = 15;
 const STORE: &str = "Store";
 const KERNEL: &str = "Kernel";
 const RUN: &str = "Run";
@@ -111,6 +114,12 @@ pub struct Args {
     /// No live stream
     #[arg(long, help_heading = RUN)]
     pub no_live: bool,
+    /// Where to record: wire, block [default: wire, or block without NFS]
+    ///
+    /// `wire` has the requests of the NFS client; `block` those to the devices of this host, by the file whose bytes they move, on any file
+    /// system. With --wait the default is `wire`.
+    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = KERNEL)]
+    levels: Vec<IoLevel>,
     /// How requests are observed: auto, direct, tracepoint
     ///
     /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic
@@ -131,6 +140,11 @@ pub struct Args {
     /// There that takes more of each call, and without fprobes (CONFIG_FPROBE) the kernel skips the programs for some.
     #[arg(long, help_heading = KERNEL)]
     pub app_view: bool,
+    /// Time these calls as well
+    ///
+    /// Adds a histogram of their times for each file, and --app-view. Each call takes some 300 instructions more.
+    #[arg(long, conflicts_with = "no_app_view", help_heading = KERNEL)]
+    pub app_latency: bool,
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,
@@ -285,6 +299,15 @@ pub fn default_settings() -> Settings {
 }
 
 impl Args {
+    /// The levels to record, if they are named or follow from other flags.
+    pub fn levels(&self) -> Option<Levels> {
+        match (&self.levels[..], self.wait) {
+            ([], true) => Some(Levels::WIRE),
+            ([], false) => None,
+            (named, _) => Some(named.iter().copied().collect()),
+        }
+    }
+
     pub fn settings(&self) -> Settings {
         Settings {
             granularity: self.granularity.finest(),
@@ -306,8 +329,11 @@ impl Args {
         Options {
             host: self.host(),
             granularities: self.granularity.clone(),
-            rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
+            rotate: self
+                .rotate
+                .unwrap_or_else(|| rotation(ROTATE_MINUTES, finest)),
             filter: (!filter.is_empty()).then(|| filter.to_string()),
+            source: None,
             allow_nfs_store: self.allow_nfs_store,
             keep: self.retention_policy(),
         }
@@ -323,11 +349,11 @@ impl Args {
     }
 }
 
-/// 15 minutes, or as much more as it takes to hold whole windows.
-pub fn default_rotation(finest: Granularity) -> Granularity {
+/// These minutes, or as much more as it takes to hold whole windows.
+pub fn rotation(minutes: i64, finest: Granularity) -> Granularity {
     (1..=i64::from(u16::MAX))
         .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())
-        .find(|rotate| rotate.ms() >= 15 * 60 * 1000)
+        .find(|rotate| rotate.ms() >= minutes * 60 * 1000)
         .unwrap_or(finest)
 }
 
@@ -345,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_default_rotation_holds_whole_windows() {
-        let default = |finest: &str| default_rotation(finest.parse().unwrap()).to_string();
+        let default = |finest: &str| rotation(ROTATE_MINUTES, finest.parse().unwrap()).to_string();
         assert_eq!(
             ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
             ["15m", "15m", "15m", "20m", "1h", "1d"]

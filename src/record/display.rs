@@ -111,6 +111,7 @@ mod tests {
                 uid: Some(uid),
                 ..Tenant::default()
             }),
+            level: Default::default(),
         };
         let mut row = Row::default();
         row.read.requests = 50;

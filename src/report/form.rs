@@ -17,6 +17,7 @@ use trackiops_reports::report::About;
 use crate::help_headings::OUTPUT;
 use crate::outcome;
 use crate::output::{FilePermissions, Output, say};
+use crate::shorthands::Shorthands;
 use crate::suffix;
 
 /// How a report is written.
@@ -60,9 +61,8 @@ pub struct FormFlags {
     /// tables and pages have raw units and UTC.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<ReportFormat>,
-    /// CSV for a spreadsheet: no name in it is run as a formula
-    #[arg(long, help_heading = OUTPUT)]
-    csv_safe: bool,
+    #[command(flatten)]
+    short: Shorthands,
     /// Which table of the report to write [default: all, or the first]
     ///
     /// Formats for programs hold one table: without --table that is the first.
@@ -98,10 +98,12 @@ impl FormFlags {
     /// Checks that the flags go together, and with a report that has these tables.
     pub fn choose(self, tables: &[&str]) -> anyhow::Result<Form> {
         let output = Output::new(self.output.clone(), self.access)?;
-        let csv = ReportFormat::Rows(Format::Csv(Texts::AsTheyAre));
         let option = match self.format {
-            None if self.csv_safe => Some((csv, "--csv-safe".to_owned())),
-            format => format.map(|format| (format, format!("--format {}", format.name()))),
+            None => {
+                let short = self.short.option();
+                short.map(|(format, option)| (ReportFormat::Rows(format), option))
+            }
+            Some(format) => Some((format, format!("--format {}", format.name()))),
         };
         let mut format = suffix::format_of(
             self.output.as_deref(),
@@ -109,11 +111,8 @@ impl FormFlags {
             option.as_ref().map(|(format, option)| (*format, &**option)),
             ReportFormat::Rows(Format::Table(Figures::Rates)),
         )?;
-        if self.csv_safe {
-            if format != csv {
-                let name = format.name();
-                bail!("--csv-safe is for CSV; leave out --format {name}");
-            }
+        let is_csv = matches!(format, ReportFormat::Rows(Format::Csv(_)));
+        if self.short.is_for_spreadsheets(is_csv, format.name())? {
             format = ReportFormat::Rows(Format::Csv(Texts::ForSpreadsheets));
         }
         let for_a_file = match format {

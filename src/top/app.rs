@@ -245,7 +245,7 @@ impl App {
                 return self.sort_by((self.sort + 1) % self.view().figures.len());
             }
             KeyCode::Char('a') => {
-                self.of = self.of.other();
+                self.of = self.of.next();
                 return self.change_view();
             }
             KeyCode::Char('r') => {

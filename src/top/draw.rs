@@ -30,7 +30,7 @@ Esc    back                                 r         smallest first
 /      only names with this text            space     pause
 [ ]    earlier, later                       { }       much earlier, much later
 L      now                                  y         the query for this screen
-a      requests, or calls of applications   q         quit
+a      requests; calls; times of both       q         quit
 ?      this
 The mouse selects rows and tabs, and scrolls. q/n/c are the shares of queue,
 network and server, and completion in the latency, in percent; hit% is that of

@@ -40,6 +40,8 @@ pub enum Of {
     Wire,
     /// Calls of applications.
     Calls,
+    /// How long calls took beside requests.
+    Times,
 }
 
 const fn figure(column: &'static str, unit: Unit) -> Figure {
@@ -99,20 +101,43 @@ static CALLS: View = View {
     sums: &[(0, " calls/s"), (1, " called for"), (2, " on the wire")],
 };
 
+static TIMES: View = View {
+    figures: &[
+        figure("app_iops", Unit::PerSecond),
+        figure("iops", Unit::PerSecond),
+        figure("app_read_p99", Unit::Microseconds),
+        figure("read_p99", Unit::Microseconds),
+        figure("app_write_p99", Unit::Microseconds),
+        figure("write_p99", Unit::Microseconds),
+    ],
+    cells: &[
+        cell("calls", 7, &[0]),
+        cell("requests", 8, &[1]),
+        cell("read p99", 8, &[2]),
+        cell("wire", 8, &[3]),
+        cell("wr. p99", 8, &[4]),
+        cell("wire", 8, &[5]),
+    ],
+    sort: 2,
+    sums: &[(0, " calls/s"), (1, " requests/s")],
+};
+
 impl Of {
-    /// The other one.
-    pub fn other(self) -> Self {
+    /// The one that follows.
+    pub fn next(self) -> Self {
         match self {
             Self::Wire => Self::Calls,
-            Self::Calls => Self::Wire,
+            Self::Calls => Self::Times,
+            Self::Times => Self::Wire,
         }
     }
 
     /// Operations have no calls.
     pub fn view(self, tab: Tab) -> &'static View {
         match (self, tab) {
-            (Self::Calls, tab) if tab != Tab::Operations => &CALLS,
-            _ => &WIRE,
+            (_, Tab::Operations) | (Self::Wire, _) => &WIRE,
+            (Self::Calls, _) => &CALLS,
+            (Self::Times, _) => &TIMES,
         }
     }
 }

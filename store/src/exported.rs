@@ -21,7 +21,7 @@ use crate::segment::metadata::{check_format, value};
 use crate::segment::verified::damaged;
 
 /// Columns that identify a file and its user.
-const IDENTITY: [&str; 13] = [
+const IDENTITY: [&str; 14] = [
     columns::HOST,
     columns::MOUNT,
     columns::PATH,
@@ -35,6 +35,7 @@ const IDENTITY: [&str; 13] = [
     columns::CONTAINER,
     columns::TENANT_NAME,
     columns::LABELS,
+    columns::LEVEL,
 ];
 /// Three months of seconds. Something is kept of each window, also of those without rows, and what
 /// range an export claims costs it nothing.

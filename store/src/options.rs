@@ -18,6 +18,8 @@ pub struct Options {
     pub rotate: Granularity,
     /// The condition that recorded requests meet, as text. `None` if all are recorded.
     pub filter: Option<String>,
+    /// What is imported: `pcap`, for example. `None` if requests are recorded.
+    pub source: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
     /// When data is deleted.
@@ -266,6 +268,7 @@ mod tests {
             granularities: "10s,1m".parse().unwrap(),
             rotate: rotate.parse().unwrap(),
             filter: None,
+            source: None,
             allow_nfs_store: false,
             keep: RetentionPolicy::default(),
         };

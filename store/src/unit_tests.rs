@@ -10,6 +10,7 @@ pub(crate) fn options(host: &str) -> Options {
         granularities: "1s,10s,1m,1h".parse().unwrap(),
         rotate: "15m".parse().unwrap(),
         filter: None,
+        source: None,
         allow_nfs_store: false,
         keep: Default::default(),
     }

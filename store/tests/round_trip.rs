@@ -5,11 +5,13 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
+use trackiops_schemas::captured::{Captured, Carrier, Stream, StreamBytes, StreamDirection};
 use trackiops_schemas::columns;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
@@ -194,9 +196,33 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 audit_alarms: clock_steps / 2,
                 pending: clients.map(pending),
                 filter: None,
+                source: None,
+                captured: captured(seen, clock_steps),
             },
         },
     )
+}
+
+/// A stream, and the one of all others.
+fn captured(bytes: u64, packets: u64) -> Captured {
+    let stream = Stream {
+        client: SocketAddr::from(([10, 0, 0, 1], 700 + packets as u16)),
+        server: SocketAddr::from(([10, 0, 0, 2], 2049)),
+        carrier: Carrier::Tcp,
+        direction: StreamDirection::Calls,
+    };
+    let mut captured = Captured::default();
+    if packets > 0 {
+        let bytes = StreamBytes {
+            packets,
+            payload_bytes: bytes,
+            lost_bytes: 2 * bytes,
+            ..StreamBytes::default()
+        };
+        captured.add(Some(stream), &bytes);
+        captured.add((packets == 1).then_some(stream), &bytes);
+    }
+    captured
 }
 
 /// What one look after the other showed, of a client each.

@@ -170,6 +170,7 @@ impl Recording {
             path: (path != "-").then(|| path.to_owned()),
             path_inferred: false,
             tenant: tenant.into(),
+            level: Default::default(),
         })
     }
 
@@ -179,6 +180,7 @@ impl Recording {
             granularities: self.granularities.parse().expect("granularities"),
             rotate: self.rotate.parse().expect("a rotation"),
             filter: None,
+            source: None,
             allow_nfs_store: true,
             keep: Default::default(),
         };

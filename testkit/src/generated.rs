@@ -45,6 +45,7 @@ pub fn file(fileid: u64, path: Option<&str>) -> Arc<FileAttributes> {
         path: path.map(Into::into),
         path_inferred: false,
         tenant: Default::default(),
+        level: Default::default(),
     })
 }
 
@@ -191,6 +192,10 @@ fn calls(requests: &Direction, times: u64) -> AppCalls {
         bytes: requests.bytes * times,
         direct_calls: requests.direct,
         direct_bytes: requests.direct * 4096,
+        timed: requests.latency.total(),
+        latency_ns_sum: requests.latency_ns_sum,
+        latency_ns_max: requests.latency_ns_max,
+        latency: requests.latency.clone(),
     }
 }
 

@@ -24,6 +24,7 @@ pub fn question(store: &Path) -> Question {
         mounts: Vec::new(),
         tenants: Vec::new(),
         tenant_rules: None,
+        levels: Vec::new(),
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,

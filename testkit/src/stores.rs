@@ -19,6 +19,7 @@ pub fn options_of(host: &str, granularities: &str, rotate: &str) -> Options {
         granularities: granularities.parse().unwrap(),
         rotate: rotate.parse().unwrap(),
         filter: None,
+        source: None,
         allow_nfs_store: true,
         keep: Default::default(),
     }

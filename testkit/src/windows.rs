@@ -30,6 +30,7 @@ pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
         path: path.map(str::to_owned),
         path_inferred: fileid % 2 == 1 && path.is_some(),
         tenant: Default::default(),
+        level: Default::default(),
     })
 }
 

@@ -18,14 +18,9 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
         .flat_map(add)
         .collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    // There they are probed, which costs more, so that calls are counted on demand only.
-    let args: &[&str] = if preempts() { &["--app-view"] } else { &[] };
-    Run::on(&kernel(), "calls", &flags, args)
+    // Which counts them wherever it can. That those are counted that are not timed, other tests see: of the matrix, and of the audit.
+    Run::on(&kernel(), "calls", &flags, &["--app-latency"])
 });
-
-fn preempts() -> bool {
-    kernel() == "newest"
-}
 
 /// Before functions of the NFS client can be traced, calls that fail before they reach the page cache are not seen, nor how direct I/O ends.
 fn is_generic() -> bool {
@@ -113,6 +108,40 @@ fn guest_calls_of_a_file_are_those_that_its_application_made() {
                 "{path}: calls, bytes and errors"
             );
         }
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_calls_take_as_long_as_their_application_sees() {
+    let files = RUN.query(&["--step", "all"]);
+    for mount in ["nfs", "nfs3"] {
+        let path = format!("/mnt/{mount}/timed");
+        let own: Vec<Answer> = files.iter().filter(|a| named(a) == path).cloned().collect();
+        let text = RUN.text(&format!("timed.{mount}"));
+        let told: Vec<f64> = text
+            .split_whitespace()
+            .map(|ns| ns.parse::<f64>().expect("a number") / 1000.0)
+            .collect();
+        let [sum_us, max_us] = ["app_read_latency_us_sum", "app_read_latency_us_max"]
+            .map(|column| sum(&own, column) as f64);
+        println!("{path}: {sum_us} us, at most {max_us} us; the application saw {told:?}");
+        assert_eq!(sum(&own, "app_read_timed"), 4, "{path}");
+        // The application's own part is that of a system call.
+        assert!(sum_us <= told[0] && sum_us > 0.9 * told[0], "{path}");
+        assert!(max_us <= told[1] && max_us > 0.9 * told[1], "{path}");
+        let quantile = number(&own[0], "app_read_latency_us_p999");
+        assert!((0.93..1.07).contains(&(quantile / max_us)), "{quantile} us");
+    }
+    // Of all other files as well, but for calls whose ends nobody sees.
+    let [calls, direct, timed] = ["calls", "direct_calls", "timed"].map(|what| {
+        let of = |way: &str| sum(&files, &format!("app_{way}_{what}"));
+        of("read") + of("write")
+    });
+    println!("{calls} calls, {direct} of them direct, {timed} timed");
+    assert!(timed <= calls && timed >= calls - direct, "{timed}");
+    if !is_generic() {
+        assert!(timed > calls - direct, "direct ones are timed as well");
     }
 }
 

@@ -27,7 +27,7 @@ fn guest_the_kept_facts_are_those_of_each_kernel() {
 fn assert_kept(kernel: &str, captured: &Path) {
     let facts = KernelFacts::read_in(captured);
     for choice in [EngineChoice::Direct, EngineChoice::Tracepoint] {
-        plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel} ({}): {e}", facts.release));
+        plan(&facts, choice, None).unwrap_or_else(|e| panic!("{kernel} ({}): {e}", facts.release));
     }
 
     let kept = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod audit;
+mod block;
 mod calls;
 mod captured;
 mod compare;

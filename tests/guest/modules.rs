@@ -1,6 +1,6 @@
 //! The NFS client's modules: waited for, held while recording, released at the end.
 
-use crate::run::{Run, kernels, sum};
+use crate::run::{Answer, Run, kernels, sum};
 
 const WRITE_BYTES: u64 = 65_536;
 
@@ -34,6 +34,22 @@ fn guest_the_nfs_client_is_waited_for_and_released() {
         for how in ["stopped", "TERM", "KILL"] {
             assert!(run.out.join(format!("released.{how}")).exists(), "{how}");
         }
+        let by_tenant = [
+            "--step",
+            "all",
+            "--by",
+            "tenant",
+            "--where",
+            "write_requests > 0",
+        ];
+        let mut named = run.query(&by_tenant);
+        named.retain(|row| !row["tenant_name"].is_null());
+        let is_late = |row: &Answer| row["tenant_name"] == "late";
+        assert!(
+            named.iter().all(is_late),
+            "rules of before SIGHUP: {named:?}"
+        );
+        assert_eq!(sum(&named, "write_bytes"), 16 * WRITE_BYTES);
         let written = sum(&run.query(&["--step", "all"]), "write_bytes");
         assert!(written >= 3 * 16 * WRITE_BYTES, "{kernel}: {written}");
     }

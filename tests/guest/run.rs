@@ -202,13 +202,12 @@ impl Run {
 
     /// As [`Self::query`], about another store.
     pub fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
-        let output = Self::query_store_output(store, flags);
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        lines(&String::from_utf8_lossy(&output.stdout))
+        rows_of(&Self::query_store_output(store, flags))
+    }
+
+    /// The single requests that `trackiops requests` lists of it.
+    pub fn requests(&self, flags: &[&str]) -> Vec<Answer> {
+        rows_of(&ask("requests", &self.store(), flags))
     }
 
     pub fn query_output(&self, flags: &[&str]) -> Output {
@@ -238,13 +237,24 @@ impl Run {
 
     /// As [`Self::query_output`], about another store.
     pub fn query_store_output(store: &Path, flags: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_trackiops"))
-            .args(["query", "--format", "json", "--store"])
-            .arg(store)
-            .args(flags)
-            .output()
-            .expect("trackiops can be started")
+        ask("query", store, flags)
     }
+}
+
+/// What a command answers about a store, as JSON.
+fn ask(command: &str, store: &Path, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args([command, "--format", "json", "--store"])
+        .arg(store)
+        .args(flags)
+        .output()
+        .expect("trackiops can be started")
+}
+
+fn rows_of(output: &Output) -> Vec<Answer> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    lines(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// Where the guests' scripts are.

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use trackiops_testkit::lake;
 
-use super::{Row, operations, rows, text, trackiops, transfers};
+use super::{Row, lines, operations, requests, rows, text, trackiops, transfers};
 
 /// Sums that queries have of files, by host, mount, path and user.
 const SUMS: &str = "host,mount,path,file_key,fileid,uid,read_requests,read_bytes,read_errors,read_latency_us_sum,\
@@ -147,14 +147,7 @@ fn columns_of_others_are_mapped_with_their_units() {
         said.starts_with("3 requests of 2 hosts, 2 READs and WRITEs\n3 rows, 2026-11-22"),
         "{said}"
     );
-    let all = rows(&[
-        "requests",
-        "--since",
-        "1990-01-01",
-        "--csv",
-        "--store",
-        text(&store),
-    ]);
+    let all = requests(&store);
     let columns = [
         "end_time_ns",
         "host",
@@ -170,13 +163,8 @@ fn columns_of_others_are_mapped_with_their_units() {
         "eof",
         "stable",
     ];
-    let shown = all
-        .iter()
-        .map(|row| columns.map(|column| row[column].clone()).join(" "));
-    let mut shown: Vec<String> = shown.collect();
-    shown.sort();
     assert_eq!(
-        shown,
+        lines(&all, columns),
         [
             "1795305600002000500 alpha srv:/a /x/y 1000 READ 8192 4096 4096 1500500  true ",
             "1795305600010250000 alpha srv:/a /x/y 1000 WRITE 0 100 100 250000 28  true",

@@ -3,8 +3,11 @@
 //! Traces of others are not in the repository: `TRACKIOPS_FAST09` says where they are.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod account;
 mod csv;
+mod messages;
 mod nfsdump;
+mod packets;
 mod pcap;
 
 use std::collections::BTreeMap;
@@ -33,6 +36,37 @@ fn rows(words: &[&str]) -> Vec<Row> {
     assert!(output.status.success(), "{output:?}");
     let mut reader = ::csv::Reader::from_reader(&output.stdout[..]);
     reader.deserialize().map(Result::unwrap).collect()
+}
+
+/// What a request is, in the order of [`lines`].
+const OF_A_REQUEST: [&str; 13] = [
+    "host",
+    "mount",
+    "path",
+    "fileid",
+    "uid",
+    "op",
+    "offset_bytes",
+    "asked_bytes",
+    "done_bytes",
+    "latency_ns",
+    "eof",
+    "errno",
+    "xid",
+];
+
+/// The single requests of a store.
+fn requests(store: &Path) -> Vec<Row> {
+    let words = ["requests", "--since", "1990-01-01", "--csv", "--store"];
+    rows(&[&words[..], &[text(store)]].concat())
+}
+
+/// A line for each row, with these columns, sorted.
+fn lines<const N: usize>(rows: &[Row], columns: [&str; N]) -> Vec<String> {
+    let line = |row: &Row| columns.map(|column| row[column].clone()).join(" ");
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    lines.sort();
+    lines
 }
 
 /// Requests of a store by operation: by its rows of operations.

@@ -11,7 +11,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Row as Record, RowAccessor};
 use trackiops_testkit::program;
 
-use super::{operations, rows, shared, text, trackiops, transfers};
+use super::{OF_A_REQUEST, lines, operations, requests, shared, text, trackiops, transfers};
 
 /// NFSv3 over TCP and NFSv2 over UDP: a directory's file is looked up, read at its end, and written; one WRITE fails for want of space;
 /// one call has no reply, one reply no call; one line is not understood, and one is a comment.
@@ -45,29 +45,7 @@ fn requests_have_their_files_users_times_and_errors() {
     std::fs::write(&file, LINES).unwrap();
     let output = import(&file, &store);
     assert!(output.status.success(), "{output:?}");
-    let words = ["requests", "--since", "1990-01-01", "--csv", "--store"];
-    let all = rows(&[&words[..], &[text(&store)]].concat());
-    let columns = [
-        "host",
-        "mount",
-        "path",
-        "fileid",
-        "uid",
-        "op",
-        "offset_bytes",
-        "asked_bytes",
-        "done_bytes",
-        "latency_ns",
-        "eof",
-        "errno",
-        "xid",
-    ];
-    let shown = all.iter().map(|row| {
-        let values = columns.map(|column| row[column].clone());
-        values.join(" ")
-    });
-    let mut shown: Vec<String> = shown.collect();
-    shown.sort();
+    let shown = lines(&requests(&store), OF_A_REQUEST);
     let hash = shown[0].split(['?', '/']).nth(3).unwrap().to_owned();
     assert_eq!(
         shown,

@@ -13,6 +13,7 @@ With --live the stores are being merged meanwhile: a file may vanish, or rows be
 
 import argparse
 import collections
+import copy
 import csv
 import datetime
 import io
@@ -617,8 +618,10 @@ def answers_of(asked, engine, granularity_us):
     rows = found(asked, engine, granularity_us)
     whole = []
     if asked.flags.top and asked.step:
-        step, asked.step = asked.step, None
-        whole, asked.step = found(asked, engine, granularity_us), step
+        # Not the question itself, which is asked again when a file vanishes meanwhile.
+        of_all = copy.copy(asked)
+        of_all.step = None
+        whole = found(of_all, engine, granularity_us)
     return ordered(asked, rows, whole)
 
 

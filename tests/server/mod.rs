@@ -93,7 +93,9 @@ pub fn trackiops(dir: &Path) -> Command {
     }
     let copy = dir.join("trackiops");
     if !copy.exists() {
-        fs::copy(program, &copy).unwrap();
+        // By another process: a program that a child of this one still has open for writing cannot be started.
+        let copied = Command::new("cp").arg(program).arg(&copy).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(copy);

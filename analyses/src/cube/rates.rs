@@ -13,7 +13,7 @@ use crate::sheet::{Datum, Heading, Sheet};
 pub struct RatesSettings {
     /// Length of an interval, s.
     pub interval_s: u32,
-    /// Axes by which rates are told apart.
+    /// Axes by which rates are grouped.
     pub axes: Vec<Axis>,
     /// Which partial sums have rates.
     pub pruning: Pruning,

@@ -21,7 +21,7 @@ const NS_PER_S: f64 = 1e9;
 /// Blocks of a request that are looked at, at most: as many as any rsize has.
 const MOST_BLOCKS: u64 = 1 << 12;
 
-/// Parts of a block that are told apart.
+/// Parts of a block with bits of their own.
 const PARTS: u32 = u64::BITS;
 
 /// How reuse is measured.

@@ -34,13 +34,13 @@ pub const REQUESTS: Kind = Kind {
 pub const MESSAGES: Kind = Kind {
     name: "records",
     mark: "is_request",
-    remedy: "only a capture has all calls and replies with their xids; a store has READs and WRITEs (requests) and sums of others",
+    remedy: "`trackiops import pcap --messages` writes them; a store has READs and WRITEs (requests) and sums of others",
 };
 /// Attributes in replies of a capture.
 pub const ATTRIBUTES: Kind = Kind {
     name: "attrs",
     mark: "dir_fh",
-    remedy: "only a capture has what replies tell of files: sizes, types, names and parents",
+    remedy: "`trackiops import pcap --messages` writes what replies tell of files: sizes, types, names and parents",
 };
 /// READs and WRITEs of a capture, also those of which one side is missing.
 pub const IOS: Kind = Kind {

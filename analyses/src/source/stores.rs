@@ -28,6 +28,7 @@ pub fn read(
         Ok(kept) => kept,
         Err((why, notes)) => return Ok((Some(why), notes)),
     };
+    kept.keep_one_level()?;
     let range = kept.range;
     let (mut start, mut length, mut any) = (range.start.0, FIRST_MS, false);
     while start < range.end.0 {

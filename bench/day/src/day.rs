@@ -185,6 +185,7 @@ fn attributes(index: usize, record: &RequestRecord) -> Arc<FileAttributes> {
             cgroup: Some(format!("/batch/job-{}", record.cgroup).into()),
             ..Tenant::default()
         }),
+        level: Default::default(),
     })
 }
 

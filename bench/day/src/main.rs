@@ -61,6 +61,7 @@ fn main() -> Result<()> {
         granularities: args.granularities.clone(),
         rotate: args.rotate,
         filter: None,
+        source: None,
         allow_nfs_store: false,
         keep: RetentionPolicy::default(),
     };

@@ -104,6 +104,11 @@ pub fn read_results(
     }
 }
 
+/// ns since the epoch.
+fn time_ns(seconds: u32, nanoseconds: u32) -> i64 {
+    i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds)
+}
+
 fn name(reader: &mut Reader<'_>) -> Xdr<Box<[u8]>> {
     reader.opaque(LONGEST_NAME).map(Box::from)
 }

@@ -1,6 +1,6 @@
 //! NFS version 2, RFC 1094.
 
-use super::name;
+use super::{name, time_ns};
 use crate::message::{Attributes, Handle, OperationCall, OperationReply};
 use crate::xdr::{Reader, Xdr};
 
@@ -100,11 +100,14 @@ fn attributes(reader: &mut Reader<'_>) -> Xdr<Attributes> {
     reader.skip(12);
     let fsid = reader.u32()?;
     let fileid = reader.u32()?;
-    reader.skip(24);
+    reader.skip(8);
+    let (seconds, microseconds) = (reader.u32()?, reader.u32()?);
+    reader.skip(8);
     Ok(Attributes {
         file_type: Some(file_type),
         size_bytes: Some(u64::from(size)),
         fsid: Some((u64::from(fsid), 0)),
         fileid: Some(u64::from(fileid)),
+        mtime_ns: Some(time_ns(seconds, microseconds.saturating_mul(1000))),
     })
 }

@@ -1,6 +1,6 @@
 //! NFS version 3, RFC 1813.
 
-use super::name;
+use super::{name, time_ns};
 use crate::message::{Attributes, DirectoryEntry, Handle, OperationCall, OperationReply};
 use crate::xdr::{Reader, Xdr};
 
@@ -168,11 +168,14 @@ fn attributes(reader: &mut Reader<'_>) -> Xdr<Attributes> {
     reader.skip(16);
     let fsid = reader.u64()?;
     let fileid = reader.u64()?;
-    reader.skip(24);
+    reader.skip(8);
+    let mtime_ns = time_ns(reader.u32()?, reader.u32()?);
+    reader.skip(8);
     Ok(Attributes {
         file_type: Some(file_type),
         size_bytes: Some(size),
         fsid: Some((fsid, 0)),
         fileid: Some(fileid),
+        mtime_ns: Some(mtime_ns),
     })
 }

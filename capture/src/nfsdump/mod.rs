@@ -104,6 +104,7 @@ impl DumpMessage {
                 begin_ns: time_ns,
                 // `len` is what was captured of a packet, not what was sent.
                 bytes: 0,
+                payload_bytes: 0,
                 status: RpcStatus::Success,
                 operations: vec![result],
                 opaque,
@@ -121,6 +122,7 @@ impl DumpMessage {
             xid,
             begin_ns: time_ns,
             bytes: 0,
+            payload_bytes: 0,
             program: NFS_PROGRAM,
             version,
             minor_version: None,
@@ -350,6 +352,17 @@ mod tests {
         assert_eq!(rename.name.as_deref(), Some(&b"a \"b"[..]));
         let target = (Some(crate::Handle([1].into())), Box::default());
         assert_eq!(rename.target, Some(target));
+    }
+
+    #[test]
+    fn a_call_whose_id_is_used_again_after_minutes_is_unanswered_once() {
+        let mut decoder = DumpDecoder::new(());
+        for time in ["1006231504", "1006232504"] {
+            let line = READ.replace("1006231504", time);
+            decoder.message(DumpMessage::parse(line.as_bytes()).unwrap());
+        }
+        let total = decoder.finish().1.total();
+        assert_eq!((total.calls, total.unanswered), (2, 2));
     }
 
     proptest! {

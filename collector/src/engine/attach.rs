@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::Ebpf;
 use aya::programs::{KProbe, RawTracePoint, TracePoint};
+use trackiops_schemas::ebpf::app_sums::APP_TIMED_PROGRAMS;
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 
 use crate::btf::BtfType;
@@ -68,6 +69,13 @@ const MARKED: [DirectProgram; 3] = [
     },
 ];
 
+/// The program on the completion of requests to block devices.
+const BLOCK: DirectProgram = DirectProgram {
+    event: "block_rq_complete",
+    by_probe: "block_request_by_probe",
+    by_cast: "block_request_by_cast",
+};
+
 /// The program that handles completions for which the kernel skipped those, where it skips any.
 const RELEASED_BY_PROBE: &str = "released_by_probe";
 const RELEASED_BY_CAST: &str = "released_by_cast";
@@ -117,21 +125,28 @@ pub fn load_by_cast(
     };
     let cast = (*cast)?;
     let object = relocations::complete(OBJECT, Some(cast), &offsets.words())?;
-    let operations = plan.has_operations();
-    let events = &cast.events[..completions(operations)];
-    let used = used_programs(*recovers, operations);
+    let used = used_programs(plan);
+    // A plan has `cast` only if the types of all of them are known.
+    let of_wire = cast.events.into_iter().flatten();
+    let of_wire = of_wire.take(used.len() - usize::from(plan.levels().block));
+    let events: Vec<_> = cast
+        .block
+        .filter(|_| plan.levels().block)
+        .into_iter()
+        .chain(of_wire)
+        .collect();
     let mut names: Vec<_> = used.iter().map(|used| used.by_cast).collect();
     names.extend(recovers.then_some(RELEASED_BY_CAST));
     let mut load = || {
         let memory = RecordMemory::create(sizes).map_err(io::Error::other)?;
-        let linked = CastPrograms::link(&object, &names, programs, Some(&memory), events)?;
+        let linked = CastPrograms::link(&object, &names, programs, Some(&memory), &events)?;
         timing.ended("link the programs that read by loads");
         let mut load = |name: &str, event| {
             let program = linked.load(name, event);
             timing.ended(format!("load {name}"));
             program
         };
-        let loaded = used.iter().zip(events);
+        let loaded = used.iter().zip(&events);
         let loaded =
             loaded.map(|(used, event)| load(used.by_cast, Some(AttachedTo::Tracepoint(*event))));
         Ok(LoadedByCast {
@@ -146,16 +161,17 @@ pub fn load_by_cast(
     Some(load())
 }
 
-/// How many programs there are on completions: that of operations, the last one, is not always
-/// wanted.
-fn completions(operations: bool) -> usize {
-    ALONE.len() - usize::from(!operations)
-}
-
-/// The direct engine's programs on completions that are used.
-fn used_programs(recovers: bool, operations: bool) -> &'static [DirectProgram] {
-    let programs = if recovers { &MARKED } else { &ALONE };
-    &programs[..completions(operations)]
+/// The direct engine's programs on completions that are used: that of the block level first, that of
+/// operations last.
+fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
+    let levels = plan.levels();
+    let recovers = matches!(plan.programs, Programs::Direct { recovers: true, .. });
+    let of_wire = if recovers { MARKED } else { ALONE };
+    let left_out = usize::from(!plan.has_operations());
+    let of_wire = &of_wire[..of_wire.len() - left_out];
+    let of_wire = if levels.wire { of_wire } else { &[] };
+    let block = levels.block.then_some(BLOCK);
+    block.into_iter().chain(of_wire.iter().copied()).collect()
 }
 
 /// Attaches the programs of a plan; `by_cast` and `calls` are those that are loaded already.
@@ -168,9 +184,8 @@ pub fn attach(
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
         Programs::Direct { recovers, .. } => {
-            let operations = plan.has_operations();
-            let mut attached = attach_direct(programs, *recovers, operations, by_cast, timing)?;
-            if plan.has_paths() {
+            let mut attached = attach_direct(programs, plan, *recovers, by_cast, timing)?;
+            if plan.has_paths() && plan.levels().wire {
                 let renamed = attach_raw(programs, RENAME, &[RENAME_EVENT])?;
                 attached.links.push(renamed);
                 timing.ended(format!("load and attach {RENAME}"));
@@ -201,6 +216,8 @@ const CALLS: [(&str, Attaching); 5] = [
     ("app_direct_read", AttachedTo::Entry),
     ("app_direct_write", AttachedTo::Entry),
 ];
+/// The program on the begins of these functions where calls are timed.
+const TIMED_BEGIN: &str = "app_begin";
 /// Programs that probe the begins of functions of the NFS client, and those that probe their ends: the last one of each is for splicing.
 const PROBED_BEGINS: [(&str, &[&str]); 2] = [
     ("app_probed_begin", &["nfs_file_read", "nfs_file_write"]),
@@ -227,6 +244,13 @@ pub struct LoadedCall {
     probes: Option<(&'static [&'static str], bool)>,
 }
 
+impl LoadedCall {
+    /// Whether calls are missing for which the kernel skips it. Without [`TIMED_BEGIN`] they are not timed.
+    fn counts(&self) -> bool {
+        self.name != TIMED_BEGIN
+    }
+}
+
 /// Loads the programs that count the calls of applications, if the plan has them.
 pub fn load_calls(
     plan: &Plan,
@@ -241,10 +265,16 @@ pub fn load_calls(
     else {
         return Ok(Vec::new());
     };
+    let begins = |functions: &[Option<BtfType>]| {
+        let functions = functions.iter().flatten().filter(|_| plan.times_calls());
+        let begin = |of: &BtfType| (TIMED_BEGIN, AttachedTo::Entry(*of), None);
+        functions.map(begin).collect::<Vec<_>>()
+    };
     let used: Vec<(&'static str, AttachedTo, _)> = match calls {
         CallPrograms::OfNfs(functions) => {
             let used = CALLS.into_iter().zip(functions);
             used.filter_map(|((name, on), of)| Some((name, on((*of)?), None)))
+                .chain(begins(&functions[..APP_TIMED_PROGRAMS]))
                 .collect()
         }
         CallPrograms::Probed { splices } => {
@@ -265,6 +295,7 @@ pub fn load_calls(
         CallPrograms::Generic(functions) => {
             let used = GENERIC_CALLS.into_iter().zip(functions);
             used.map(|(name, of)| (name, AttachedTo::Return(*of), None))
+                .chain(begins(&functions.map(Some)))
                 .collect()
         }
     };
@@ -306,7 +337,11 @@ fn attach_calls(
         };
         let event = call.name;
         let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
-        attached.counted.of_calls.push(call.program);
+        let kept = match call.counts() {
+            true => &mut attached.counted.of_calls,
+            false => &mut attached.links,
+        };
+        kept.push(call.program);
         attached.links.push(link);
     }
     timing.ended("attach the programs of calls");
@@ -351,12 +386,12 @@ fn attach_tracepoint(
 /// for each read.
 fn attach_direct(
     programs: &mut Ebpf,
+    plan: &Plan,
     recovers: bool,
-    operations: bool,
     by_cast: Option<LoadedByCast>,
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
-    let used = used_programs(recovers, operations);
+    let used = used_programs(plan);
     let (mut attached, mut links) = (Vec::new(), Vec::new());
     if let Some(by_cast) = by_cast {
         let mut attach = |program: &OwnedFd, event, name| {
@@ -377,7 +412,7 @@ fn attach_direct(
         timing.ended("attach");
         attached = by_cast.programs;
     } else {
-        for used in used {
+        for used in &used {
             attached.push(attach_raw(programs, used.by_probe, &[used.event])?);
             timing.ended(format!("load and attach {}", used.by_probe));
         }
@@ -386,7 +421,7 @@ fn attach_direct(
             timing.ended(format!("load and attach {RELEASED_BY_PROBE}"));
         }
     }
-    let of_operations = attached.split_off(attached.len() - usize::from(operations));
+    let of_operations = attached.split_off(attached.len() - usize::from(plan.has_operations()));
     Ok(AttachedPrograms {
         counted: CountedPrograms {
             of_requests: attached,

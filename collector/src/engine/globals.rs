@@ -1,7 +1,9 @@
 //! What is set before the programs are loaded: their globals, and the sizes of maps.
 
 use aya::EbpfLoader;
-use trackiops_schemas::ebpf::app_sums::APP_PLACES_MAP;
+use trackiops_schemas::ebpf::app_sums::{
+    APP_BEGINS, APP_BEGINS_MAP, APP_LATENCIES_MAP, APP_LATENCIES_OF_CPU, APP_PLACES_MAP,
+};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
 use trackiops_schemas::ebpf::ring::{
@@ -16,7 +18,7 @@ use crate::plan::{CallPrograms, Plan, Programs};
 use crate::rings::RingSizes;
 use crate::settings::Settings;
 
-/// Threads that may be within a call at once: 72 bytes each, 1.2 MiB.
+/// Threads that may be within a call at once: 80 bytes each, 1.3 MiB.
 const CALLS_UNDER_WAY: u32 = 16_384;
 
 /// Values of the globals. The loader borrows them until it has loaded the programs.
@@ -31,6 +33,8 @@ pub struct ProgramGlobals {
     latency_parts: u32,
     /// CPUs on which calls of applications are counted.
     calls_on_cpus: u32,
+    /// CPUs on which they are timed.
+    timed_calls_on_cpus: Option<u32>,
     /// Calls that may be under way at once where they are probed at begin and end.
     calls_under_way: u32,
 }
@@ -63,6 +67,7 @@ impl ProgramGlobals {
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
             calls_on_cpus: if plan.has_calls() { cpus } else { 1 },
+            timed_calls_on_cpus: plan.times_calls().then_some(cpus),
             calls_under_way: match &plan.programs {
                 Programs::Direct {
                     calls: Some(CallPrograms::Probed { .. }),
@@ -95,6 +100,10 @@ impl ProgramGlobals {
         }
         loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
         loader.map_max_entries("APP_CALLS_UNDER_WAY", self.calls_under_way);
+        if let Some(cpus) = self.timed_calls_on_cpus {
+            loader.map_max_entries(APP_LATENCIES_MAP, cpus * APP_LATENCIES_OF_CPU as u32);
+            loader.map_max_entries(APP_BEGINS_MAP, APP_BEGINS);
+        }
         if self.filter_kinds != 0 {
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
         }

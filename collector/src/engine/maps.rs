@@ -3,7 +3,8 @@
 use aya::Ebpf;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use trackiops_schemas::ebpf::app_sums::{
-    APP_CALLS_BEGUN_MAP, APP_CALLS_MAP, APP_CALLS_MAPS, APP_PLACES_MAP, APP_PLACES_WORDS,
+    APP_CALLS_BEGUN_MAP, APP_CALLS_MAP, APP_CALLS_MAPS, APP_LATENCIES_MAP, APP_LATENCIES_OF_CPU,
+    APP_LATENCY_WORDS, APP_PLACES_MAP, APP_PLACES_WORDS,
 };
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
 use trackiops_schemas::ebpf::op_sums::{
@@ -150,12 +151,17 @@ pub fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
         .map_err(map_error(FILE_OPS_MAP))
 }
 
-/// The sums of calls of applications, which are made on `cpus` CPUs.
-pub fn calls(programs: &mut Ebpf, cpus: u32) -> Result<CallSums, EngineError> {
+/// The sums of calls of applications, which are made on `cpus` CPUs, and are `timed` or not.
+pub fn calls(programs: &mut Ebpf, cpus: u32, timed: bool) -> Result<CallSums, EngineError> {
     let begun = shared_words(programs, APP_CALLS_BEGUN_MAP, APP_CALLS_MAPS)?;
     let places = shared_words(programs, APP_PLACES_MAP, cpus as usize * APP_PLACES_WORDS)?;
+    let words = match timed {
+        true => cpus as usize * APP_LATENCIES_OF_CPU * APP_LATENCY_WORDS,
+        false => APP_LATENCY_WORDS,
+    };
+    let latencies = shared_words(programs, APP_LATENCIES_MAP, words)?;
     let map = take(programs, APP_CALLS_MAP)?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| CallSums::create(map, places, begun))
+        .and_then(|map| CallSums::create(map, places, latencies, begun))
         .map_err(map_error(APP_CALLS_MAP))
 }

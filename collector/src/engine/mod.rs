@@ -11,10 +11,11 @@ mod maps;
 mod missed;
 pub(crate) mod relocations;
 
-use std::io;
+use std::{io, thread};
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
-use trackiops_schemas::ebpf::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
+use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetError};
+use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, NameOffsets, filters};
 use trackiops_schemas::kernel_usage::KernelUsage;
 
 use crate::clock::ClockSample;
@@ -78,7 +79,7 @@ impl Engine {
         let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
         let filter = resolve_filter(plan, &settings.filter)?;
         let globals = ProgramGlobals::new(plan, settings, sizes, cpus);
-        let mut loader = EbpfLoader::new();
+        let mut loader = loader();
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
         timing.ended("parse the programs and make maps");
@@ -105,7 +106,7 @@ impl Engine {
             false => (None, None),
         };
         let calls = match plan.has_calls() {
-            true => Some(maps::calls(&mut programs, cpus)?),
+            true => Some(maps::calls(&mut programs, cpus, plan.times_calls())?),
             false => None,
         };
         let paths = match plan.has_paths() {
@@ -202,12 +203,22 @@ impl Engine {
 fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>, FilterError> {
     let kinds = filter.kinds();
     match &plan.programs {
-        Programs::Direct { offsets, .. } => {
-            if kinds & filters::DIRECTORIES != 0 && offsets.tree == TreeOffsets::default() {
+        Programs::Direct {
+            offsets, levels, ..
+        } => {
+            if kinds & filters::DIRECTORIES != 0 && offsets.name == NameOffsets::default() {
                 return Err(FilterError::NoWay("directories"));
             }
-            if kinds & filters::CGROUPS != 0 && offsets.cgroup == CgroupOffsets::default() {
+            let has_cgroups = (!levels.wire || offsets.cgroup.way != 0)
+                && (!levels.block || offsets.block.has_groups != 0);
+            if kinds & filters::CGROUPS != 0 && !has_cgroups {
                 return Err(FilterError::NoWay("cgroup"));
+            }
+            if levels.block && kinds & filters::PIDS != 0 {
+                return Err(FilterError::NotAtBlock("processes", "pid"));
+            }
+            if levels.block && kinds & filters::UIDS != 0 {
+                return Err(FilterError::NotAtBlock("users", "uid"));
             }
         }
         Programs::Tracepoint(_) if kinds & filters::DIRECTORIES != 0 => {
@@ -216,8 +227,24 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
         Programs::Tracepoint(_) => {}
     }
     (kinds != 0)
-        .then(|| ResolvedFilter::new(filter))
+        .then(|| ResolvedFilter::new(filter, plan.levels()))
         .transpose()
+}
+
+/// A loader that does not know the kernel's BTF, where Landlock can keep it from that (Linux 5.13). It would read and parse all of it, which takes
+/// 75 million instructions, to relocate programs by it that we relocate ourselves.
+fn loader<'a>() -> EbpfLoader<'a> {
+    let confined = || {
+        let confine = || {
+            let ruleset = Ruleset::default().handle_access(AccessFs::ReadFile)?;
+            ruleset.create()?.restrict_self()
+        };
+        // Unconfined it does the same, and takes longer.
+        let _: Result<_, RulesetError> = confine();
+        EbpfLoader::new()
+    };
+    let made = thread::scope(|scope| scope.spawn(confined).join());
+    made.unwrap_or_else(|_| EbpfLoader::new())
 }
 
 /// How many CPUs there may ever be. All numbers of CPUs are below this.

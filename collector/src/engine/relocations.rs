@@ -80,10 +80,13 @@ mod tests {
     const CAST: CastBtfIds = CastBtfIds {
         function: 0x0123_4567,
         words: 0x0765_4321,
-        events: [BtfType {
-            number: 1,
-            module: None,
-        }; 3],
+        events: Some(
+            [BtfType {
+                number: 1,
+                module: None,
+            }; 3],
+        ),
+        block: None,
         has_releases: false,
     };
 

@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use aya::maps::MapError;
 use trackiops_schemas::ebpf::app_sums::{
     APP_CALL_ENTRIES, APP_CALL_MOUNT_ENTRIES, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT,
-    APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_PLACE_WORDS, APP_PLACES_WORDS,
-    APP_VALUE_WORDS, AppKey, AppPlace, AppPlaces, AppValue, WRITES,
+    APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_LATENCY_WORDS, APP_PLACE_WORDS,
+    APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue, WRITES,
+    app_latency_bounds,
 };
+use trackiops_schemas::histogram::{Histogram, bucket_of};
 use trackiops_schemas::row::AppCalls;
 use zerocopy::transmute;
 
@@ -24,16 +26,19 @@ pub struct CallSums {
     by_mount: DoubleBufferedMap<APP_KEY_WORDS, APP_VALUE_WORDS>,
     begun: BegunCounts<APP_CALLS_MAPS>,
     places: SharedWords,
+    /// Elements that places have where calls are timed.
+    latencies: SharedWords,
     /// How often places of each CPU had been taken at the last look.
     taken: Vec<u64>,
 }
 
 impl CallSums {
-    /// Makes the maps, and lets the programs use them. `places` has an [`AppPlaces`] for each CPU,
-    /// `begun` counts the sums that were begun in each map.
+    /// Makes the maps, and lets the programs use them. `places` has an [`AppPlaces`] for each CPU, `latencies` the [`AppLatencies`] that
+    /// they name, `begun` counts the sums that were begun in each map.
     pub fn create(
         mut programs: MapsInUse<APP_KEY_WORDS, APP_VALUE_WORDS>,
         places: SharedWords,
+        latencies: SharedWords,
         begun: SharedWords,
     ) -> Result<Self, MapError> {
         let sums =
@@ -45,6 +50,7 @@ impl CallSums {
             begun: BegunCounts::new(begun),
             taken: vec![0; places.words().len() / APP_PLACES_WORDS],
             places,
+            latencies,
         })
     }
 
@@ -103,17 +109,42 @@ impl CallSums {
                 value,
             } = transmute!(load_words::<APP_PLACE_WORDS>(words));
             if begin_ns != 0 {
-                taken.extend(CallsInWindow::from_map(&key, &value));
+                let mut calls = CallsInWindow::from_map(&key, &value);
+                if let Some(calls) = &mut calls {
+                    calls.calls.latency = self.take_latencies(&value);
+                }
+                taken.extend(calls);
                 words
                     .iter()
                     .for_each(|word| word.store(0, Ordering::Relaxed));
             }
         }
     }
+
+    /// Takes how long the calls of a place took.
+    fn take_latencies(&self, of: &AppValue) -> Histogram {
+        let mut histogram = Histogram::default();
+        let element = of.latencies.checked_sub(1);
+        let mut elements = self.latencies.words().chunks_exact(APP_LATENCY_WORDS);
+        let element = element.and_then(|number| elements.nth(usize::try_from(number).ok()?));
+        if let Some(words) = element {
+            let counts: AppLatencies = transmute!(load_words::<APP_LATENCY_WORDS>(words));
+            for (bucket, count) in counts.into_iter().enumerate().filter(|(_, n)| *n > 0) {
+                let (first, last) = app_latency_bounds(bucket);
+                // None was longer than the longest.
+                let middle = (first + last.min(of.latency_ns_max).max(first)) / 2;
+                histogram.add(bucket_of(middle), count.into());
+            }
+            words
+                .iter()
+                .for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        histogram
+    }
 }
 
 /// Calls of one direction about one file, in one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallsInWindow {
     /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
     /// if the kernel had no room for it.
@@ -147,6 +178,10 @@ impl CallsInWindow {
             direct_calls,
             direct_bytes,
             pid,
+            timed,
+            latency_ns_sum,
+            latency_ns_max,
+            latencies: _,
         } = *value;
         let sums = AppCalls {
             calls,
@@ -154,6 +189,10 @@ impl CallsInWindow {
             bytes,
             direct_calls,
             direct_bytes,
+            timed,
+            latency_ns_sum,
+            latency_ns_max,
+            latency: Histogram::default(),
         };
         (sums != AppCalls::default()).then_some(Self {
             row: RowKey::from(key),

@@ -1,5 +1,6 @@
 //! Files of this host and what is known of them: mount, key on disk, name.
 
+pub(crate) mod local_mounts;
 pub(crate) mod mappings;
 pub(crate) mod mountinfo;
 pub(crate) mod mounts;
@@ -18,13 +19,15 @@ use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{
-    Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, path_text,
+    Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS, Tenant, path_text,
 };
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_tenants::Rules;
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::generations::Generations;
+use crate::names::local_mounts::{LocalFileSystem, LocalMounts};
 use crate::names::mappings::Mappings;
 use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::mounts::Mounts;
@@ -74,11 +77,17 @@ pub struct Names {
     mounts_scanned: Option<MonotonicNs>,
     /// Paths that the kernel side reports, if it does. Then no paths are looked for in `/proc`.
     paths: Option<KnownPaths>,
+    /// File systems on block devices, if requests to these are recorded.
+    local: Option<LocalMounts>,
+    /// Those of now, if mounts have changed, until they are taken over.
+    local_next: Option<HashMap<Dev, LocalFileSystem>>,
+    local_scanned: Option<MonotonicNs>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, and `rules` name tenants.
-    pub fn new(are_told: bool, rules: Option<Rules>) -> io::Result<Self> {
+    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, `has_local` whether requests to block
+    /// devices are recorded, and `rules` name tenants.
+    pub fn new(are_told: bool, has_local: bool, rules: Option<Rules>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened before mounts are read, so that no change is missed.
         let mountinfo =
@@ -102,6 +111,13 @@ impl Names {
             looked_for: HashMap::new(),
             mounts_scanned: None,
             paths: are_told.then(KnownPaths::new),
+            local: has_local.then(|| {
+                let mut local = LocalMounts::default();
+                local.follow(local_mounts::read());
+                local
+            }),
+            local_next: None,
+            local_scanned: None,
         })
     }
 
@@ -114,6 +130,9 @@ impl Names {
             tv_nsec: 0,
         };
         let changed = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
+        if changed && self.local.is_some() {
+            self.local_next = Some(local_mounts::read());
+        }
         changed.then(|| mounts_of(HOST).ok()).flatten()
     }
 
@@ -130,7 +149,11 @@ impl Names {
     /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
     /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
     pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        self.mounts.left_devices(mounts)
+        let mut left = self.mounts.left_devices(mounts);
+        if let (Some(local), Some(next)) = (&self.local, &self.local_next) {
+            left.extend(local.left(next));
+        }
+        left
     }
 
     /// Devices that may be another superblock's than at the last look, if `mounts` are those of now.
@@ -144,12 +167,25 @@ impl Names {
         if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
             self.refresh_mounts();
         }
-        self.mounts.take_news()
+        let local_news = self.local.as_mut().is_some_and(LocalMounts::take_news);
+        let mut told = self.mounts.take_news(local_news)?;
+        if let Some(local) = &self.local {
+            told.extend(local.mount_points());
+            told.sort_unstable();
+        }
+        Some(told)
     }
 
     /// Whether a file's path shows that it is not on what its device number stood for at the last
     /// look.
     pub fn is_of_another(&self, file: FileId) -> bool {
+        if self
+            .local
+            .as_ref()
+            .is_some_and(|local| local.knows(file.dev))
+        {
+            return false;
+        }
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
         place.is_some() && self.mounts.cannot_hold(file.dev, place)
     }
@@ -157,6 +193,13 @@ impl Names {
     /// Takes over the mounts of now. Files on mounts that are gone are forgotten, because their
     /// device number may be reused for others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
+        if let (Some(local), Some(next)) = (&mut self.local, self.local_next.take()) {
+            let left = local.left(&next);
+            local.follow(next);
+            if let Some(paths) = &mut self.paths {
+                paths.forget(|file, _| left.contains(&file.dev));
+            }
+        }
         if let Some(paths) = &mut self.paths {
             let mut gone = self.mounts.gone_devices(mounts);
             gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
@@ -181,6 +224,8 @@ impl Names {
         if let Some(paths) = &mut self.paths {
             if let PathChange::Seen(file, place) = &told.news
                 && let Some(top) = place.get(..told.top_bytes)
+                // The top of a local file system has no name.
+                && !top.is_empty()
             {
                 self.mounts.note_top(file.dev, top);
             }
@@ -203,7 +248,10 @@ impl Names {
     /// it. To be called regularly, even if nothing was seen.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         for (row, _) in seen {
-            self.look_for_mount(row.file, now);
+            match row.level {
+                IoLevel::Wire => self.look_for_mount(row.file, now),
+                IoLevel::Block => self.look_for_local_mount(row.file.dev, now),
+            }
         }
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
@@ -218,7 +266,7 @@ impl Names {
             return;
         }
         let mut processes = HashSet::new();
-        for (row, pid) in seen {
+        for (row, pid) in seen.iter().filter(|(row, _)| row.level == IoLevel::Wire) {
             let known = self.known(*row, now);
             let stale = now.0.saturating_sub(known.checked.0) > RECHECK.as_nanos() as u64;
             if known.attributes.path.is_none() || stale {
@@ -317,7 +365,14 @@ impl Names {
 
     /// The attributes of a row, by what is known now.
     pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
-        let RowKey { file, tenant } = row;
+        let RowKey {
+            file,
+            tenant,
+            level,
+        } = row;
+        if level == IoLevel::Block {
+            return self.local_attributes(row, now);
+        }
         self.look_for_mount(file, now);
         let tenant = self.tenants.tenant(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
@@ -348,6 +403,51 @@ impl Names {
             known.tries_left = FULL_SCAN_TRIES;
         }
         self.naming.named(&known.attributes, &mut known.named)
+    }
+
+    /// The attributes of a row of the block level.
+    fn local_attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
+        let RowKey {
+            file,
+            tenant,
+            level,
+        } = row;
+        self.look_for_local_mount(file.dev, now);
+        let local = self.local.get_or_insert_default();
+        let source = local.source(file.dev);
+        let path = match file {
+            _ if is_others(file) => Some(OTHERS.to_owned()),
+            _ if file == FileId::file_system(file.dev) => Some(FILE_SYSTEM.to_owned()),
+            _ => {
+                let place = self.paths.as_mut().and_then(|paths| paths.get(file));
+                let path = place.and_then(|place| local.path(file.dev, &place));
+                path.map(|path| path_text(&path))
+            }
+        };
+        let attributes = FileAttributes {
+            key: local_mounts::key(source, file),
+            id: file,
+            mount: source.map(str::to_owned),
+            path,
+            path_inferred: false,
+            tenant: self.tenants.tenant(tenant).into(),
+            level,
+        };
+        let known = known_file(&mut self.known, &self.mounts, row, now);
+        if *known.attributes != attributes {
+            known.attributes = Arc::new(attributes);
+        }
+        self.naming.named(&known.attributes, &mut known.named)
+    }
+
+    /// Looks for the file system on a device, if none is known: it may be mounted where no changes are told of.
+    fn look_for_local_mount(&mut self, dev: Dev, now: MonotonicNs) {
+        let Some(local) = &mut self.local else {
+            return;
+        };
+        if !local.knows(dev) && is_due(&mut self.local_scanned, now, FULL_SCAN) {
+            local.follow(local_mounts::read());
+        }
     }
 
     /// Forgets the files that were idle since the previous call.
@@ -406,6 +506,7 @@ fn attributes(
         path,
         path_inferred: false,
         tenant: tenant.into(),
+        level: Default::default(),
     }
 }
 
@@ -422,7 +523,11 @@ mod tests {
             handle_hash: 1,
         };
         let tenant = TenantId { uid: 7, cgroup: 0 };
-        RowKey { file, tenant }
+        RowKey {
+            file,
+            tenant,
+            level: IoLevel::Wire,
+        }
     }
 
     fn told(fileid: u64, place: &[u8]) -> PathEvent {
@@ -436,7 +541,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
-        let mut names = Names::new(true, None).unwrap();
+        let mut names = Names::new(true, false, None).unwrap();
         let now = MonotonicNs(0);
         let path = |names: &mut Names, fileid| {
             let attributes = names.attributes(row(fileid), now);

@@ -195,9 +195,9 @@ impl Mounts {
         }
     }
 
-    /// What is mounted, as far as it is known, if that has changed since the last call.
-    pub fn take_news(&mut self) -> Option<Vec<MountPoint>> {
-        let is_news = mem::take(&mut self.is_news);
+    /// What is mounted, as far as it is known, if that has changed since the last call, or is wanted `anyway`.
+    pub fn take_news(&mut self, anyway: bool) -> Option<Vec<MountPoint>> {
+        let is_news = mem::take(&mut self.is_news) || anyway;
         is_news.then(|| {
             let now = self.devices.values().filter_map(|known| known.last());
             let there = now.filter(|now| !now.has_left);
@@ -466,7 +466,7 @@ mod tests {
         let otherwise = mounts(&line(9, "s:/e/part", "/part", "ro"));
         known.follow_own(&otherwise);
         assert_eq!(known.source(Dev(49)), Some("s:/e"), "with other options");
-        let told = known.take_news().unwrap();
+        let told = known.take_news(false).unwrap();
         assert_eq!(
             (told.len(), &*told[0].mount, &*told[0].source),
             (1, "s:/e", "s:/e/part")
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(told[0].version.as_deref(), Some("4.2"));
         assert!(told[0].options.starts_with("ro,"), "{told:?}");
         known.follow_own(&otherwise);
-        assert_eq!(known.take_news(), None);
+        assert_eq!(known.take_news(false), None);
         let other = mounts(&line(44, "s:/e/part", "/part", "rw"));
         assert_eq!(
             known.gone_devices(&other),
@@ -522,10 +522,10 @@ mod tests {
         let mut known = Mounts::default();
         known.follow_own(&mounts(9, "s:/e"));
         known.follow_foreign(&mounts(10, "s:/e"), &HashSet::new());
-        assert_eq!(known.take_news().unwrap().len(), 1, "told once");
+        assert_eq!(known.take_news(false).unwrap().len(), 1, "told once");
         known.follow_own(&[]);
         assert!(known.cannot_hold(Dev(50), None), "the copy has left, too");
-        assert_eq!(known.take_news(), Some(vec![]));
+        assert_eq!(known.take_news(false), Some(vec![]));
 
         // The number is used again, of which a look at all namespaces shows more than was followed.
         known.follow_own(&mounts(9, "s:/e"));

@@ -1,6 +1,7 @@
 //! Offsets of what the direct engine reads in the kernel's structures.
 
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
+use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -77,6 +78,8 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         name: name(members).unwrap_or_default(),
         release: release(members).unwrap_or_default(),
         app: app(members).unwrap_or_default(),
+        // Of another level.
+        block: BlockOffsets::default(),
     })
 }
 
@@ -231,6 +234,7 @@ fn app(members: &Members) -> Option<AppOffsets> {
         } else {
             0
         },
+        is_timed: 0,
     })
 }
 

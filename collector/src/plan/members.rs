@@ -4,9 +4,10 @@
 use crate::btf::{Member, MemberName, Members};
 
 /// A structure and one of its members. Those from `args.context` on are optional. They lead to a
-/// file's directories and name, to a request's cgroup, to operations, to an operation's file, and
-/// identify a request when its RPC is released. `direct_offsets` says which of them go together.
-pub const MEMBERS: [MemberName; 77] = [
+/// file's directories and name, to a request's cgroup, to operations, to an operation's file,
+/// identify a request when its RPC is released, and describe calls of applications and requests to
+/// block devices. `direct_offsets` and `block_offsets` say which of them go together.
+pub const MEMBERS: [MemberName; 102] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -84,6 +85,31 @@ pub const MEMBERS: [MemberName; 77] = [
     ("file", "f_inode"),
     ("file", "f_cred"),
     ("file", "f_path.dentry"),
+    ("request", "cmd_flags"),
+    ("request", "part"),
+    ("request", "__data_len"),
+    ("request", "end_io"),
+    ("request", "start_time_ns"),
+    ("request", "io_start_time_ns"),
+    ("request", "bio"),
+    ("block_device", "bd_dev"),
+    ("hd_struct", "__dev.devt"),
+    ("bio", "bi_next"),
+    ("bio", "bi_iter.bi_size"),
+    ("bio", "bi_iter.bi_idx"),
+    ("bio", "bi_iter.bi_sector"),
+    ("bio", "bi_io_vec"),
+    ("bio", "bi_private"),
+    ("bio", "bi_blkg"),
+    ("bio_vec", "bv_page"),
+    ("bio_vec", "bv_offset"),
+    ("page", "mapping"),
+    ("address_space", "host"),
+    ("inode", "i_generation"),
+    ("super_block", "s_root"),
+    ("iomap_dio", "iocb"),
+    ("blkcg_gq", "blkcg"),
+    ("blkcg", "css.cgroup"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to

@@ -83,6 +83,33 @@ pub enum Unsupported {
         /// The member.
         member: &'static str,
     },
+    /// The NFS client is not loaded, and the block level, which needs none, cannot be recorded.
+    #[error(
+        "the NFS client is not loaded: mount an NFS file system, run `modprobe nfs`, or let trackiops wait for it \
+         with --wait; and the block level cannot be recorded in its place: {0}"
+    )]
+    NeitherLevel(Box<Unsupported>),
+    /// There is no usable BTF, and the block level needs it.
+    #[error("{0}, and the block level needs it: name a file that has this kernel's BTF with --btf")]
+    NoBlockBtf(BtfError),
+    /// A type lacks a member that the block level needs.
+    #[error(
+        "Linux {release} has no `struct {structure}` with a usable member `{member}`, which the block level needs: \
+         leave out --levels block"
+    )]
+    NoBlockMember {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+        /// The member.
+        member: &'static str,
+    },
+    /// The engine that was asked for sees the wire alone.
+    #[error(
+        "the tracepoint engine sees the level wire alone: leave out --engine tracepoint, or --levels block"
+    )]
+    BlockByTracepoint,
     /// A tracepoint lacks a field.
     #[error(
         "Linux {release} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes"

@@ -166,5 +166,6 @@ fn missed_on(dev: Dev, mount: Option<String>) -> FileAttributes {
         path: Some(MISSED.to_owned()),
         path_inferred: false,
         tenant: Arc::default(),
+        level: Default::default(),
     }
 }

@@ -14,8 +14,12 @@ pub type RequestHistories = [Option<Box<RequestHistory>>; 2];
 pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
-    direction.requests += 1;
     direction.bytes += u64::from(record.done_bytes);
+    // Another record counts the request.
+    if record.flags & flags::PIECE != 0 {
+        return;
+    }
+    direction.requests += 1;
     direction.sequential += history[usize::from(write)]
         .get_or_insert_default()
         .count_sequential(record);

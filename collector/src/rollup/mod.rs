@@ -180,9 +180,9 @@ impl Rollup {
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let (_, row, _, health, first) = self.row(key.into(), index);
-        let direction = match key.direction {
-            flags::WRITE => &mut row.write,
-            _ => &mut row.read,
+        let direction = match key.direction & flags::WRITE {
+            0 => &mut row.read,
+            _ => &mut row.write,
         };
         direction.merge(&folded(sum));
         health.folded += sum.requests;
@@ -355,7 +355,7 @@ type CgroupOfUser = AHashMap<(FileId, u32), Option<u64>>;
 /// The cgroups that are known in a window.
 fn cgroups_of(window: &OpenWindow) -> CgroupOfUser {
     let mut tenants = CgroupOfUser::new();
-    for (RowKey { file, tenant }, _) in &window.rows {
+    for (RowKey { file, tenant, .. }, _) in &window.rows {
         if tenant.cgroup != 0 {
             let cgroup = tenants
                 .entry((*file, tenant.uid))

@@ -1,5 +1,7 @@
 use std::iter::Peekable;
 
+use trackiops_schemas::level::IoLevel;
+
 use super::*;
 use crate::clock::ClockSample;
 use crate::rollup::other_files::MOST;
@@ -95,6 +97,7 @@ fn operation(fileid: u64, uid: u32, cgroup: u64, name: &str, requests: u64) -> F
                 handle_hash: 1,
             },
             tenant: TenantId { uid, cgroup },
+            level: IoLevel::Wire,
         },
         window: 1,
         pid: 7,
@@ -350,6 +353,7 @@ fn what_was_seen_before_a_mount_left_keeps_its_mount() {
             path: None,
             path_inferred: false,
             tenant: Default::default(),
+            level: Default::default(),
         })
     };
     rollup.settle(|file| file.dev == Dev(50), attributes);
@@ -423,6 +427,7 @@ fn open_transfers_have_rows_and_settled_rows_but_not_what_was_missed() {
             path: None,
             path_inferred: false,
             tenant: Default::default(),
+            level: Default::default(),
         })
     };
     rollup.settle(|file| file.fileid == 1, |row| attributes(row.file));
@@ -444,4 +449,56 @@ fn open_transfers_have_rows_and_settled_rows_but_not_what_was_missed() {
         (Dev(50), Transfers::new((1, 10), (0, 0))),
     ];
     assert_eq!(open, expected);
+}
+
+#[test]
+fn bytes_of_a_piece_belong_to_a_request_that_another_record_counts() {
+    let record = |fileid, bits| RequestRecord {
+        end_ns: 10,
+        fileid,
+        dev: 0x70_0000,
+        asked_bytes: 4096,
+        done_bytes: 4096,
+        latency_ns: 5,
+        flags: bits | flags::BLOCK,
+        ..RequestRecord::default()
+    };
+    let records = [
+        record(1, flags::WRITE),
+        record(2, flags::WRITE | flags::PIECE),
+        RequestRecord {
+            flags: flags::WRITE,
+            ..record(1, 0)
+        },
+    ];
+    let mut rollup = Rollup::new("1s".parse().unwrap());
+    let clock = Clock::new(ClockSample {
+        now: MonotonicNs(0),
+        offset_ns: 0,
+    });
+    rollup.add(&clock, &mut records.iter().copied().peekable(), |_, _| {});
+    let windows = rollup.take_windows(|_, _| true);
+    let rows = windows[0].rows.iter();
+    let rows: Vec<_> = rows
+        .map(|(key, row)| {
+            let write = &row.write;
+            let timed = write.latency.total();
+            (
+                key.file.fileid,
+                key.level,
+                write.requests,
+                write.bytes,
+                timed,
+            )
+        })
+        .collect();
+    let (block, wire) = (IoLevel::Block, IoLevel::Wire);
+    assert_eq!(
+        rows,
+        [
+            (1, block, 1, 4096, 1),
+            (2, block, 0, 4096, 0),
+            (1, wire, 1, 4096, 1)
+        ]
+    );
 }

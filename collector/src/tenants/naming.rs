@@ -131,6 +131,7 @@ mod tests {
             path: Some("/a/b".into()),
             path_inferred: false,
             tenant: tenant.into(),
+            level: Default::default(),
         });
         let mut known = None;
         let name = |named: &FileAttributes| named.tenant.name.as_deref().map(str::to_owned);

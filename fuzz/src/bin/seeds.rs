@@ -189,6 +189,22 @@ const TEXTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "nfsdump",
+        &[
+            "1006231501.000000 31.03f7 30.0801 T C3 1 3 lookup fh aa name \"a b\" euid 3e8 egid 64 con = 130 len = 140\n\
+             1006231501.000500 30.0801 31.03f7 T R3 1 3 lookup OK fh bb ftype 1 mode 1b6 size 2328 used 4000 fsid 7 fileid 2a atime \
+             1006231501.1 status=0 pl = 200 con = 270 len = 270\n",
+            "1006231501.003000 31.03f7 30.0801 T C3 3 7 write fh bb off 0 count 8 stable F euid 3e8 con = 130 len = 140\n\
+             1006231501.003250 30.0801 31.03f7 T R3 3 7 write 1c status=0 pl = 8 con = 70 len = 70\n",
+            "1006231501.006000 32.02d2 30.0801 U C2 3 8 write fh cc begoff 0 offset 1000 tcount bba con = 130 len = 140\n\
+             1006231501.006500 32.02d2 30.0801 U C2 3 8 write fh cc begoff 0 offset 1000 tcount bba con = 130 len = 140\n\
+             1006231501.007000 30.0801 32.02d2 U R2 3 8 write OK ftype 1 size 1bba fsid 7 fileid 2b con = 1 len = 1\n\
+             1006231501.008000 32.02d2 30.0801 U C2 4 b rename SHORT PACKETcon = 130 len = 400\n",
+            "1.0 1.1 2.2 U C2 a b rename fh 00 fn \"a \"b\" fh2 01 fn2 \"\" con = 1 len = 2\n\
+             1.1 2.2 1.1 U R2 99 b rename OK status=0 pl = 4 con = 70 len = 70\n",
+        ],
+    ),
+    (
         "names",
         &[
             "rollup/granularity=10s/date=2026-11-21/h-20261121T235950Z-1.parquet",

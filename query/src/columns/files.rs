@@ -55,14 +55,14 @@ impl Side {
         }
     }
 
-    fn calls(self, row: &AnswerRow) -> AppCalls {
+    fn calls(self, row: &AnswerRow) -> Cow<'_, AppCalls> {
         match self {
             Self::Read => row.sum.app_read(),
             Self::Write => row.sum.app_write(),
             Self::Both => {
-                let mut both = row.sum.app_read();
+                let mut both = row.sum.app_read().into_owned();
                 both.merge(&row.sum.app_write());
-                both
+                Cow::Owned(both)
             }
         }
     }
@@ -211,7 +211,7 @@ struct DerivedOfCalls {
 }
 
 /// In column order.
-const OF_CALLS: [DerivedOfCalls; 4] = [
+const OF_CALLS: [DerivedOfCalls; 5] = [
     DerivedOfCalls {
         name: "iops",
         unit: Unit::PerSecond,
@@ -248,6 +248,14 @@ const OF_CALLS: [DerivedOfCalls; 4] = [
         only_reads: false,
         get: |calls, wire, _| share(wire.bytes, calls.all_bytes()),
     },
+    DerivedOfCalls {
+        name: "latency_us_mean",
+        unit: Unit::Microseconds,
+        needs: &["timed", "latency_us_sum"],
+        of_wire: &[],
+        only_reads: false,
+        get: |calls, _, _| calls.latency_ns_mean().map(|ns| ns / 1000.0),
+    },
 ];
 
 /// A part's share of the mean latency.
@@ -261,6 +269,9 @@ impl Record for AnswerRow {
         let (stored, derived_of_tenant) = tenants(|row: &Self| &row.tenant);
         let mut all = identity();
         all.extend(stored);
+        all.push(Column::text(columns::LEVEL, |row: &Self| {
+            Value::text(row.level.as_str())
+        }));
         for side in [Side::Read, Side::Write] {
             all.extend(counters(side));
             all.extend(lists(side));
@@ -364,10 +375,17 @@ fn calls(side: Side) -> Vec<Column<AnswerRow>> {
         needs: side.needs_of_calls(&[counter.name]),
         ..Column::stored(
             &counter.field(&side.name_of_calls("")),
-            move |row: &AnswerRow| Value::Count((counter.get)(&side.calls(row))),
+            move |row: &AnswerRow| Value::Count(counter.stored((counter.get)(&side.calls(row)))),
         )
     };
-    counters.map(column).collect()
+    let buckets = columns::histogram_field(&side.name_of_calls(columns::LATENCY_HIST));
+    let buckets = Column {
+        needs: side.needs_of_calls(&[columns::LATENCY_HIST]),
+        ..Column::stored(&buckets, move |row: &AnswerRow| {
+            histogram(&side.calls(row).latency)
+        })
+    };
+    counters.map(column).chain([buckets]).collect()
 }
 
 fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
@@ -390,7 +408,31 @@ fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
     let there = OF_CALLS
         .iter()
         .filter(|of| !of.only_reads || side == Side::Read);
-    there.map(figure).collect()
+    let quantiles = percentiles(
+        |name| side.name_of_calls(name),
+        side.needs_of_calls(&[columns::LATENCY_HIST]),
+        move |row, q| side.calls(row).latency.quantile_us(q),
+    );
+    there.map(figure).chain(quantiles).collect()
+}
+
+/// Quantiles of the latencies in a stored histogram.
+fn percentiles(
+    name_of: impl Fn(&str) -> String,
+    needs: Vec<String>,
+    quantile_us: impl Fn(&AnswerRow, f64) -> Option<f64> + Copy + Send + Sync + 'static,
+) -> Vec<Column<AnswerRow>> {
+    let percentile = |(name, q): (&str, f64)| Column {
+        needs: needs.clone(),
+        is_estimate: true,
+        ..Column::new(
+            name_of(&format!("latency_us_{name}")),
+            DataType::Float64,
+            Unit::Microseconds,
+            move |row: &AnswerRow| Value::some_figure(quantile_us(row, q), Unit::Microseconds),
+        )
+    };
+    QUANTILES.into_iter().map(percentile).collect()
 }
 
 fn lists(side: Side) -> [Column<AnswerRow>; 2] {
@@ -427,21 +469,12 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
             )
         }
     };
-    let percentile = |(name, q): (&str, f64)| Column {
-        needs: side.needs(&[columns::LATENCY_HIST]),
-        is_estimate: true,
-        ..Column::new(
-            side.name(&format!("latency_us_{name}")),
-            DataType::Float64,
-            Unit::Microseconds,
-            move |row: &AnswerRow| {
-                let us = side.of(row).latency.quantile_us(q);
-                Value::some_figure(us, Unit::Microseconds)
-            },
-        )
-    };
     let rates = RATES_AND_MEANS.into_iter().map(figure);
-    let percentiles = QUANTILES.into_iter().map(percentile);
+    let percentiles = percentiles(
+        |name| side.name(name),
+        side.needs(&[columns::LATENCY_HIST]),
+        move |row, q| side.of(row).latency.quantile_us(q),
+    );
     let shares = SHARES.into_iter().map(figure);
     rates.chain(percentiles).chain(shares).collect()
 }

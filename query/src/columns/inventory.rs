@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields};
+use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::columns::{
-    DEV, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER, mount_item, time_type,
+    CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER,
+    TRANSPORT, mount_item, time_type,
 };
 use trackiops_store::{MountSeen, Seen};
 
 use super::{Column, Record, Unit, Value};
+use crate::captures::HostStream;
 use crate::files::FileActivity;
 use crate::stalls::ServerStall;
 use crate::volume::Volume;
@@ -128,6 +131,33 @@ impl Record for ServerStall {
                 Value::Count(row.stall.server.requests_max)
             }),
         ]
+    }
+}
+
+impl Record for HostStream {
+    fn columns() -> Vec<Column<Self>> {
+        let text = |name, of: fn(&Stream) -> String| {
+            Column::text(name, move |row: &Self| {
+                let stream = row.captured.stream.as_ref();
+                stream.map_or(Value::Null, |stream| Value::text(of(stream)))
+            })
+        };
+        let mut columns = vec![
+            Column::time("since", |row: &Self| Value::Time(row.captured.range.start)),
+            Column::time("until", |row: &Self| Value::Time(row.captured.range.end)),
+            Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            text(CLIENT, |stream| stream.client.to_string()),
+            text(SERVER, |stream| stream.server.to_string()),
+            text(TRANSPORT, |stream| stream.carrier.to_string()),
+            text(DIRECTION, |stream| stream.direction.to_string()),
+        ];
+        let counters = StreamBytes::COUNTERS.iter();
+        columns.extend(counters.map(|counter| {
+            Column::count(counter.name, counter.unit, |row: &Self| {
+                Value::Count((counter.get)(&row.captured.bytes))
+            })
+        }));
+        columns
     }
 }
 

@@ -263,6 +263,7 @@ mod tests {
             of: Entity::Host(0),
             file: None,
             tenant: Default::default(),
+            level: Default::default(),
             sum: row.into(),
             covered_ms: 2000,
         }

@@ -5,7 +5,9 @@
 
 pub(crate) mod account;
 pub mod audit;
+pub mod captures;
 pub mod damage;
+mod interval;
 pub(crate) mod needed_notes;
 pub mod note;
 pub mod recorded_time;
@@ -18,43 +20,10 @@ use std::sync::Arc;
 use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 
+pub use interval::Interval;
+
+use crate::coverage::captures::{CapturedStream, Captures, Lacking};
 use crate::coverage::stalls::{Stall, Stalls};
-
-/// A half-open range of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Interval {
-    /// Start, inclusive.
-    pub start: UtcMs,
-    /// End, exclusive.
-    pub end: UtcMs,
-}
-
-impl Interval {
-    /// The range `[start, end)`.
-    pub fn new(start: UtcMs, end: UtcMs) -> Self {
-        Self { start, end }
-    }
-
-    /// Length, ms; 0 if it is empty.
-    pub fn ms(self) -> u64 {
-        u64::try_from(self.end.0.saturating_sub(self.start.0)).unwrap_or(0)
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(self) -> bool {
-        self.start >= self.end
-    }
-
-    /// The overlap; empty if there is none.
-    pub fn intersect(self, other: Self) -> Self {
-        Self::new(self.start.max(other.start), self.end.min(other.end))
-    }
-
-    /// The smallest range that contains both.
-    pub fn hull(self, other: Self) -> Self {
-        Self::new(self.start.min(other.start), self.end.max(other.end))
-    }
-}
 
 /// A window and its recorded time. It is unknown which part of the window was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +96,18 @@ pub struct Coverage {
     health: Vec<(Interval, Health)>,
     stalls: Stalls,
     filters: BTreeMap<Arc<str>, Interval>,
+    sources: BTreeMap<Arc<str>, Interval>,
+    captures: Captures,
     left_out: Option<Gap>,
     without_calls: Option<Gap>,
+}
+
+/// Adds a window to the range of a text.
+fn hull(ranges: &mut BTreeMap<Arc<str>, Interval>, text: &Arc<str>, window: Interval) {
+    let known = ranges.entry(Arc::clone(text));
+    known
+        .and_modify(|range| *range = range.hull(window))
+        .or_insert(window);
 }
 
 /// Adds a window of which a part is missing.
@@ -170,11 +149,12 @@ impl Coverage {
             self.stalls.add(window, pending);
         }
         if let Some(filter) = &health.filter {
-            let known = self.filters.entry(Arc::clone(filter));
-            known
-                .and_modify(|range| *range = range.hull(window))
-                .or_insert(window);
+            hull(&mut self.filters, filter, window);
         }
+        if let Some(source) = &health.source {
+            hull(&mut self.sources, source, window);
+        }
+        self.captures.add(window, &health.captured);
         let noted = [
             health.seen,
             health.lost,
@@ -209,6 +189,21 @@ impl Coverage {
         let mut filters: Vec<_> = filters.map(|(filter, range)| (range, filter)).collect();
         filters.sort();
         filters
+    }
+
+    /// What was imported, each with the time from its first to its last window.
+    pub fn sources(&self) -> impl Iterator<Item = (&Arc<str>, Interval)> {
+        self.sources.iter().map(|(source, range)| (source, *range))
+    }
+
+    /// What the captures lack that were imported.
+    pub fn lacking(&self) -> Option<Lacking> {
+        self.captures.lacking()
+    }
+
+    /// Takes the streams of captures.
+    pub fn captures(&mut self) -> Vec<CapturedStream> {
+        mem::take(&mut self.captures).finish()
     }
 
     /// Takes the stalls of servers.

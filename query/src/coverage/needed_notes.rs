@@ -1,10 +1,13 @@
 //! Collects the notes of an answer.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use trackiops_schemas::time::UtcMs;
 
 use crate::answer::AnswerRow;
+use crate::coverage::captures::Lacking;
 use crate::coverage::note::Note;
 use crate::coverage::stalls::Stall;
 use crate::coverage::{Coverage, Gap, Interval, Losses};
@@ -33,9 +36,22 @@ pub(crate) fn notes(
         notes.push(Note::StepChosen { step, finest });
     }
     let several = plan.hosts.len() > 1;
+    // Each client of a capture is a host, so hosts are not named one by one.
+    let mut sources: BTreeMap<Arc<str>, Interval> = BTreeMap::new();
+    let mut lacking: Option<Lacking> = None;
     for (host, (mut coverage, span)) in plan.hosts.iter().zip(hosts) {
         let Some(span) = span else { continue };
         let host = several.then(|| host.clone());
+        for (source, range) in coverage.sources() {
+            let known = sources.entry(Arc::clone(source)).or_insert(range);
+            *known = known.hull(range);
+        }
+        if let Some(of_host) = coverage.lacking() {
+            match &mut lacking {
+                Some(lacking) => lacking.merge(&of_host),
+                None => lacking = Some(of_host),
+            }
+        }
         let losses = loss_notes(&host, &coverage);
         let steps = coverage.count(|health| health.clock_steps);
         let stalls = coverage.stalls();
@@ -70,6 +86,9 @@ pub(crate) fn notes(
             notes.push(Note::ClockSteps { host, range, count });
         }
     }
+    let sources = sources.into_iter();
+    notes.extend(sources.map(|(source, range)| Note::Imported { source, range }));
+    notes.extend(lacking.map(|lacking| Note::CaptureLacks { lacking }));
     notes.extend(plan.twice.iter().map(|(host, range)| Note::Twice {
         host: plan.hosts[*host].clone(),
         range: *range,

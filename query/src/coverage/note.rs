@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trackiops_schemas::captured::StreamBytes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::coverage::captures::Lacking;
 use crate::coverage::stalls::{Stall, stalled};
 use crate::coverage::{Gap, Interval, Losses};
+use crate::execute::OtherLevels;
 use crate::group::{GroupBy, Level};
 use crate::times::{Zone, show_length, show_offset, show_range};
 
@@ -27,6 +30,8 @@ pub enum Note {
         /// From the first to the last window with such files.
         range: Interval,
     },
+    /// The answer is about one level, and others have rows as well.
+    OtherLevels(OtherLevels),
     /// Entities without rows, because they were neither read nor written.
     OnlyMetadata {
         /// Number of entities.
@@ -157,6 +162,18 @@ pub enum Note {
         /// From the first to the last window with this filter.
         range: Interval,
     },
+    /// Rows were imported.
+    Imported {
+        /// What they were imported from.
+        source: Arc<str>,
+        /// From the first to the last window.
+        range: Interval,
+    },
+    /// A capture that was imported lacks bytes, or has some that could not be read.
+    CaptureLacks {
+        /// Where, and how many.
+        lacking: Lacking,
+    },
     /// A server did not answer.
     Stalled {
         /// The host, if there are several.
@@ -209,6 +226,8 @@ impl Note {
                 | Self::AuditAlarm { .. }
                 | Self::Folded { .. }
                 | Self::Filtered { .. }
+                | Self::Imported { .. }
+                | Self::CaptureLacks { .. }
                 | Self::Stalled { .. }
                 | Self::Twice { .. }
                 | Self::ClockSteps { .. }
@@ -224,6 +243,7 @@ impl Note {
                 | Self::Missed { .. }
                 | Self::Booked { .. }
                 | Self::AuditAlarm { .. }
+                | Self::CaptureLacks { .. }
                 | Self::Stalled { .. }
                 | Self::MoreStalls { .. }
                 | Self::ClockSteps { .. }
@@ -246,6 +266,13 @@ impl Note {
                 format!("requests under {names} were seen {}", between(range))
             }
             Self::OnlyMetadata { count, by } => only_metadata(*count, *by),
+            Self::OtherLevels(OtherLevels { shown, others }) => {
+                let others: Vec<_> = others.iter().map(|level| level.as_str()).collect();
+                format!(
+                    "rows are of the level {shown}; --level {} shows what else was recorded, and --by level each",
+                    others.join(" or ")
+                )
+            }
             Self::NoOperation { what } => format!("there were no {what}"),
             Self::StepChosen { step, finest } => {
                 format!(
@@ -378,6 +405,31 @@ impl Note {
                 on(host),
                 between(range).replace(" to ", " and "),
             ),
+            Self::Imported { source, range } => {
+                let times = match &**source {
+                    "pcap" | "nfsdump" => {
+                        ": latencies are from the call to its reply, at the capture's place"
+                    }
+                    _ => "",
+                };
+                format!(
+                    "rows of {} were imported with `import {source}`{times}",
+                    between(range)
+                )
+            }
+            Self::CaptureLacks { lacking } => {
+                let StreamBytes {
+                    payload_bytes,
+                    lost_bytes,
+                    not_understood_bytes,
+                    ..
+                } = lacking.bytes;
+                format!(
+                    "between {} captures lack {lost_bytes} bytes beside the {payload_bytes} that they have, of which {not_understood_bytes} \
+                     could not be read: counts below may be too low; `trackiops import account` lists connections",
+                    between(&lacking.range).replace(" to ", " and "),
+                )
+            }
             Self::Stalled { host, stall } => format!(
                 "{}{}{}: {} did not answer {}between {}, {} waited",
                 on(host),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trackiops_schemas::pending::{Pending, STALLED_MS, StalledServer};
 
-use crate::coverage::Interval;
+use crate::coverage::interval::Interval;
 
 /// Largest distance of two windows of one stall, ms. A request that is sent again starts to wait again.
 const JOIN_MS: u64 = 2000;

@@ -55,9 +55,9 @@ impl FromStr for Subject {
                 tenants: true,
                 ..GroupBy::MOUNT
             })),
-            (true, false, false) => match others.join(",").parse() {
-                Ok(by) => Ok(Self::OperationsBy(by)),
-                Err(_) => Err(ByError(text.into())),
+            (true, false, false) => match others.join(",").parse::<GroupBy>() {
+                Ok(by) if !by.levels => Ok(Self::OperationsBy(by)),
+                _ => Err(ByError(text.into())),
             },
         }
     }

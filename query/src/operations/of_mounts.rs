@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
@@ -52,6 +53,9 @@ pub fn ask_operations(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
+    if !question.levels.iter().all(|level| *level == IoLevel::Wire) {
+        return Err(QueryError::OnlyWire("operations"));
+    }
     let is_of_all = question.files.is_empty() && question.tenants.is_empty();
     match (is_of_all, connections) {
         (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),

@@ -62,7 +62,10 @@ pub(super) fn overview<R>(
 ) -> Result<Outcome<R>, QueryError> {
     ask(&Question {
         step: Some(Step::All),
-        by: GroupBy::HOST,
+        by: GroupBy {
+            levels: true,
+            ..GroupBy::HOST
+        },
         projection: Projection::bytes(),
         ..export.question.clone()
     })
@@ -135,7 +138,10 @@ fn piece_of(export: &Export, piece: Interval, step: Granularity, may_refuse: boo
             until: Some(piece.end),
         },
         step: Some(Step::Windows(step)),
-        by: GroupBy::FILE_USER,
+        by: GroupBy {
+            levels: true,
+            ..GroupBy::FILE_USER
+        },
         projection: Projection::all(),
         row_limit: may_refuse.then_some(MOST_ROWS),
         ..export.question.clone()

@@ -1,6 +1,7 @@
 //! Files for other programs: Parquet, Arrow, CSV. Readers and writers work in batches, so the rows need not fit into memory.
 
 mod arrays;
+mod chrome;
 mod read;
 pub(crate) mod text;
 mod write;
@@ -25,6 +26,8 @@ pub enum Kind {
     Arrow,
     /// CSV with a header. Unknown values are empty; a list is JSON.
     Csv(Texts),
+    /// Trace events of single requests, which are drawn on a timeline.
+    Chrome,
 }
 
 /// How CSV writes texts.
@@ -44,6 +47,15 @@ impl Kind {
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
             Self::Csv(_) => "csv",
+            Self::Chrome => "json",
+        }
+    }
+
+    /// As `--format` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chrome => "chrome",
+            other => other.extension(),
         }
     }
 }

@@ -12,6 +12,7 @@ use parquet::file::properties::WriterProperties;
 use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
 use trackiops_schemas::time::UtcMs;
 
+use super::chrome::Timeline;
 use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
 use trackiops_query::columns::{Columns, Value};
 
@@ -26,6 +27,8 @@ pub enum Writer<W: Write + Send> {
     Arrow(Box<FileWriter<W>>),
     /// CSV.
     Csv(W, Texts),
+    /// Trace events.
+    Chrome(Timeline<W>),
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -58,6 +61,7 @@ impl<W: Write + Send> Writer<W> {
                 out.write_all(header.as_bytes())?;
                 Self::Csv(out, texts)
             }
+            Kind::Chrome => Self::Chrome(Timeline::new(out)?),
         })
     }
 
@@ -66,6 +70,7 @@ impl<W: Write + Send> Writer<W> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
+            Self::Chrome(timeline) => timeline.write(batch),
             Self::Csv(out, texts) => {
                 let schema = batch.schema();
                 let rows: Vec<_> = (0..batch.num_rows()).collect();
@@ -121,6 +126,7 @@ impl<W: Write + Send> Writer<W> {
                 writer.into_inner().map_err(of_arrow)
             }
             Self::Csv(out, _) => Ok(out),
+            Self::Chrome(timeline) => timeline.finish(),
         }
     }
 }

@@ -466,6 +466,7 @@ mod tests {
             mounts: Vec::new(),
             tenants: Vec::new(),
             tenant_rules: None,
+            levels: Vec::new(),
             ops: Vec::new(),
             conditions: Vec::new(),
             sort: None,

@@ -38,11 +38,14 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         | Note::ClockSteps { host, .. } => hide(host, with)?,
         Note::LocalTimes { .. }
         | Note::OnlyMetadata { .. }
+        | Note::OtherLevels(_)
         | Note::NoOperation { .. }
         | Note::StepChosen { .. }
         | Note::MoreRows { .. }
         | Note::MoreDamaged { .. }
         | Note::MoreGaps { .. }
+        | Note::Imported { .. }
+        | Note::CaptureLacks { .. }
         | Note::Folded { .. } => {}
     }
     Ok(Some(note))

@@ -101,7 +101,7 @@ impl Plot for AnswerRow {
     ];
 
     fn are_apart(answer: &Answer) -> bool {
-        answer.by.tenants
+        answer.by.tenants || answer.by.levels
     }
 
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {

@@ -8,8 +8,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FILTER, HOST, LABELS, MOUNT, MOUNTS, OP, PATH,
-    SERVER, TENANT_NAME, TRANSPORT, UID, USER, health_schema, request_schema,
+    CGROUP, CLIENT, CONTAINER, DEV, DIRECTION, FILE_KEY, FILEID, FILTER, HOST, LABELS, LEVEL,
+    MOUNT, MOUNTS, OP, PATH, SERVER, SOURCE, TENANT_NAME, TRANSPORT, UID, USER, health_schema,
+    request_schema,
 };
 
 use super::tokens::{Pseudonyms, Unknown};
@@ -50,7 +51,9 @@ fn role(name: &str, data_type: &DataType) -> Option<Role> {
         UID => Role::Uid,
         FILE_KEY => Role::Id(FILE_KEY),
         FILEID => Role::Id(FILEID),
-        DEV | OP | TRANSPORT => Role::Plain,
+        // Numbers of RPC clients have the same name.
+        CLIENT if matches!(data_type, DataType::Utf8) => Role::Word,
+        DEV | OP | TRANSPORT | DIRECTION | LEVEL | SOURCE => Role::Plain,
         _ if matches!(data_type, DataType::Utf8) => return None,
         _ => Role::Plain,
     })

@@ -74,6 +74,7 @@ pub fn working_sets(
         Ok(kept) => kept,
         Err((_, notes)) => return Ok((HashMap::new(), notes)),
     };
+    kept.keep_one_level()?;
     let mut files: HashMap<(Entity, FileKey), (u64, Ranges)> = HashMap::new();
     kept.read_by_entity(range, |batch, entities| add(&mut files, batch, entities))?;
     let (_, _, notes) = kept.finish(question);

@@ -48,7 +48,56 @@ pub struct AppValue {
     pub direct_bytes: u64,
     /// Process (tgid) that made the first of them.
     pub pid: u64,
+    /// Calls whose begin was seen, too.
+    pub timed: u64,
+    /// Sum of their times from begin to end, ns.
+    pub latency_ns_sum: u64,
+    /// The longest of these, ns.
+    pub latency_ns_max: u64,
+    /// Element of the array of [`AppLatencies`] in which these times are counted, plus 1; 0 where they are in none.
+    pub latencies: u64,
 }
+
+/// How many calls took how long: see [`APP_LATENCY_FIRST_OCTAVE`].
+pub type AppLatencies = [u32; APP_LATENCY_BUCKETS];
+
+/// Times of calls have buckets from `1 << APP_LATENCY_FIRST_OCTAVE` ns on, `1 << APP_LATENCY_BITS` to a power of two. Below that they are as wide
+/// as the first of these.
+pub const APP_LATENCY_FIRST_OCTAVE: u32 = 9;
+/// They end before `1 << APP_LATENCY_END_OCTAVE` ns, 17 s. What took longer is in the last bucket.
+pub const APP_LATENCY_END_OCTAVE: u32 = 34;
+/// Highest bits of a time, below the leading one, that choose its bucket.
+pub const APP_LATENCY_BITS: u32 = 3;
+/// Buckets of times.
+pub const APP_LATENCY_BUCKETS: usize =
+    ((APP_LATENCY_END_OCTAVE - APP_LATENCY_FIRST_OCTAVE + 1) << APP_LATENCY_BITS) as usize;
+/// [`AppLatencies`] in words.
+pub const APP_LATENCY_WORDS: usize = size_of::<AppLatencies>() / 8;
+
+/// The first and the last time in a bucket, ns.
+pub const fn app_latency_bounds(bucket: usize) -> (u64, u64) {
+    let in_octave = 1 << APP_LATENCY_BITS;
+    let (octave, part) = match bucket / in_octave {
+        0 => (0, bucket),
+        octave => (octave - 1, in_octave + bucket % in_octave),
+    };
+    let shift = octave as u32 + APP_LATENCY_FIRST_OCTAVE - APP_LATENCY_BITS;
+    let first = (part as u64) << shift;
+    (first, first + (1 << shift) - 1)
+}
+
+/// When a thread began a call, where calls are timed. Of the threads whose ids have the same lowest bits, the last one has the place.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AppBegin {
+    /// As `bpf_get_current_pid_tgid` names it; 0 where no call is under way.
+    pub thread: u64,
+    /// By `CLOCK_MONOTONIC`, ns.
+    pub begin_ns: u64,
+}
+
+/// Places for them, a power of two.
+pub const APP_BEGINS: u32 = 4096;
 
 /// Where calls are added up that are found without a search: of one CPU, and of one program, which is never interrupted by itself. So its places
 /// need no lock. What finds its place taken goes into the hash maps.
@@ -70,6 +119,10 @@ pub struct AppPlace {
 pub const APP_PROGRAMS: usize = 5;
 /// Places of a program on a CPU, a power of two.
 pub const APP_PLACES: usize = 32;
+/// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
+pub const APP_TIMED_PROGRAMS: usize = 3;
+/// These elements of a CPU: of its first half, then of the other.
+pub const APP_LATENCIES_OF_CPU: usize = 2 * APP_TIMED_PROGRAMS * APP_PLACES;
 
 /// The places of a CPU, in two halves: the programs add to one of them, and the other one is empty or being read.
 #[repr(C)]
@@ -85,10 +138,10 @@ pub struct AppPlaces {
 /// [`AppKey`] in words, as maps hold it.
 pub const APP_KEY_WORDS: usize = 5;
 /// [`AppValue`] in words, as maps hold it.
-pub const APP_VALUE_WORDS: usize = 6;
+pub const APP_VALUE_WORDS: usize = 10;
 /// [`AppPlace`] in words.
 pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
-/// [`AppPlaces`] in words: 33 KiB for each CPU.
+/// [`AppPlaces`] in words: 43 KiB for each CPU.
 pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
 /// A half in words.
 pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;
@@ -99,6 +152,7 @@ const _: () = {
     assert!(size_of::<AppValue>() == 8 * APP_VALUE_WORDS);
     assert!(size_of::<AppPlace>() == 8 * (2 + APP_KEY_WORDS + APP_VALUE_WORDS));
     assert!(APP_PLACES_WORDS == 2 + 2 * APP_HALF_WORDS);
+    assert!(size_of::<AppLatencies>() == 8 * APP_LATENCY_WORDS);
 };
 
 impl AppValue {
@@ -126,6 +180,8 @@ offsets! {
         pub file_entry: u32,
         /// Bits of [`registers`].
         pub registers: u32,
+        /// 1 where calls are timed.
+        pub is_timed: u32,
     }
 }
 
@@ -137,6 +193,10 @@ pub mod registers {
 
 /// Name of the array of [`AppPlaces`], one for each CPU; userspace may `mmap` it.
 pub const APP_PLACES_MAP: &str = "APP_PLACES";
+/// Name of the array of [`AppLatencies`], [`APP_LATENCIES_OF_CPU`] for each CPU; userspace may `mmap` it.
+pub const APP_LATENCIES_MAP: &str = "APP_LATENCIES";
+/// Name of the array of [`AppBegin`].
+pub const APP_BEGINS_MAP: &str = "APP_BEGINS";
 /// Name of the array of the hash maps, from [`AppKey`] to [`AppValue`].
 pub const APP_CALLS_MAP: &str = "APP_CALLS";
 /// Element of that array: sums by file.
@@ -147,7 +207,7 @@ pub const APP_CALLS_BY_MOUNT: u32 = 1;
 pub const APP_CALLS_MAPS: usize = 2;
 /// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
 pub const APP_CALLS_BEGUN_MAP: &str = "APP_CALLS_BEGUN";
-/// Entries of the map by file: 88 bytes each and 16 for its bucket, 0.8 MiB, twice.
+/// Entries of the map by file: 120 bytes each and 16 for its bucket, 1.1 MiB, twice.
 pub const APP_CALL_ENTRIES: u32 = 8192;
 /// Entries of the map by mount.
 pub const APP_CALL_MOUNT_ENTRIES: u32 = 1024;

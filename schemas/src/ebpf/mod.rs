@@ -7,6 +7,7 @@
 //! * [`offsets`]: structures of which each field is an offset.
 
 pub mod app_sums;
+pub mod block;
 pub mod file_op_sums;
 pub mod offsets;
 pub mod op_sums;

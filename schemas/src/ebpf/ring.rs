@@ -96,8 +96,12 @@ pub mod flags {
     pub const DIRECT: u32 = 1 << 4;
     /// A WRITE that asks for stable storage, so that no COMMIT follows.
     pub const STABLE: u32 = 1 << 5;
+    /// Of the block level, of a device of this host; of the wire when clear.
+    pub const BLOCK: u32 = 1 << 6;
+    /// More bytes of a request that another record counts: those of another file, or those that completed apart.
+    pub const PIECE: u32 = 1 << 7;
     /// All bits that have a meaning.
-    pub const ALL: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE;
+    pub const ALL: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE | BLOCK | PIECE;
 }
 
 const _: () = {

@@ -25,11 +25,11 @@ pub enum Kind {
 }
 
 const ROW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "tenant", "step", "by", "depth", "op", "where",
-    "sort", "top", "columns",
+    "since", "until", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
+    "where", "sort", "top", "columns",
 ];
 const WINDOW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "tenant", "step", "by", "depth", "op",
+    "since", "until", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
 ];
 
 /// All of them.
@@ -47,8 +47,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The files, or what else rows stand for, with the most bytes, or the first by another order",
         command: &["query", "--step=all"],
         words: &[
-            "since", "until", "file", "dir", "mount", "tenant", "by", "depth", "op", "where",
-            "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "tenant", "level", "by", "depth", "op",
+            "where", "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -102,6 +102,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "dir",
             "mount",
             "tenant",
+            "level",
             "by",
             "direction",
         ],
@@ -113,7 +114,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Files: their names, when they were seen, what they moved",
         command: &["files"],
         words: &[
-            "since", "until", "file", "dir", "mount", "tenant", "where", "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "tenant", "level", "where", "sort", "top",
+            "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -150,8 +152,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start",
         command: &["watch", "--json", "--wait"],
         words: &[
-            "since", "file", "dir", "mount", "tenant", "step", "by", "depth", "op", "where",
-            "sort", "top", "columns",
+            "since", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
+            "where", "sort", "top", "columns",
         ],
         usual: &[],
         answer: Kind::Live,

@@ -13,9 +13,9 @@ use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};
@@ -43,6 +43,8 @@ pub struct StoredRow<'a> {
     pub fileid: u64,
     /// The user and the cgroup, if known.
     pub tenant: StoredTenant<'a>,
+    /// Where the row was recorded.
+    pub level: IoLevel,
     /// The counters. Times are in ns, but rounded to us.
     pub row: Row,
 }
@@ -55,6 +57,7 @@ impl StoredRow<'_> {
             && file.mount.as_deref() == self.mount
             && self.tenant == *file.tenant
             && file.path_inferred == self.path_inferred.unwrap_or(false)
+            && file.level == self.level
     }
 
     /// The file's attributes. The hash of its handle is 0, because only the key contains it.
@@ -70,6 +73,7 @@ impl StoredRow<'_> {
             path: self.path.map(str::to_owned),
             path_inferred: self.path_inferred.unwrap_or(false),
             tenant: Arc::new(self.tenant.into()),
+            level: self.level,
         }
     }
 }
@@ -113,17 +117,6 @@ impl From<StoredTenant<'_>> for Tenant {
     }
 }
 
-/// A row of a health segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredHealth<'a> {
-    /// Start of the window.
-    pub time: UtcMs,
-    /// The recording host.
-    pub host: &'a str,
-    /// The recorder's account of itself.
-    pub health: Health,
-}
-
 /// A row of a segment of operations. Fields without a column in the batch are empty, zero or
 /// `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +140,7 @@ pub struct StoredOps<'a> {
 #[error(
     "column `{0}` is not of the type or order it has in this format; was the segment written by another program?"
 )]
-pub struct BatchError(String);
+pub struct BatchError(pub(super) String);
 
 /// Decodes the rows of a batch of a rollup segment, in order.
 pub fn decode_rows<'a>(
@@ -168,11 +161,12 @@ pub fn decode_rows<'a>(
     let containers: Option<&StringArray> = column(batch, columns::CONTAINER)?;
     let names: Option<&StringArray> = column(batch, columns::TENANT_NAME)?;
     let labels: Option<&StringArray> = column(batch, columns::LABELS)?;
+    let levels: Option<&StringArray> = column(batch, columns::LEVEL)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let ops = FileOpColumns::new(batch)?;
     let [app_read, app_write] =
-        columns::APP_DIRECTIONS.map(|prefix| Counters::new(batch, prefix, &AppCalls::COUNTERS));
+        columns::APP_DIRECTIONS.map(|prefix| CallColumns::new(batch, prefix));
     let (app_read, app_write) = (app_read?, app_write?);
     let mut last_dev = ("", Dev(0));
     for i in 0..batch.num_rows() {
@@ -198,16 +192,22 @@ pub fn decode_rows<'a>(
                 name: text(names, i),
                 labels: text(labels, i),
             },
+            level: level(text(levels, i))?,
             row: Row {
                 read: read.at(i),
                 write: write.at(i),
                 ops: ops.as_ref().map_or_else(FileOps::default, |ops| ops.at(i)),
-                app_read: AppCalls::of_counters(app_read.at(i)),
-                app_write: AppCalls::of_counters(app_write.at(i)),
+                app_read: app_read.at(i),
+                app_write: app_write.at(i),
             },
         });
     }
     Ok(())
+}
+
+fn level(name: Option<&str>) -> Result<IoLevel, BatchError> {
+    let parsed = name.map_or(Ok(IoLevel::Wire), str::parse);
+    parsed.map_err(|_| BatchError(columns::LEVEL.into()))
 }
 
 /// The starts of the windows of a batch's rows, in order.
@@ -215,30 +215,6 @@ pub fn decode_times(batch: &RecordBatch) -> Result<impl Iterator<Item = UtcMs>, 
     let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
     let times = times.into_iter().flat_map(|times| times.values());
     Ok(times.map(|time| time_of(*time)))
-}
-
-/// Decodes the rows of a batch of a health segment, in order.
-pub fn decode_health<'a>(
-    batch: &'a RecordBatch,
-    mut each: impl FnMut(StoredHealth<'a>),
-) -> Result<(), BatchError> {
-    let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
-    let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
-    let counters = Counters::new(batch, "", &Health::COUNTERS)?;
-    let pending = PendingColumns::new(batch)?;
-    let filters: Option<&StringArray> = column(batch, columns::FILTER)?;
-    for i in 0..batch.num_rows() {
-        each(StoredHealth {
-            time: time_of(times.map_or(0, |times| times.value(i))),
-            host: text(hosts, i).unwrap_or_default(),
-            health: Health {
-                pending: pending.as_ref().and_then(|pending| pending.at(i)),
-                filter: text(filters, i).map(Arc::from),
-                ..Health::of_counters(counters.at(i))
-            },
-        });
-    }
-    Ok(())
 }
 
 /// The column of a file's operations.
@@ -292,79 +268,8 @@ impl<'a> FileOpColumns<'a> {
     }
 }
 
-/// The columns of pending requests in a health row.
-struct PendingColumns<'a> {
-    requests_max: &'a Int64Array,
-    age_ms_max: &'a Int64Array,
-    lists: &'a ListArray,
-    clients: &'a Int64Array,
-    servers: &'a StringArray,
-    mounts: &'a ListArray,
-    mount_names: &'a StringArray,
-    client_requests_max: &'a Int64Array,
-    client_age_ms_max: &'a Int64Array,
-}
-
-impl<'a> PendingColumns<'a> {
-    /// `None` if the batch does not have all columns.
-    fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
-        let number = |name| column::<Int64Array>(batch, name);
-        let lists: Option<&ListArray> = column(batch, columns::PENDING_CLIENTS)?;
-        let (Some(requests_max), Some(age_ms_max), Some(lists)) = (
-            number(columns::PENDING_REQUESTS_MAX)?,
-            number(columns::PENDING_AGE_MS_MAX)?,
-            lists,
-        ) else {
-            return Ok(None);
-        };
-        let columns = Self::of_elements(requests_max, age_ms_max, lists);
-        columns
-            .map(Some)
-            .ok_or(BatchError(columns::PENDING_CLIENTS.into()))
-    }
-
-    fn of_elements(
-        requests_max: &'a Int64Array,
-        age_ms_max: &'a Int64Array,
-        lists: &'a ListArray,
-    ) -> Option<Self> {
-        let elements = lists.values().as_struct_opt()?;
-        let field = |name| elements.column_by_name(name).map(|array| array.as_any());
-        let mounts: &ListArray = field(columns::MOUNTS)?.downcast_ref()?;
-        Some(Self {
-            requests_max,
-            age_ms_max,
-            lists,
-            clients: field(columns::CLIENT)?.downcast_ref()?,
-            servers: field(columns::SERVER)?.downcast_ref()?,
-            mounts,
-            mount_names: mounts.values().as_any().downcast_ref()?,
-            client_requests_max: field(columns::REQUESTS_MAX)?.downcast_ref()?,
-            client_age_ms_max: field(columns::AGE_MS_MAX)?.downcast_ref()?,
-        })
-    }
-
-    fn at(&self, i: usize) -> Option<Pending> {
-        let known = self.requests_max.is_valid(i) && self.age_ms_max.is_valid(i);
-        let client = |at| PendingClient {
-            client: u32::try_from(self.clients.value(at)).unwrap_or(0),
-            server: text(Some(self.servers), at).map(str::to_owned),
-            mounts: elements(self.mounts, at)
-                .map(|at| self.mount_names.value(at).to_owned())
-                .collect(),
-            requests_max: unsigned(self.client_requests_max.value(at)),
-            age_ms_max: unsigned(self.client_age_ms_max.value(at)),
-        };
-        known.then(|| Pending {
-            requests_max: unsigned(self.requests_max.value(i)),
-            age_ms_max: unsigned(self.age_ms_max.value(i)),
-            clients: elements(self.lists, i).map(client).collect(),
-        })
-    }
-}
-
 /// Indexes of the elements of list `i` among the elements of all lists.
-fn elements(lists: &ListArray, i: usize) -> Range<usize> {
+pub(super) fn elements(lists: &ListArray, i: usize) -> Range<usize> {
     let [start, end] = [i, i + 1].map(|at| lists.value_offsets()[at] as usize);
     start..end
 }
@@ -400,14 +305,14 @@ pub fn decode_ops<'a>(
 }
 
 /// Columns of counters. Counters without a column are zero.
-struct Counters<'a, R: 'static, const COUNT: usize> {
+pub(super) struct Counters<'a, R: 'static, const COUNT: usize> {
     table: &'static [Counter<R>; COUNT],
     /// The existing columns, each with its index in the table.
     columns: Vec<(usize, &'a Int64Array)>,
 }
 
 impl<'a, R, const COUNT: usize> Counters<'a, R, COUNT> {
-    fn new(
+    pub(super) fn new(
         batch: &'a RecordBatch,
         prefix: &str,
         table: &'static [Counter<R>; COUNT],
@@ -420,7 +325,7 @@ impl<'a, R, const COUNT: usize> Counters<'a, R, COUNT> {
         Ok(Self { table, columns })
     }
 
-    fn at(&self, i: usize) -> [u64; COUNT] {
+    pub(super) fn at(&self, i: usize) -> [u64; COUNT] {
         let mut stored = [0; COUNT];
         for (place, column) in &self.columns {
             stored[*place] = column.value(i);
@@ -454,12 +359,7 @@ impl<'a> DirectionColumns<'a> {
                 columns::ERRNO,
                 i32::MIN..=i32::MAX,
             )?,
-            latencies: Lists::of(
-                batch,
-                format!("{prefix}{}", columns::LATENCY_HIST),
-                columns::HIST_BUCKET,
-                BUCKETS,
-            )?,
+            latencies: Lists::of_latencies(batch, &prefix)?,
         })
     }
 
@@ -475,7 +375,37 @@ impl<'a> DirectionColumns<'a> {
     }
 }
 
+/// The columns of calls of applications in one direction.
+struct CallColumns<'a> {
+    counters: Counters<'a, AppCalls, { AppCalls::COUNT }>,
+    latencies: Option<Lists<'a>>,
+}
+
+impl<'a> CallColumns<'a> {
+    fn new(batch: &'a RecordBatch, prefix: &str) -> Result<Self, BatchError> {
+        Ok(Self {
+            counters: Counters::new(batch, prefix, &AppCalls::COUNTERS)?,
+            latencies: Lists::of_latencies(batch, prefix)?,
+        })
+    }
+
+    fn at(&self, i: usize) -> AppCalls {
+        let latencies = self.latencies.as_ref();
+        AppCalls {
+            latency: latencies
+                .map_or_else(Histogram::default, |of| Histogram::of_ascending(of.at(i))),
+            ..AppCalls::of_counters(self.counters.at(i))
+        }
+    }
+}
+
 impl<'a> Lists<'a> {
+    /// The histogram of what has these columns.
+    fn of_latencies(batch: &'a RecordBatch, prefix: &str) -> Result<Option<Self>, BatchError> {
+        let name = format!("{prefix}{}", columns::LATENCY_HIST);
+        Self::of(batch, name, columns::HIST_BUCKET, BUCKETS)
+    }
+
     /// The lists of a column, if the batch has it. Keys must ascend and be within `range`.
     fn of(
         batch: &'a RecordBatch,
@@ -513,7 +443,7 @@ impl<'a> Lists<'a> {
 }
 
 /// A column of the batch, if it exists. An error if it has another type.
-fn column<'a, A: Array + 'static>(
+pub(super) fn column<'a, A: Array + 'static>(
     batch: &'a RecordBatch,
     name: &str,
 ) -> Result<Option<&'a A>, BatchError> {
@@ -531,7 +461,7 @@ fn uid(array: &Int64Array, i: usize) -> Option<u32> {
     known.and_then(|uid| uid.try_into().ok())
 }
 
-fn text(array: Option<&StringArray>, i: usize) -> Option<&str> {
+pub(super) fn text(array: Option<&StringArray>, i: usize) -> Option<&str> {
     array
         .filter(|array| array.is_valid(i))
         .map(|array| array.value(i))

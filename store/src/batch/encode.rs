@@ -9,10 +9,12 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
+use trackiops_schemas::captured::{Captured, Stream, StreamBytes};
 use trackiops_schemas::columns;
 use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
@@ -56,6 +58,11 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         hosts(host, rows.len()),
     ];
     arrays.extend(file_columns(rows.iter().map(|row| &*row.file)));
+    let levels = rows.iter().map(|row| match row.file.level {
+        IoLevel::Wire => None,
+        level => Some(level.as_str()),
+    });
+    arrays.push(Arc::new(levels.collect::<StringArray>()));
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let table = Direction::COUNTERS.iter();
@@ -71,6 +78,8 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         [|row| &row.row.app_read, |row| &row.row.app_write];
     for calls in calls {
         arrays.extend(counters(AppCalls::COUNTERS.iter(), rows.iter().map(calls)));
+        let latencies = rows.iter().map(|row| calls(row).latency.buckets());
+        arrays.push(lists(columns::histogram_item(), latencies)?);
     }
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
@@ -136,6 +145,11 @@ pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, Arrow
     arrays.push(pending_clients(pending())?);
     let filters = rows.iter().map(|row| row.health.filter.as_deref());
     arrays.push(Arc::new(filters.collect::<StringArray>()));
+    let sources = rows.iter().map(|row| row.health.source.as_deref());
+    arrays.push(Arc::new(sources.collect::<StringArray>()));
+    arrays.push(captured_streams(
+        rows.iter().map(|row| &row.health.captured),
+    )?);
     RecordBatch::try_new(columns::health_schema(), arrays)
 }
 
@@ -193,6 +207,31 @@ fn pending_clients<'a>(
         OffsetBuffer::from_lengths(lengths),
         Arc::new(elements),
         Some(rows.map(|pending| pending.is_some()).collect()),
+    )?))
+}
+
+fn captured_streams<'a>(
+    rows: impl Iterator<Item = &'a Captured> + Clone,
+) -> Result<ArrayRef, ArrowError> {
+    let streams = || rows.clone().flat_map(Captured::iter);
+    let text = |of: fn(&Stream) -> String| -> ArrayRef {
+        let texts = streams().map(|(stream, _)| stream.map(of));
+        Arc::new(texts.collect::<StringArray>())
+    };
+    let mut fields = vec![
+        text(|stream| stream.client.to_string()),
+        text(|stream| stream.server.to_string()),
+        text(|stream| stream.carrier.to_string()),
+        text(|stream| stream.direction.to_string()),
+    ];
+    let bytes = streams().map(|(_, bytes)| bytes);
+    fields.extend(counters(StreamBytes::COUNTERS.iter(), bytes));
+    let elements = StructArray::try_new(columns::stream_fields(), fields, None)?;
+    Ok(Arc::new(ListArray::try_new(
+        Arc::new(columns::stream_item()),
+        OffsetBuffer::from_lengths(rows.map(|captured| captured.iter().len())),
+        Arc::new(elements),
+        None,
     )?))
 }
 

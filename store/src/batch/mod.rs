@@ -1,13 +1,14 @@
 //! Converts rows to Arrow's columns and back. Only this module knows which field has which column.
 
 mod decode;
+mod decode_health;
 mod encode;
 mod requests;
 
 pub use decode::{
-    BatchError, StoredHealth, StoredOps, StoredRow, StoredTenant, decode_health, decode_ops,
-    decode_rows, decode_times,
+    BatchError, StoredOps, StoredRow, StoredTenant, decode_ops, decode_rows, decode_times,
 };
+pub use decode_health::{StoredHealth, decode_health};
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};
 
@@ -16,6 +17,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::RecordBatch;
+    use trackiops_schemas::captured::{Captured, Carrier, Stream, StreamBytes, StreamDirection};
     use trackiops_schemas::file_ops::{FileOp, OpName};
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
@@ -47,6 +49,7 @@ mod tests {
                     name: mount.map(|_| "acme".into()),
                     labels: mount.map(|_| r#"{"tier":"gold"}"#.into()),
                 }),
+                level: Default::default(),
             })
         };
         let mut row = Row::default();
@@ -115,6 +118,20 @@ mod tests {
         assert_eq!(times, [1000, 2000]);
     }
 
+    fn captured() -> Captured {
+        let stream = Stream {
+            client: "10.0.0.1:700".parse().unwrap(),
+            server: "[fd00::7]:2049".parse().unwrap(),
+            carrier: Carrier::Tcp,
+            direction: StreamDirection::Replies,
+        };
+        let bytes = StreamBytes::of_counters([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let mut captured = Captured::default();
+        captured.add(None, &bytes);
+        captured.add(Some(stream), &bytes);
+        captured
+    }
+
     fn health_rows() -> [HealthRow; 3] {
         let client = |client, server: Option<&str>, mounts: &[&str]| PendingClient {
             client,
@@ -139,6 +156,11 @@ mod tests {
         pending.map(|pending| {
             time.0 += 1000;
             let filter = pending.as_ref().map(|_| "--uid 7".into());
+            let source = pending.as_ref().map(|_| "pcap".into());
+            let captured = match pending {
+                Some(_) => captured(),
+                None => Captured::default(),
+            };
             let health = Health {
                 covered_ms: 1000,
                 seen: 11,
@@ -166,6 +188,8 @@ mod tests {
                 audit_alarms: 17,
                 pending,
                 filter,
+                source,
+                captured,
             };
             HealthRow { time, health }
         })
@@ -231,6 +255,8 @@ mod tests {
         for row in &mut rows {
             row.health.pending = None;
             row.health.filter = None;
+            row.health.source = None;
+            row.health.captured = Captured::default();
         }
         assert_eq!(decoded(&before), rows);
     }

@@ -54,7 +54,9 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         hosts(host, rows.len()),
     ];
     arrays.extend(file_columns(rows.iter().map(|row| &*row.file)));
-    let of_requests: [ArrayRef; 14] = [
+    let levels = rows.iter().map(|row| row.file.level.as_str());
+    let of_requests: [ArrayRef; 16] = [
+        Arc::new(StringArray::from_iter_values(levels)),
         id(Request::pid),
         Arc::new(StringArray::from_iter_values(requests().map(operation))),
         number(|request| request.offset),
@@ -73,6 +75,7 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         }),
         Arc::new(requests().map(Request::errno).collect::<Int32Array>()),
         id(Request::xid),
+        flag(|request| Some(request.is(flags::PIECE))),
     ];
     arrays.extend(of_requests);
     RecordBatch::try_new(columns::request_schema(), arrays)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
+use trackiops_schemas::captured::StreamBytes;
 use trackiops_schemas::columns;
 use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::FileOp;
@@ -44,13 +45,10 @@ pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Che
                 seen.row(order, stored.host, segment, sum_of(&stored.row));
             }),
             Dataset::Health => decode_health(&batch, |stored| {
-                let order = (FileKey(0), stored.time);
-                seen.row(
-                    order,
-                    stored.host,
-                    segment,
-                    Sum::of(&counts(&Health::COUNTERS, &stored.health)),
-                );
+                let mut sum = Sum::of(&counts(&Health::COUNTERS, &stored.health));
+                let captured = stored.health.captured.total();
+                sum.extend(&counts(&StreamBytes::COUNTERS, &captured));
+                seen.row((FileKey(0), stored.time), stored.host, segment, sum);
             }),
             Dataset::Ops => decode_ops(&batch, |stored| {
                 let mut sum = Sum::of(&counts(&OperationSums::COUNTERS, &stored.sums));
@@ -154,7 +152,9 @@ fn sum_of(row: &Row) -> Sum {
     }
     sum.extend(&ops);
     for calls in [&row.app_read, &row.app_write] {
-        sum.extend(&counts(&AppCalls::COUNTERS, calls));
+        let mut exact = counts(&AppCalls::COUNTERS, calls);
+        exact.push(calls.latency.total());
+        sum.extend(&exact);
     }
     sum
 }

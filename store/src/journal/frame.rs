@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     PendingWindow = 3,
     /// Operations of the window in the next frame.
     Operations = 4,
+    /// Streams of a capture, of the window in the next frame.
+    Captured = 5,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
             Self::Window,
             Self::PendingWindow,
             Self::Operations,
+            Self::Captured,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -30,6 +30,8 @@ pub(crate) struct Header {
     pub(crate) writer: String,
     /// The filter of all its windows.
     pub(crate) filter: Option<Arc<str>>,
+    /// What they were imported from.
+    pub(crate) source: Option<Arc<str>>,
 }
 
 impl Header {
@@ -46,6 +48,7 @@ impl Header {
             number,
             writer: env!("CARGO_PKG_VERSION").to_owned(),
             filter: options.filter.as_deref().map(Arc::from),
+            source: options.source.as_deref().map(Arc::from),
         })
     }
 
@@ -57,6 +60,7 @@ impl Header {
         put_u64(&mut fields, self.number);
         put_str(&mut fields, &self.writer);
         put_optional_str(&mut fields, self.filter.as_deref());
+        put_optional_str(&mut fields, self.source.as_deref());
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
@@ -144,6 +148,7 @@ impl Header {
             number: input.u64()?,
             writer: input.str()?.to_owned(),
             filter: input.optional_str()?.map(Arc::from),
+            source: input.optional_str()?.map(Arc::from),
         })
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! Fixed-size numbers are little-endian. Fields and payloads consist of varints. The first checksum
 //! of a frame covers the header's checksum, the frame's offset, its length and its kind. The second
-//! continues the first with the payload. A frame is a window, the operations of the window in the
-//! next frame, or definitions of files. Definitions give files short local ids for the windows that
+//! continues the first with the payload. A frame is a window, the operations or the
+//! captured streams of the window in the next frame, or definitions of files. Definitions give files short local ids for the windows that
 //! follow. A file beside the journal says how long it is ([`end`]).
 //!
 //! Invariants:
@@ -16,14 +16,15 @@
 //! * append-only: a valid frame never changes;
 //! * self-contained: a file is defined in a journal before a window of that journal refers to it,
 //!   and again under a new id when its attributes change;
-//! * a window is one frame, so its checksum makes it all or nothing; its operations do not count
-//!   without it;
+//! * a window is one frame, so its checksum makes it all or nothing; its operations and
+//!   captured streams do not count without it;
 //! * bytes that do not match their checksum are damaged if frames follow them, or if the `.end`
 //!   file says that they were durable; other bytes at the end were never reported durable; all
 //!   other frames count;
 //! * rows within a window are ordered by file key, so sealing can merge frames as streams.
 
 pub(crate) mod bytes;
+mod captured;
 pub(crate) mod cursor;
 pub(crate) mod definitions;
 pub(crate) mod end;

@@ -5,6 +5,7 @@ use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -60,6 +61,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
         path,
         path_inferred,
         tenant,
+        level,
     } = file;
     out.extend_from_slice(&key.0.to_le_bytes());
     put_u64(out, u64::from(dev.0));
@@ -69,6 +71,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     put_optional_str(out, path.as_deref());
     put_tenant(out, tenant);
     out.push(u8::from(*path_inferred));
+    out.push(level_number(*level));
 }
 
 fn put_tenant(out: &mut Vec<u8>, tenant: &Tenant) {
@@ -122,7 +125,23 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
         path: input.optional_str()?.map(str::to_owned),
         tenant: tenant(input)?.into(),
         path_inferred: input.byte()? != 0,
+        level: level(input)?,
     })
+}
+
+/// Numbers of levels in journals: their places in [`IoLevel::ALL`] may change.
+fn level_number(level: IoLevel) -> u8 {
+    match level {
+        IoLevel::Wire => 0,
+        IoLevel::Block => 1,
+    }
+}
+
+fn level(input: &mut Input<'_>) -> Result<IoLevel, DecodeError> {
+    let number = input.byte()?;
+    let mut all = IoLevel::ALL.into_iter();
+    all.find(|level| level_number(*level) == number)
+        .ok_or(DecodeError::Malformed("there is no such level"))
 }
 
 /// Pending requests come before the head, in a frame of another kind. The filter is in the
@@ -250,6 +269,7 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     }
     for (calls, _) in calls.iter().filter(|(_, bit)| *bit != 0) {
         put_row_counters(out, &AppCalls::COUNTERS, calls.counters());
+        put_histogram(out, &calls.latency);
     }
 }
 
@@ -280,7 +300,13 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
 fn app_calls(input: &mut Input<'_>, is_there: u64) -> Result<AppCalls, DecodeError> {
     Ok(match is_there {
         0 => AppCalls::default(),
-        _ => AppCalls::of_counters(row_counters(input, &AppCalls::COUNTERS)?),
+        _ => {
+            let counters = row_counters(input, &AppCalls::COUNTERS)?;
+            AppCalls {
+                latency: histogram(input)?,
+                ..AppCalls::of_counters(counters)
+            }
+        }
     })
 }
 
@@ -502,6 +528,7 @@ mod tests {
                     name: name.map(Into::into),
                     labels: labels.map(Into::into),
                 }),
+                level: Default::default(),
             }
         })
     }

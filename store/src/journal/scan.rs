@@ -2,13 +2,16 @@
 //! rows.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
+use trackiops_schemas::captured::Captured;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::time::UtcMs;
 
 use super::bytes::read_at;
+use super::captured::captured;
 use super::definitions::Defined;
 use super::file::JournalFile;
 use super::frame::{Frame, Kind, longest_payload};
@@ -66,6 +69,14 @@ pub struct Damage {
     pub covers: Option<(UtcMs, UtcMs)>,
 }
 
+/// What comes before a window in frames of its own.
+#[derive(Default)]
+struct NextWindow {
+    /// Offsets of its operations.
+    ops: Option<(u64, u64)>,
+    captured: Captured,
+}
+
 /// A damaged part, with the windows around it.
 #[derive(Debug)]
 struct Hole {
@@ -99,11 +110,11 @@ impl JournalScan {
         };
         let path = scan.journal.path.clone();
         let read = || StoreError::io("read", &path);
-        let mut ops = None;
+        let mut next = NextWindow::default();
         while let Some(piece) = frames.next(&scan.journal.file).map_err(read())? {
             match piece {
                 Piece::Whole(frame) => {
-                    let taken = scan.take(frame, &mut ops).map_err(read())?;
+                    let taken = scan.take(frame, &mut next).map_err(read())?;
                     taken.map_err(|error| StoreError::Damaged {
                         path: path.clone(),
                         offset: frame.offset,
@@ -115,8 +126,8 @@ impl JournalScan {
                     bytes,
                     is_cut,
                 } => {
-                    // The window of these operations may be in the damaged part.
-                    ops = None;
+                    // Their window may be in the damaged part.
+                    next = NextWindow::default();
                     scan.holes.push(Hole {
                         offset,
                         bytes,
@@ -157,12 +168,8 @@ impl JournalScan {
     }
 
     /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an
-    /// error, not a torn tail. `ops` is the position of the operations of the next window.
-    fn take(
-        &mut self,
-        frame: Frame,
-        ops: &mut Option<(u64, u64)>,
-    ) -> io::Result<Result<(), DecodeError>> {
+    /// error, not a torn tail. `next` is what came of the next window.
+    fn take(&mut self, frame: Frame, next: &mut NextWindow) -> io::Result<Result<(), DecodeError>> {
         let file = &self.journal.file;
         // At most as long as the file, which was just read for the checksum.
         let payload = |most: usize| -> io::Result<Vec<u8>> {
@@ -183,12 +190,17 @@ impl JournalScan {
                 Ok(taken.map(|misses| self.misses_files |= misses))
             }
             Some(Kind::Operations) => {
-                *ops = Some((frame.payload, frame.end));
+                next.ops = Some((frame.payload, frame.end));
                 Ok(Ok(()))
+            }
+            Some(Kind::Captured) => {
+                let payload = payload(usize::MAX)?;
+                let captured = captured(&mut Input::new(&payload));
+                Ok(captured.map(|captured| next.captured = captured))
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
-                Ok(self.take_window(frame, &payload, ops.take(), payload::window_head))
+                Ok(self.take_window(frame, &payload, mem::take(next), payload::window_head))
             }
             Some(Kind::PendingWindow) => {
                 let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
@@ -198,7 +210,7 @@ impl JournalScan {
                     head.health.pending = Some(pending);
                     Ok(head)
                 };
-                Ok(self.take_window(frame, &payload, ops.take(), head))
+                Ok(self.take_window(frame, &payload, mem::take(next), head))
             }
         }
     }
@@ -207,12 +219,14 @@ impl JournalScan {
         &mut self,
         frame: Frame,
         payload: &[u8],
-        ops: Option<(u64, u64)>,
+        NextWindow { ops, captured }: NextWindow,
         head: impl FnOnce(&mut Input<'_>) -> Result<WindowHead, DecodeError>,
     ) -> Result<(), DecodeError> {
         let mut input = Input::new(payload);
         let mut head = head(&mut input)?;
         head.health.filter = self.header.filter.clone();
+        head.health.source = self.header.source.clone();
+        head.health.captured = captured;
         let read = payload.len() - input.remaining();
         let misses = self.definitions.reach(head.files, !self.holes.is_empty())?;
         self.misses_files |= misses;

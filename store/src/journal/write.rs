@@ -9,6 +9,7 @@ use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_threads::fail_point;
 
+use super::captured::put_captured;
 use super::definitions::Definitions;
 use super::end::EndWriter;
 use super::frame::{Kind, NewFrames};
@@ -265,6 +266,10 @@ fn encode(
         frames.put(Kind::Operations, |out| {
             put_ops(out, &window.ops);
         })?;
+    }
+    let captured = &window.health.captured;
+    if !captured.is_empty() {
+        frames.put(Kind::Captured, |out| put_captured(out, captured))?;
     }
     let pending = window.health.pending.as_ref();
     let kind = match pending {

@@ -260,6 +260,7 @@ impl TotalsSoFar {
             number: self.position.journal,
             writer: env!("CARGO_PKG_VERSION").to_owned(),
             filter: None,
+            source: None,
         };
         match journal_of(&header, &self.window) {
             Ok(journal) => message(self.position, &journal),

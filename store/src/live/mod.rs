@@ -38,7 +38,7 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 pub use self::buffer::Publisher;
 pub use self::server::LiveServer;
 pub use self::subscription::{LiveError, LiveWindow, Subscription};
-pub use self::totals::{MOST_MOUNTS, MOST_OPERATIONS, OTHER};
+pub use self::totals::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, OTHER};
 
 const MAGIC: [u8; 4] = *b"TIOL";
 /// Of the stream, apart from the journals in it.

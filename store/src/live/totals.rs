@@ -1,4 +1,4 @@
-//! What was recorded since the recording began: cumulative sums of mounts, and of their operations.
+//! What was recorded since the recording began: cumulative sums of mounts, of their operations, and of tenants that have names.
 //!
 //! Mounts come and go, so the number of sums is limited. When there is no room for another one, it
 //! takes the place of one that was idle for [`IDLE`]. If there is none, it is added to [`OTHER`].
@@ -9,16 +9,19 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 /// Most mounts with sums of their own.
-pub const MOST_MOUNTS: usize = 56;
+pub const MOST_MOUNTS: usize = 52;
 /// Most pairs of a mount and an operation with sums of their own.
-pub const MOST_OPERATIONS: usize = 300;
-/// The mount, and the operation, of what has no sums of its own. A real mount has a colon in it.
+pub const MOST_OPERATIONS: usize = 220;
+/// Most tenants with sums of their own.
+pub const MOST_TENANTS: usize = 64;
+/// The mount, the operation, and the tenant of what has no sums of its own. A real mount has a colon in it.
 pub const OTHER: &str = "(other)";
 /// A sum that was idle for so long may give up its place. Longer than the interval of any scraper.
 const IDLE: Duration = Duration::from_secs(600);
@@ -28,6 +31,7 @@ const IDLE: Duration = Duration::from_secs(600);
 pub(super) struct Totals {
     mounts: Sums<Option<String>, Row>,
     operations: Sums<(Option<String>, String), OperationSums>,
+    tenants: Sums<Arc<str>, Row>,
     health: Health,
 }
 
@@ -38,11 +42,25 @@ impl Totals {
         self.health.pending.clone_from(&window.health.pending);
         self.mounts.begin(now);
         for FileRow { file, row } in &window.rows {
-            let sum = self
-                .mounts
-                .of(&file.mount, MOST_MOUNTS, || file.mount.clone());
+            // A device whose file system is not known stays apart from mounts of NFS that are not.
+            let device = || Some(file.id.dev.to_string());
+            let mount = match file.level {
+                IoLevel::Block => file.mount.clone().or_else(device),
+                IoLevel::Wire => file.mount.clone(),
+            };
+            let sum = self.mounts.of(&mount, MOST_MOUNTS, || mount.clone());
             add_direction(&mut sum.read, &row.read);
             add_direction(&mut sum.write, &row.write);
+        }
+        self.tenants.begin(now);
+        for FileRow { file, row } in &window.rows {
+            if let Some(name) = &file.tenant.name {
+                let sum = self.tenants.of(name, MOST_TENANTS, || Arc::clone(name));
+                // Without histograms, as operations are.
+                for (sum, part) in [(&mut sum.read, &row.read), (&mut sum.write, &row.write)] {
+                    sum.merge(&Direction::of_counters(part.counters()));
+                }
+            }
         }
         self.operations.begin(now);
         for OperationRow { operation, sums } in &window.ops {
@@ -53,18 +71,29 @@ impl Totals {
         }
     }
 
-    /// The sums as a window of a recording that began at `start`.
+    /// The sums as a window of a recording that began at `start`: a row of each mount, and one of each tenant, which has no mount.
     pub(super) fn window(&self, start: UtcMs) -> ClosedWindow {
         let other = || Some(OTHER.to_owned());
         let mounts = self.mounts.iter(other);
-        let rows = (0..).zip(mounts).map(|(number, (mount, row))| FileRow {
+        let mounts = mounts.map(|(mount, row)| (mount, Arc::default(), row));
+        let tenants = self.tenants.iter(|| OTHER.into());
+        let tenants = tenants.map(|(name, row)| {
+            let named = Tenant {
+                name: Some(name),
+                ..Tenant::default()
+            };
+            (None, Arc::new(named), row)
+        });
+        let sums = (0..).zip(mounts.chain(tenants));
+        let rows = sums.map(|(number, (mount, tenant, row))| FileRow {
             file: Arc::new(FileAttributes {
                 key: FileKey(number),
                 id: FileId::others(Dev(0)),
                 mount,
                 path: None,
                 path_inferred: false,
-                tenant: Arc::default(),
+                tenant,
+                level: Default::default(),
             }),
             row: row.clone(),
         });
@@ -208,6 +237,29 @@ mod tests {
         assert_eq!(window.rows.len(), 2);
         assert!(window.rows.iter().all(|row| row.row == merged));
         assert_eq!((window.start, window.health.seen), (UtcMs(7000), 30));
+    }
+
+    #[test]
+    fn tenants_with_names_have_sums_over_their_mounts() {
+        let mut totals = Totals::default();
+        let mut window = of_mounts(0..3, 5);
+        for (row, name) in window
+            .rows
+            .iter_mut()
+            .zip([Some("acme"), Some("acme"), None])
+        {
+            let tenant = Tenant {
+                name: name.map(Arc::from),
+                ..Tenant::default()
+            };
+            Arc::make_mut(&mut row.file).tenant = Arc::new(tenant);
+        }
+        totals.add(&window, Instant::now());
+        let rows = totals.window(UtcMs(0)).rows;
+        assert_eq!(rows.len(), 4);
+        let acme = rows.iter().find(|row| row.file.tenant.name.is_some());
+        let acme = acme.map(|row| (row.file.tenant.name.as_deref(), row.row.read.requests));
+        assert_eq!(acme, Some((Some("acme"), 10)));
     }
 
     #[test]

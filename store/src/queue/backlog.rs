@@ -225,8 +225,10 @@ fn size(window: &ClosedWindow) -> usize {
     let rows = window.rows.iter().map(|FileRow { row, .. }| {
         let lists =
             [&row.read, &row.write].map(|d| d.latency.buckets().len() + d.errnos.counts().len());
+        let calls = [&row.app_read, &row.app_write].map(|calls| calls.latency.buckets().len());
         let ops = row.ops.as_slice().len() * 4;
-        mem::size_of::<FileRow>() + ELEMENT_BYTES * (lists[0] + lists[1] + ops)
+        let elements = lists.iter().chain(&calls).sum::<usize>() + ops;
+        mem::size_of::<FileRow>() + ELEMENT_BYTES * elements
     });
     let ops = window.ops.iter().map(|row| {
         mem::size_of::<OperationRow>() + ELEMENT_BYTES * row.sums.execute.buckets().len()

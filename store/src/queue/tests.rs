@@ -36,6 +36,7 @@ fn window(i: i64) -> ClosedWindow {
             path: Some(format!("/mnt/{fileid}")),
             path_inferred: false,
             tenant: Default::default(),
+            level: Default::default(),
         };
         let mut row = Row::default();
         row.read.requests = 1;
@@ -64,6 +65,7 @@ fn options() -> Options {
         granularities: "1s,1m".parse().unwrap(),
         rotate: "1h".parse().unwrap(),
         filter: None,
+        source: None,
         allow_nfs_store: true,
         keep: RetentionPolicy::default(),
     }

@@ -14,7 +14,7 @@ snapshot before
 echo first >/mnt/nfs/first.bin
 sync
 for mount in /mnt/nfs /mnt/nfs3; do
-    python3 /work/calls.py "$mount" >"$OUT/calls.${mount##*/}"
+    python3 /work/calls.py "$mount" "$OUT/timed.${mount##*/}" >"$OUT/calls.${mount##*/}"
     for engine in io_uring libaio; do
         for direct in 0 1; do
             fio --name="$engine$direct" --directory="$mount" --rw=randrw --bs=4k --size=2m --direct="$direct" \

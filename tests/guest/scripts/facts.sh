@@ -20,9 +20,12 @@ TYPES=(
     # The calls of applications, and the functions that serve them.
     kiocb iov_iter path nfs_file_{read,write,splice_read,direct_read,direct_write}
     generic_file_read_iter generic_perform_write register_fprobe_ips
+    # A request to a block device: its bios, their pages, files and cgroups.
+    request bio bio_vec bvec_iter block_device hd_struct address_space iomap_dio blkcg_gq blkcg
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
+    btf_trace_block_rq_complete
     # How programs load from the kernel's memory.
     bpf_rdonly_cast linux_mib
 )

@@ -12,14 +12,20 @@ modprobe -r nfsv3 2>/dev/null || true
 unload
 
 # Not loaded: said, or waited for.
-expect not_loaded trackiops record --store "$STORE" --duration 1s
+expect not_loaded trackiops record --levels wire --store "$STORE" --duration 1s
 expect unused timeout --preserve-status 5 trackiops record --store /var/tmp/unused --wait
 cat /proc/modules >"$OUT/modules"
 
-trackiops record --store "$STORE" --wait --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
+# The rules that are there when the first request comes count, not those of its start.
+tenants() { printf '[[rule]]\ntenant = "%s"\n' "$1" >/run/tenants.toml; }
+tenants early
+trackiops record --store "$STORE" --wait --tenants /run/tenants.toml --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
 RECORDER=$!
 sleep 2
 test ! -e /run/trackiops.ready
+tenants late
+kill -HUP $RECORDER
+wait_for 10 grep -q reloaded "$OUT/wait.err"
 modprobe nfs
 wait_for 10 test -s /run/trackiops.ready
 mount_and_write 16

@@ -1,3 +1,3 @@
 # The NFS client is not loaded.
 . /work/lib.sh
-expect no_nfs trackiops record --store /var/tmp/store --duration 1s
+expect no_nfs trackiops record --store /var/tmp/store --levels wire --duration 1s

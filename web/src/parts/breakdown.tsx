@@ -40,6 +40,8 @@ function calls(op: Op): Column[] {
     { name: `app_${side}_amplification`, label: `${side} amplification`, kind: 'factor' },
     { name: `app_${side}_calls`, label: `${side} calls`, kind: 'count' },
     { name: `app_${side}_iops`, label: `${side} calls/s`, kind: 'rate' },
+    { name: `app_${side}_latency_us_p99`, label: `${side} calls p99`, kind: 'us' },
+    { name: `${side}_latency_us_p99`, label: `${side} requests p99`, kind: 'us' },
     { name: `app_${side}_errors`, label: `${side} errors`, kind: 'count' },
   ]);
 }

@@ -305,7 +305,7 @@ pub(super) fn skip_bitmap(reader: &mut Reader<'_>) -> Xdr<()> {
     skip_array(reader, 4)
 }
 
-/// An array of elements of so many bytes.
+/// An array of elements of this many bytes.
 pub(super) fn skip_array(reader: &mut Reader<'_>, element_bytes: u64) -> Xdr<()> {
     let elements = reader.u32()?;
     if elements > MOST_ELEMENTS {

@@ -19,7 +19,7 @@ pub struct FoldKey {
     pub handle_hash: u32,
     /// As in [`RequestRecord`](super::RequestRecord).
     pub uid: u32,
-    /// [`flags::WRITE`](super::flags::WRITE), or 0 for READ.
+    /// Of the record's flags [`flags::WRITE`](super::flags::WRITE) and [`flags::BLOCK`](super::flags::BLOCK).
     pub direction: u32,
 }
 

@@ -1,6 +1,7 @@
 //! Where the running kernel's structures and tracepoints have what the programs read.
 
 use crate::ebpf::app_sums::AppOffsets;
+use crate::ebpf::block::BlockOffsets;
 use crate::ebpf::file_op_sums::FileOpOffsets;
 use crate::ebpf::offsets::offsets;
 use crate::ebpf::op_sums::OpOffsets;
@@ -145,6 +146,8 @@ offsets! {
         pub release: ReleaseOffsets,
         /// What the call of an application is about.
         pub app: AppOffsets,
+        /// What a request to a block device consists of.
+        pub block: BlockOffsets,
     }
 }
 

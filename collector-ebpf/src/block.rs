@@ -1,0 +1,473 @@
+//! The block level: a request to a device completes. Its bytes go to the files whose pages it moved.
+//!
+//! One program on `block_rq_complete(request, status, bytes)`, which the kernel calls before it ends the bios of the request
+//! (`blk_update_request`, block/blk-mq.c). Nothing is kept for each request.
+
+use aya_ebpf::{macros::map, maps::PerCpuArray};
+use trackiops_schemas::ebpf::{
+    block::{BLOCK_STATUSES, FILE_SYSTEM_HASH},
+    ring::{NO_USER, RequestRecord, flags},
+};
+
+use crate::{
+    completion::Completion,
+    filter,
+    globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
+    kernel_memory::{Address, Memory, Probe, global, now_ns, opaque},
+    paths,
+};
+
+/// Bios of a request that are looked at, and in how many runs of one file each they may be. More is more than the verifier follows. What is behind
+/// them is counted for the other files of the device.
+const MOST_BIOS: usize = 256;
+const MOST_RUNS: usize = 32;
+/// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
+const OPERATION: u32 = 0xff;
+const DISCARD: u32 = 3;
+const WRITES: u32 = 1;
+/// Bits of a page's `mapping` that say that it is none (`PAGE_MAPPING_FLAGS`, include/linux/page-flags.h).
+const NO_MAPPING: u64 = 3;
+/// Bytes of `struct bio_vec`: userspace compares them.
+const VECTOR_BYTES: u64 = 16;
+/// `S_IFMT` and `S_IFBLK`.
+const KIND: u16 = 0o170_000;
+const BLOCK_DEVICE: u16 = 0o060_000;
+/// `BTRFS_SUPER_MAGIC` (include/uapi/linux/magic.h), and the inode of its metadata (`BTRFS_BTREE_INODE_OBJECTID`).
+const BTRFS: u64 = 0x9123_683e;
+const BTRFS_METADATA: u64 = 1;
+
+/// Whose pages a bio has: the address of an inode, whose lowest bit says whether it was direct I/O; 0 for nobody; or this.
+const NOT_LOOKED_AT: u64 = 2;
+const IS_DIRECT: u64 = 1;
+
+/// Files whose path was handed over lately, by a hash of the inode: [`paths::token`]s.
+static mut NAMED_INODES: [u64; 1 << NAMED_BITS] = [0; 1 << NAMED_BITS];
+const NAMED_BITS: u32 = 9;
+
+/// `block_rq_complete(request, status, bytes)`.
+#[inline(always)]
+pub fn completed<M: Memory>(request: u64, status: u64, bytes: u64) {
+    // It is never 0.
+    if request != 0 {
+        account::<M>(Address::new(request), status as u32, bytes as u32);
+    }
+}
+
+#[inline(always)]
+fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
+    let own = &DIRECT.block;
+    let operation = request.field_or_zero::<u32>(&own.request_operation) & OPERATION;
+    // What the kernel's statistics leave out, such as a flush of its own, has no `part`. They have discards apart, which move no bytes.
+    let part: u64 = request.field_or_zero(&own.request_part);
+    if part == 0 || operation == DISCARD {
+        return;
+    }
+    let end_ns = now_ns();
+    let mut bits = flags::BLOCK;
+    if operation & WRITES != 0 {
+        bits |= flags::WRITE;
+    }
+    // A request may complete in several pieces. While one is in a sequence of flushes, somebody else is called at the end of its data, and it
+    // completes once more, without bytes (`blk_insert_flush`, block/blk-flush.c).
+    let left: u32 = request.field_or_zero(&own.request_left);
+    if left != bytes || request.field_or_zero::<u64>(&own.request_end) != 0 {
+        bits |= flags::PIECE;
+    }
+    let start_ns: u64 = request.field_or_zero(&own.request_start);
+    let issued_ns: u64 = request.field_or_zero(&own.request_issued);
+    let Some(scratch) = take() else {
+        // Who is interrupted has it.
+        if let Some(completion) = Completion::seen::<M>() {
+            completion.lost();
+        }
+        return;
+    };
+    // SAFETY: of `take`.
+    unsafe {
+        let record = &raw mut (*scratch).record;
+        macro_rules! write {
+            ($field:ident, $value:expr) => {
+                (&raw mut (*record).$field).write_volatile($value)
+            };
+        }
+        // The clock of BPF may be some ns behind.
+        let mut latency_ns = since(end_ns, start_ns);
+        if start_ns == 0 {
+            bits |= flags::UNTIMED;
+            latency_ns = 0;
+        }
+        // The kernel notes it only where somebody asks for it, such as the throttling of writeback.
+        let mut queue_ns = since(issued_ns, start_ns).min(latency_ns);
+        let mut rtt_ns = latency_ns - queue_ns;
+        if issued_ns == 0 {
+            bits |= flags::UNSPLIT;
+            (queue_ns, rtt_ns) = (0, 0);
+        }
+        write!(end_ns, end_ns);
+        write!(latency_ns, latency_ns);
+        write!(queue_ns, queue_ns);
+        write!(rtt_ns, rtt_ns);
+        write!(error, errno(status));
+        write!(pid, 0);
+        write!(uid, NO_USER);
+        write!(xid, 0);
+        write!(retransmissions, 0);
+        (*scratch).bits = bits;
+        (*scratch).device = Address::<M>::new(part).field_or_zero(&own.part_dev);
+        (*scratch).bio = Address::<M>::new(request.0).field_or_zero(&own.request_bio);
+        (*scratch).left = u64::from(bytes);
+        (*scratch).unnamed = 0;
+        (*scratch).runs = 0;
+        walk::<M>(scratch);
+        let unnamed = (&raw const (*scratch).unnamed).read_volatile();
+        for number in 0..MOST_RUNS {
+            if number as u64 >= unnamed {
+                break;
+            }
+            let inode = (&raw const (*scratch).unnamed_inodes[number]).read_volatile();
+            name(Address::new(inode), end_ns);
+        }
+        leave(scratch);
+    }
+}
+
+/// What is known of a request while it is walked through. Not on the stack, where the verifier would follow each of the numbers, on each of the
+/// ways through each of the bios.
+#[repr(C)]
+pub struct Scratch {
+    /// 1 while somebody uses it. A program may be interrupted by another one of the same CPU.
+    busy: u64,
+    /// Where one is.
+    bio: u64,
+    /// Bytes that follow.
+    left: u64,
+    /// Files whose path is to be told.
+    unnamed: u64,
+    /// Runs that were found.
+    runs: u64,
+    /// Whose the bytes of the last one are.
+    last: u64,
+    /// The device.
+    device: u32,
+    /// Flags of the next record.
+    bits: u32,
+    record: RequestRecord,
+    run: [Run; MOST_RUNS],
+    unnamed_inodes: [u64; MOST_RUNS],
+}
+
+/// Bios that follow each other and have pages of one file.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Run {
+    whose: u64,
+    bio: u64,
+    bytes: u64,
+}
+
+#[map]
+static BLOCK_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// Until [`leave`] it is nobody else's.
+#[inline(always)]
+fn take() -> Option<*mut Scratch> {
+    let scratch = BLOCK_SCRATCH.get_ptr_mut(0)?;
+    // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
+    unsafe {
+        let busy = &raw mut (*scratch).busy;
+        if busy.read_volatile() != 0 {
+            return None;
+        }
+        busy.write_volatile(1);
+    }
+    Some(scratch)
+}
+
+#[inline(always)]
+unsafe fn leave(scratch: *mut Scratch) {
+    // SAFETY: of `take`.
+    unsafe { (&raw mut (*scratch).busy).write_volatile(0) };
+}
+
+/// Hands over a record for each file whose pages follow each other in the request.
+#[inline(always)]
+unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
+    // SAFETY: of `take`.
+    unsafe {
+        find_runs::<M>(scratch);
+        let runs = (&raw const (*scratch).runs).read_volatile();
+        for number in 0..MOST_RUNS {
+            if number as u64 >= runs {
+                break;
+            }
+            let run = &raw const (*scratch).run[number];
+            let bytes = (&raw const (*run).bytes).read_volatile();
+            (&raw mut (*scratch).record.done_bytes).write_volatile(bytes as u32);
+            let whose = (&raw const (*run).whose).read_volatile();
+            hand_over::<M>(scratch, whose, (&raw const (*run).bio).read_volatile());
+        }
+        let left = (&raw const (*scratch).left).read_volatile();
+        if left != 0 {
+            (&raw mut (*scratch).record.done_bytes).write_volatile(left as u32);
+            hand_over::<M>(scratch, NOT_LOOKED_AT, 0);
+        }
+    }
+}
+
+/// Finds where in the request the pages of which file are.
+#[inline(never)]
+unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
+    let own = &DIRECT.block;
+    // SAFETY: of `take`.
+    unsafe {
+        let (bio, left) = (&raw mut (*scratch).bio, &raw mut (*scratch).left);
+        let (runs, last) = (&raw mut (*scratch).runs, &raw mut (*scratch).last);
+        for _ in 0..MOST_BIOS {
+            let this = Address::<M>::new(bio.read_volatile());
+            let whose = owner::<M>(this.0);
+            let number = runs.read_volatile();
+            if number == 0 || whose != last.read_volatile() {
+                let Some(run) = run(scratch, number) else {
+                    break;
+                };
+                (&raw mut (*run).whose).write_volatile(whose);
+                (&raw mut (*run).bio).write_volatile(this.0);
+                (&raw mut (*run).bytes).write_volatile(0);
+                last.write_volatile(whose);
+                runs.write_volatile(number + 1);
+            }
+            let Some(run) = run(scratch, runs.read_volatile().wrapping_sub(1)) else {
+                break;
+            };
+            let before = left.read_volatile();
+            let bytes = u64::from(this.field_or_zero::<u32>(&own.bio_bytes)).min(before);
+            let bytes_of_run = (&raw const (*run).bytes).read_volatile() + bytes;
+            (&raw mut (*run).bytes).write_volatile(bytes_of_run);
+            left.write_volatile(before - bytes);
+            bio.write_volatile(this.field_or_zero(&own.bio_next));
+            if left.read_volatile() == 0 || bio.read_volatile() == 0 {
+                break;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn run(scratch: *mut Scratch, number: u64) -> Option<*mut Run> {
+    // SAFETY: one of the runs.
+    (number < MOST_RUNS as u64).then(|| unsafe { &raw mut (*scratch).run[number as usize] })
+}
+
+/// Whose pages a bio has. It has those of one file only. Without a branch: the verifier would follow both ways, for each bio once more.
+#[inline(never)]
+fn owner<M: Memory>(bio: u64) -> u64 {
+    let bio = Address::<M>::new(bio);
+    // First, because the pages of direct I/O may be those that map another file.
+    let direct = direct(bio);
+    direct | cached(bio) & if_zero(direct)
+}
+
+/// The file of direct I/O by iomap, or 0. Anything may be where `struct iomap_dio` is looked for: an inode says of itself that it is one.
+#[inline(always)]
+fn direct<M: Memory>(bio: Address<M>) -> u64 {
+    let own = &DIRECT.block;
+    let direct = Address::<M>::new(bio.field_or_zero(&own.bio_private));
+    let call = Address::<M>::new(direct.field_or_zero(&own.direct_call));
+    let file = Address::<M>::new(call.field_or_zero(&own.call_file));
+    let inode: u64 = file.field_or_zero(&own.file_inode);
+    let host: u64 = Address::<M>::new(inode).field_or_zero(&own.inode_host);
+    (inode | IS_DIRECT) & if_zero(inode ^ host) & !if_zero(inode)
+}
+
+/// The file in whose page cache the first page of a bio is, or 0.
+#[inline(always)]
+fn cached<M: Memory>(bio: Address<M>) -> u64 {
+    let own = &DIRECT.block;
+    let vectors: u64 = bio.field_or_zero(&own.bio_vectors);
+    let index: u32 = bio.field_or_zero(&own.bio_index);
+    // Of a bio that has completed before, the index is behind the last vector.
+    let bytes: u32 = bio.field_or_zero(&own.bio_bytes);
+    let index = u64::from(index).wrapping_add(if_zero(u64::from(bytes)));
+    let vector = Address::<M>::new(vectors.wrapping_add(index.wrapping_mul(VECTOR_BYTES)));
+    let page = Address::<M>::new(vector.field_or_zero(&own.vector_page));
+    let page = Address::<M>::new(head(page.0, page.field_or_zero(&DIRECT.cgroup.page_head)));
+    let mapping: u64 = page.field_or_zero(&own.page_mapping);
+    let inode: u64 = Address::<M>::new(mapping).field_or_zero(&own.mapping_host);
+    // Pages that are in no cache have something else there, or bits that say so.
+    let mapping_in_inode = global(&own.inode_host).wrapping_sub(global(&own.mapping_host));
+    let its = inode.wrapping_add(u64::from(mapping_in_inode));
+    inode & if_zero(its ^ mapping | mapping & NO_MAPPING)
+}
+
+/// As [`cgroup::head`], without a branch.
+#[inline(always)]
+fn head(page: u64, info: u64) -> u64 {
+    let is_first = if_zero(info & 1);
+    let is_mask = if_zero(info >> 32 ^ u64::from(u32::MAX));
+    let first = page & info & is_mask | info.wrapping_sub(1) & !is_mask;
+    page & is_first | first & !is_first
+}
+
+/// All bits if the value is 0, else none.
+#[inline(always)]
+fn if_zero(value: u64) -> u64 {
+    // Each step is hidden from the compiler, which would make a branch of them.
+    let negative = opaque(value.wrapping_neg());
+    opaque(opaque(value | negative) >> 63).wrapping_sub(1)
+}
+
+/// Completes the record with the file whose pages these are and with the cgroup of the bio, and hands it over. The next one of the same request
+/// is a piece of it.
+#[inline(never)]
+fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
+    // SAFETY: of `take`.
+    unsafe {
+        let record = &raw mut (*scratch).record;
+        let bits = (&raw const (*scratch).bits).read_volatile();
+        let bytes = (&raw const (*record).done_bytes).read_volatile();
+        (*record).asked_bytes = bytes;
+        if (&raw const (*record).error).read_volatile() != 0 {
+            (*record).done_bytes = 0;
+        }
+        let bio = Address::<M>::new(bio);
+        (*record).offset = bio.field_or_zero::<u64>(&DIRECT.block.bio_sector) << 9;
+        (*record).cgroup = group(bio);
+        (*record).dev = (&raw const (*scratch).device).read_volatile();
+        (*record).fileid = 0;
+        (*record).handle_hash = match whose {
+            NOT_LOOKED_AT => 0,
+            _ => FILE_SYSTEM_HASH,
+        };
+        (*record).flags = match whose & IS_DIRECT {
+            0 => bits,
+            _ => bits | flags::DIRECT,
+        };
+        (*scratch).bits = bits | flags::PIECE;
+        let inode = whose & !(IS_DIRECT | NOT_LOOKED_AT);
+        if inode != 0 {
+            describe::<M>(record, Address::new(inode));
+            let is_file = (&raw const (*record).fileid).read_volatile() != 0;
+            let end_ns = (&raw const (*record).end_ns).read_volatile();
+            if is_file && global(&PATHS) != 0 && is_unnamed(Address::new(inode), end_ns) {
+                let unnamed = (&raw const (*scratch).unnamed).read_volatile();
+                if unnamed < MOST_RUNS as u64 {
+                    (&raw mut (*scratch).unnamed_inodes[unnamed as usize]).write_volatile(inode);
+                    (*scratch).unnamed = unnamed + 1;
+                }
+            }
+        }
+        deliver::<M>(&mut *record, inode);
+    }
+}
+
+/// Which file that is.
+#[inline(always)]
+unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
+    let (offsets, own) = (&DIRECT, &DIRECT.block);
+    // The device's own cache: what the file system keeps there, or who reads and writes the device itself.
+    if inode.field_or_zero::<u16>(&own.inode_mode) & KIND == BLOCK_DEVICE {
+        return;
+    }
+    let superblock = Address::<M>::new(inode.field_or_zero(&offsets.inode_superblock));
+    let number: u64 = inode.field_or_zero(&offsets.inode_number);
+    // SAFETY: of the caller.
+    unsafe {
+        (*record).dev = superblock.field_or_zero(&offsets.superblock_dev);
+        if number == BTRFS_METADATA
+            && superblock.field_or_zero::<u64>(&own.superblock_magic) == BTRFS
+        {
+            return;
+        }
+        (*record).fileid = number;
+        (*record).handle_hash = inode.field_or_zero(&own.inode_generation);
+    }
+}
+
+/// Whether the path of the file was not told lately.
+#[inline(always)]
+fn is_unnamed(inode: Address<Probe>, end_ns: u64) -> bool {
+    // SAFETY: one of the words.
+    unsafe { named(inode).read_volatile() != paths::token(inode.0, end_ns) }
+}
+
+/// Tells it. Whoever does so at the same time for another inode has that one's told once more.
+#[inline(always)]
+fn name(inode: Address<Probe>, end_ns: u64) {
+    // Otherwise the next request tries again.
+    if paths::name_cached(inode.0, end_ns) != 0 {
+        // SAFETY: one of the words.
+        unsafe { named(inode).write_volatile(paths::token(inode.0, end_ns)) };
+    }
+}
+
+#[inline(always)]
+fn named(inode: Address<Probe>) -> *mut u64 {
+    let place = inode.hash::<NAMED_BITS>() as usize;
+    (&raw mut NAMED_INODES).cast::<u64>().wrapping_add(place)
+}
+
+/// The id of the cgroup that a bio is charged to, 0 if that is not known.
+#[inline(always)]
+fn group<M: Memory>(bio: Address<M>) -> u64 {
+    let own = &DIRECT.block;
+    if global(&own.has_groups) == 0 {
+        return 0;
+    }
+    let group = Address::<M>::new(bio.field_or_zero(&own.bio_group));
+    let owner = Address::<M>::new(group.field_or_zero(&own.group_owner));
+    let cgroup = Address::<M>::new(owner.field_or_zero(&own.owner_cgroup));
+    let node = Address::<M>::new(cgroup.field_or_zero(&DIRECT.cgroup.cgroup_node));
+    node.field_or_zero(&DIRECT.cgroup.node_id)
+}
+
+#[inline(always)]
+fn deliver<M: Memory>(record: &mut RequestRecord, inode: u64) {
+    if global(&FILTER) != 0 && !filter::admits_block(record, inode) {
+        return;
+    }
+    let Some(completion) = Completion::seen::<M>() else {
+        return;
+    };
+    if !M::SINCE_6_2 {
+        completion.record(Some(*record));
+        return;
+    }
+    match completion.slot::<M>() {
+        Some(slot) => {
+            // SAFETY: a slot for a record. The time of its end, which says that it is there, is written last.
+            unsafe {
+                let words = size_of::<RequestRecord>() / 8;
+                let (from, to) = (
+                    core::ptr::from_ref(record).cast::<u64>(),
+                    slot.cast::<u64>(),
+                );
+                for word in 1..words {
+                    to.add(word).write_volatile(from.add(word).read_volatile());
+                }
+            }
+            completion.in_slot(slot, record.end_ns, true);
+        }
+        None => completion.fold(record),
+    }
+}
+
+/// `later - earlier`, or 0.
+#[inline(always)]
+fn since(later_ns: u64, earlier_ns: u64) -> u64 {
+    later_ns
+        .wrapping_sub(earlier_ns)
+        .cast_signed()
+        .max(0)
+        .cast_unsigned()
+}
+
+/// What a status is as an error. Linux before 5.16 hands over the error itself.
+#[inline(always)]
+fn errno(status: u32) -> i32 {
+    let error = status.cast_signed();
+    if error <= 0 {
+        return error;
+    }
+    let place = (status as usize).min(BLOCK_STATUSES - 1);
+    -global(&BLOCK_ERRNOS[place])
+}

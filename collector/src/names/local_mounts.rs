@@ -1,0 +1,293 @@
+//! The file systems on block devices of this host, from `mountinfo` (proc(5)).
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{major, minor};
+use rustix::system::uname;
+use trackiops_schemas::identity::{Dev, FileId, FileKey};
+use trackiops_schemas::mount::MountPoint;
+
+use crate::names::mountinfo::{HOST, unescape};
+use crate::names::paths::is_below;
+
+/// What is known of device numbers. A file system that is unmounted stays known until the mounts change once more: its last requests may still
+/// arrive.
+#[derive(Debug, Default)]
+pub struct LocalMounts {
+    now: Devices,
+    left: Devices,
+    is_news: bool,
+}
+
+/// By the device of the superblock.
+type Devices = HashMap<Dev, LocalFileSystem>;
+
+/// A file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalFileSystem {
+    /// The device that was mounted, such as `/dev/sda1`.
+    source: String,
+    /// The device number of that, which may be another one than that of the superblock (btrfs).
+    device: Option<Dev>,
+    /// Where it is mounted, the mounts of all of it first.
+    points: Vec<LocalMount>,
+}
+
+/// Where something is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LocalMount {
+    /// The directory of the file system that is mounted; empty for all of it.
+    root: String,
+    mount_point: String,
+    options: String,
+}
+
+/// The mounts of now.
+pub fn read() -> HashMap<Dev, LocalFileSystem> {
+    let own = fs::read(format!("/proc/{HOST}/mountinfo")).unwrap_or_default();
+    // A service may have mounts of its own.
+    let mine = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let device_of = |source: &str| {
+        let number = fs::metadata(source).ok()?.rdev();
+        Dev::new(major(number), minor(number)).filter(|_| number != 0)
+    };
+    parse(&[&own[..], &mine].concat(), device_of)
+}
+
+/// The file systems on devices among the lines of a `mountinfo` file; other lines are skipped.
+fn parse(text: &[u8], device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
+    let mut devices = Devices::new();
+    for line in String::from_utf8_lossy(text).lines() {
+        let Some((dev, source, point)) = parse_line(line) else {
+            continue;
+        };
+        let known = devices.entry(dev).or_insert_with(|| LocalFileSystem {
+            device: device_of(&source),
+            source,
+            points: Vec::new(),
+        });
+        let is_there = |other: &LocalMount| {
+            (&other.root, &other.mount_point) == (&point.root, &point.mount_point)
+        };
+        if !known.points.iter().any(is_there) {
+            known.points.push(point);
+        }
+    }
+    for known in devices.values_mut() {
+        // A stable sort: of mounts of one directory the oldest comes first.
+        known.points.sort_by_key(|point| point.root.len());
+    }
+    devices
+}
+
+/// Parses `36 35 254:1 / /srv rw,noatime shared:1 - ext4 /dev/vda1 rw`.
+fn parse_line(line: &str) -> Option<(Dev, String, LocalMount)> {
+    let (mount, superblock) = line.split_once(" - ")?;
+    let mut superblock = superblock.split(' ').skip(1);
+    let source = unescape(superblock.next()?);
+    if !source.starts_with('/') {
+        return None;
+    }
+    let superblock_options = superblock.next()?;
+    let mut mount = mount.split(' ').skip(2);
+    let dev = mount.next()?.parse().ok()?;
+    let root = unescape(mount.next()?);
+    let mount_point = unescape(mount.next()?);
+    let options = format!("{},{superblock_options}", mount.next()?);
+    let point = LocalMount {
+        root: root.trim_end_matches('/').to_owned(),
+        mount_point,
+        options: unescape(&options),
+    };
+    Some((dev, source, point))
+}
+
+impl LocalMounts {
+    /// The devices whose file system is another one, or is not mounted any more, if `next` are those of now.
+    pub fn left(&self, next: &HashMap<Dev, LocalFileSystem>) -> HashSet<Dev> {
+        let stays = |(dev, known): &(&Dev, &LocalFileSystem)| {
+            let next = next.get(dev);
+            next.is_some_and(|next| next.source == known.source && next.points == known.points)
+        };
+        let left = self.now.iter().filter(|device| !stays(device));
+        // The file system itself may have rows under the number of its device.
+        left.flat_map(|(dev, known)| [Some(*dev), known.device])
+            .flatten()
+            .collect()
+    }
+
+    /// Takes over the mounts of now.
+    pub fn follow(&mut self, next: HashMap<Dev, LocalFileSystem>) {
+        if next != self.now {
+            self.is_news = true;
+            self.left = std::mem::replace(&mut self.now, next);
+        }
+    }
+
+    /// Whether the mounts have changed since the last call.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+
+    fn file_system(&self, dev: Dev) -> Option<&LocalFileSystem> {
+        let of = |devices: &'_ Devices| devices.contains_key(&dev);
+        let by_superblock = [&self.now, &self.left].into_iter().find(|d| of(d));
+        if let Some(devices) = by_superblock {
+            return devices.get(&dev);
+        }
+        let mut all = self.now.values().chain(self.left.values());
+        all.find(|known| known.device == Some(dev))
+    }
+
+    /// Whether it is known what is on a device.
+    pub fn knows(&self, dev: Dev) -> bool {
+        self.file_system(dev).is_some()
+    }
+
+    /// The device as it was mounted, such as `/dev/sda1`.
+    pub fn source(&self, dev: Dev) -> Option<&str> {
+        self.file_system(dev).map(|known| known.source.as_str())
+    }
+
+    /// The path on this host of a file whose path in the file system is `place`.
+    pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
+        self.file_system(dev)?.points.iter().find_map(|point| {
+            let below = is_below(place, point.root.as_bytes());
+            let below = below.then(|| place.get(point.root.len()..))??;
+            let top = point.mount_point.trim_end_matches('/');
+            Some([top.as_bytes(), below].concat())
+        })
+    }
+
+    /// What is mounted where.
+    pub fn mount_points(&self) -> impl Iterator<Item = MountPoint> {
+        self.now.iter().flat_map(|(dev, known)| {
+            known.points.iter().map(|point| MountPoint {
+                dev: *dev,
+                mount: known.source.clone(),
+                source: format!("{}{}", known.source, point.root),
+                path: point.mount_point.clone(),
+                version: None,
+                options: point.options.clone(),
+                is_foreign: false,
+            })
+        })
+    }
+}
+
+/// The key of a file: inodes have the same numbers on each host that has a device of this name.
+pub fn key(source: Option<&str>, file: FileId) -> FileKey {
+    let host = uname();
+    let host = host.nodename().to_string_lossy();
+    let device = match source {
+        Some(source) => format!("{host}:{source}"),
+        None => format!("{host}:?{}", file.dev),
+    };
+    FileKey::new(Some(&device), file)
+}
+
+/// The device of the superblock that a path is on, if that is a local file system. The kernel side compares it; `stat` tells that of a subvolume
+/// (btrfs), so it is found by the mount.
+pub fn device_of(path: &Path) -> Option<Dev> {
+    let path = fs::canonicalize(path).ok()?;
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = String::from_utf8_lossy(&mounts);
+    let mount_point = |line: &str| Some(unescape(line.split(' ').nth(4)?));
+    let above = mounts.lines().filter_map(|line| {
+        let at = mount_point(line)?;
+        let at = Path::new(&at);
+        path.starts_with(at)
+            .then(|| (at.components().count(), line))
+    });
+    // Of two mounts at one place, the later one is seen.
+    let (_, nearest) = above.max_by_key(|(depth, _)| *depth)?;
+    parse_line(nearest).map(|(dev, ..)| dev)
+}
+
+/// The devices of the file systems of which a mount is wanted, by its source and its mount point: of their superblocks, and their own.
+pub fn devices_of(wanted: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = Dev> {
+    let is_wanted = move |known: &LocalFileSystem| {
+        let mut points = known.points.iter();
+        points.any(|point| wanted(&known.source, &point.mount_point))
+    };
+    let devices = read().into_iter();
+    let devices = devices.filter(move |(_, known)| is_wanted(known));
+    devices.flat_map(|(dev, known)| [Some(dev), known.device].into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+        30 22 0:49 / /mnt/nfs rw - nfs4 srv:/exp rw\n\
+        31 22 0:40 /@home /home rw - btrfs /dev/vdb rw,subvol=/@home\n\
+        32 22 0:40 / /mnt/all rw - btrfs /dev/vdb rw\n\
+        33 22 0:5 / /tmp rw - tmpfs tmpfs rw\n\
+        34 22 254:0 /srv /mnt/bi\\040nd rw - ext4 /dev/vda rw\n";
+
+    fn dev(text: &str) -> Dev {
+        text.parse().unwrap()
+    }
+
+    fn mounts(text: &[u8]) -> LocalMounts {
+        let mut mounts = LocalMounts::default();
+        let device_of = |source: &str| (source == "/dev/vdb").then(|| dev("254:16"));
+        mounts.follow(parse(text, device_of));
+        mounts
+    }
+
+    #[test]
+    fn a_file_is_at_the_first_mount_of_its_file_system_that_has_it() {
+        let mounts = mounts(TEXT);
+        let path = |of, place: &str| {
+            let path = mounts.path(dev(of), place.as_bytes());
+            path.map(|path| String::from_utf8(path).unwrap())
+        };
+        assert_eq!(path("254:0", "/srv/a").as_deref(), Some("/srv/a"));
+        assert_eq!(
+            path("0:40", "/@home/u/b").as_deref(),
+            Some("/mnt/all/@home/u/b")
+        );
+        assert_eq!(path("0:49", "/a"), None, "NFS has no device");
+        assert_eq!(mounts.source(dev("0:40")), Some("/dev/vdb"));
+        assert_eq!(
+            mounts.source(dev("254:16")),
+            Some("/dev/vdb"),
+            "by the device itself"
+        );
+        let only_home = TEXT.split(|byte| *byte == b'\n').nth(2).unwrap();
+        let mounts = self::mounts(only_home);
+        let path = mounts.path(dev("0:40"), b"/@home/u/b");
+        assert_eq!(path.as_deref(), Some(&b"/home/u/b"[..]));
+        assert_eq!(mounts.path(dev("0:40"), b"/@homes/b"), None, "not mounted");
+    }
+
+    #[test]
+    fn what_has_left_is_known_until_the_next_change() {
+        let mut mounts = mounts(TEXT);
+        let next = parse(b"", |_| None);
+        let left = mounts.left(&next);
+        assert_eq!(left, [dev("254:0"), dev("0:40"), dev("254:16")].into());
+        mounts.follow(next);
+        assert_eq!(mounts.source(dev("254:0")), Some("/dev/vda"));
+        mounts.follow(parse(b"9 1 8:1 / /x rw - xfs /dev/sda1 rw\n", |_| None));
+        assert_eq!(mounts.source(dev("254:0")), None);
+        assert!(mounts.take_news() && !mounts.take_news());
+    }
+
+    #[test]
+    fn inodes_of_two_devices_are_two_files() {
+        let file = FileId {
+            dev: dev("8:1"),
+            fileid: 12,
+            handle_hash: 7,
+        };
+        let a = key(Some("/dev/sda1"), file);
+        assert_ne!(a, key(Some("/dev/sdb1"), file));
+        assert_ne!(a, FileKey::new(Some("/dev/sda1"), file), "another host's");
+    }
+}

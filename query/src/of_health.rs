@@ -1,0 +1,83 @@
+//! Lists what the recorder's account of each window has: neither rows of files nor of operations are needed.
+
+use trackiops_store::{Dataset, Snapshot};
+
+use crate::answer::{Answer, EmptyReason, Outcome};
+use crate::ask::{ask_with, nothing, recorded, within};
+use crate::coverage::Coverage;
+use crate::coverage::needed_notes::notes;
+use crate::error::QueryError;
+use crate::execute::{Recorded, execute};
+use crate::file_selector::FileSelection;
+use crate::group::{GroupBy, Grouping};
+use crate::plan::plan;
+use crate::projection::Projection;
+use crate::question::Question;
+use crate::step::Step;
+
+/// Lists the rows that `rows_of` takes of each host's coverage, in the order of `key`. `what` is what they are, in the plural.
+pub(crate) fn ask_of_health<T, K: Ord>(
+    question: &Question,
+    what: &'static str,
+    rows_of: impl Fn(&str, &mut Coverage) -> Vec<T>,
+    key: impl Fn(&T) -> K,
+) -> Result<Outcome<T>, QueryError> {
+    ask_with(question, |snapshot, question| {
+        let mut outcome = ask_once(snapshot, question, what, &rows_of)?;
+        if let Outcome::Found(answer) = &mut outcome {
+            answer.rows.sort_by_key(&key);
+        }
+        Ok(outcome)
+    })
+}
+
+fn ask_once<T>(
+    snapshot: &Snapshot,
+    question: &Question,
+    what: &'static str,
+    rows_of: impl Fn(&str, &mut Coverage) -> Vec<T>,
+) -> Result<Outcome<T>, QueryError> {
+    let span = match recorded(snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(nothing(why)),
+    };
+    if let Err(why) = within(span, question) {
+        return Ok(nothing(why));
+    }
+    let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
+    let grouping = Grouping::all(GroupBy::HOST);
+    let no_file = FileSelection::default();
+    let found = execute(
+        &plan,
+        Some(&no_file),
+        Projection::bytes(),
+        &grouping,
+        None,
+        &question.explain,
+    )?;
+    let Recorded { mut hosts, covered } = found.recorded;
+    let mut rows = Vec::new();
+    for (host, (coverage, _)) in plan.hosts.iter().zip(&mut hosts) {
+        rows.extend(rows_of(host, coverage));
+    }
+    let notes = notes(Vec::new(), hosts, &plan, question, rows.is_empty(), None);
+    let asked = plan.asked;
+    if rows.is_empty() {
+        let why = match covered.is_any() {
+            true => EmptyReason::NoneOf {
+                what: what.to_owned(),
+                asked,
+            },
+            false => EmptyReason::NotRecorded { asked, span },
+        };
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    Ok(Outcome::Found(Answer {
+        rows,
+        step: Step::All,
+        by: GroupBy::HOST,
+        range: asked,
+        notes,
+        recorded: Default::default(),
+    }))
+}

@@ -1,0 +1,96 @@
+//! What the kernel side has to know about requests to block devices.
+
+use crate::ebpf::offsets::offsets;
+
+offsets! {
+    /// Where the kernel keeps what a request to a block device consists of: offsets in bytes. A part of
+    /// [`crate::ebpf::ring::DirectOffsets`], with which it shares those of inodes, superblocks, the heads of pages and nodes of cgroups.
+    pub struct BlockOffsets {
+        /// 1 where they are known.
+        pub is_known: u32,
+        /// `unsigned int cmd_flags` of `struct request`.
+        pub request_operation: u32,
+        /// `struct block_device *part` of `struct request` (`struct hd_struct *` before Linux 5.11).
+        pub request_part: u32,
+        /// `unsigned int __data_len` of `struct request`.
+        pub request_left: u32,
+        /// `rq_end_io_fn *end_io` of `struct request`.
+        pub request_end: u32,
+        /// `u64 start_time_ns` of `struct request`.
+        pub request_start: u32,
+        /// `u64 io_start_time_ns` of `struct request`.
+        pub request_issued: u32,
+        /// `struct bio *bio` of `struct request`.
+        pub request_bio: u32,
+        /// `dev_t bd_dev` of `struct block_device` (`__dev.devt` of `struct hd_struct`).
+        pub part_dev: u32,
+        /// `struct bio *bi_next` of `struct bio`.
+        pub bio_next: u32,
+        /// `unsigned int bi_iter.bi_size` of `struct bio`.
+        pub bio_bytes: u32,
+        /// `unsigned int bi_iter.bi_idx` of `struct bio`.
+        pub bio_index: u32,
+        /// `sector_t bi_iter.bi_sector` of `struct bio`.
+        pub bio_sector: u32,
+        /// `struct bio_vec *bi_io_vec` of `struct bio`.
+        pub bio_vectors: u32,
+        /// `void *bi_private` of `struct bio`.
+        pub bio_private: u32,
+        /// `struct page *bv_page` of `struct bio_vec`.
+        pub vector_page: u32,
+        /// `struct address_space *mapping` of `struct page`.
+        pub page_mapping: u32,
+        /// `struct inode *host` of `struct address_space`.
+        pub mapping_host: u32,
+        /// `struct inode *i_data.host` of `struct inode`.
+        pub inode_host: u32,
+        /// `umode_t i_mode` of `struct inode`.
+        pub inode_mode: u32,
+        /// `__u32 i_generation` of `struct inode`.
+        pub inode_generation: u32,
+        /// `struct dentry *s_root` of `struct super_block`.
+        pub superblock_root: u32,
+        /// `unsigned long s_magic` of `struct super_block`.
+        pub superblock_magic: u32,
+        /// `struct kiocb *iocb` of `struct iomap_dio`.
+        pub direct_call: u32,
+        /// `struct file *ki_filp` of `struct kiocb`.
+        pub call_file: u32,
+        /// `struct inode *f_inode` of `struct file`.
+        pub file_inode: u32,
+        /// 1 where the way to the cgroup is known.
+        pub has_groups: u32,
+        /// `struct blkcg_gq *bi_blkg` of `struct bio`.
+        pub bio_group: u32,
+        /// `struct blkcg *blkcg` of `struct blkcg_gq`.
+        pub group_owner: u32,
+        /// `struct cgroup *css.cgroup` of `struct blkcg`.
+        pub owner_cgroup: u32,
+    }
+}
+
+/// In place of the generation of a file: what no file has. It belongs to the file system itself, or to who uses its device without it.
+pub const FILE_SYSTEM_HASH: u32 = 2;
+
+/// Statuses of requests (`blk_status_t`) that are told apart.
+pub const BLOCK_STATUSES: usize = 17;
+
+/// The errors that they are, by number (`blk_errors`, block/blk-core.c). The last one stands for all that follow.
+pub const BLOCK_STATUS_ERRNOS: [i32; BLOCK_STATUSES] = [
+    0,   // BLK_STS_OK
+    95,  // BLK_STS_NOTSUPP: EOPNOTSUPP
+    110, // BLK_STS_TIMEOUT: ETIMEDOUT
+    28,  // BLK_STS_NOSPC: ENOSPC
+    67,  // BLK_STS_TRANSPORT: ENOLINK
+    121, // BLK_STS_TARGET: EREMOTEIO
+    52,  // BLK_STS_RESV_CONFLICT: EBADE
+    61,  // BLK_STS_MEDIUM: ENODATA
+    84,  // BLK_STS_PROTECTION: EILSEQ
+    12,  // BLK_STS_RESOURCE: ENOMEM
+    5,   // BLK_STS_IOERR: EIO
+    78,  // BLK_STS_DM_REQUEUE: EREMCHG
+    11,  // BLK_STS_AGAIN: EAGAIN
+    16,  // BLK_STS_DEV_RESOURCE: EBUSY
+    5,   // 14 and 15 belong to zones, and differ between kernels.
+    5, 5,
+];

@@ -1,0 +1,62 @@
+//! Where on the way from an application to the disk a row was recorded.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A level. Bytes that pass several levels are in rows of each of them, so rows of different levels are not added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IoLevel {
+    /// Requests of the NFS client to its servers.
+    #[default]
+    Wire,
+    /// Requests of file systems to the block devices of the host.
+    Block,
+}
+
+impl IoLevel {
+    /// All of them, as they are preferred where an answer shows one.
+    pub const ALL: [Self; 2] = [Self::Wire, Self::Block];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Block => "block",
+        }
+    }
+}
+
+impl fmt::Display for IoLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is no level.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no level `{0}`: write wire or block")]
+pub struct IoLevelError(String);
+
+impl FromStr for IoLevel {
+    type Err = IoLevelError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|level| level.as_str() == text.trim())
+            .ok_or_else(|| IoLevelError(text.trim().to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_read_back_as_they_are_written() {
+        for level in IoLevel::ALL {
+            assert_eq!(level.to_string().parse(), Ok(level));
+        }
+        let error = "disk".parse::<IoLevel>().unwrap_err();
+        assert!(error.to_string().contains("`disk`"), "{error}");
+    }
+}

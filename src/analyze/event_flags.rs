@@ -1,0 +1,50 @@
+//! What an analysis of events counts, and over which axes.
+
+use trackiops_analyses::AnalysisError;
+use trackiops_analyses::cube::{Axis, Kind};
+use trackiops_analyses::source::Source;
+
+use crate::help_headings::ROWS;
+
+/// What is counted.
+#[derive(clap::Args)]
+pub struct KindFlag {
+    /// Count requests, messages or packets [default: the first it has]
+    #[arg(long, value_name = "KIND", help_heading = ROWS)]
+    of: Option<Kind>,
+}
+
+impl KindFlag {
+    /// What is counted: what was asked for, or the first that the source has.
+    pub fn kind(&self, source: &Source) -> Result<Kind, AnalysisError> {
+        self.of.map_or_else(|| Kind::of(source), Ok)
+    }
+}
+
+/// What is counted over which axes.
+#[derive(clap::Args)]
+pub struct AxesFlags {
+    #[command(flatten)]
+    kind: KindFlag,
+    /// Axes, such as host,mount,op,time [default: by what is counted]
+    ///
+    /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
+    /// dst_ip, dst_port, transport, time.
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    axes: Vec<Axis>,
+    /// Name these axes only beside all others, or none but time
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    pub alone: Vec<Axis>,
+}
+
+impl AxesFlags {
+    /// What is counted, and the axes: those that were asked for, or its usual ones.
+    pub fn axes(&self, source: &Source) -> Result<(Kind, Vec<Axis>), AnalysisError> {
+        let kind = self.kind.kind(source)?;
+        let axes = match self.axes.is_empty() {
+            true => kind.usual_axes().to_vec(),
+            false => self.axes.clone(),
+        };
+        Ok((kind, axes))
+    }
+}

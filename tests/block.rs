@@ -1,0 +1,208 @@
+//! The block level on this host itself: a recorder beside a loop device. Where BPF or loop devices are not permitted, it says so and is skipped.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+#[path = "block/check.rs"]
+mod check;
+
+/// A file system on a loop device, which is unmounted and detached in the end.
+struct Loop {
+    device: String,
+    directory: tempfile::TempDir,
+}
+
+/// Runs a command; what it printed, or why it could not do its work.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+impl Loop {
+    fn new(kind: &str, make: &[&str]) -> Result<Self, String> {
+        run("fio", &["--version"])?;
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let (image, mount) = (at("image"), at("mount"));
+        run("truncate", &["-s", "400M", &image])?;
+        run(&format!("mkfs.{kind}"), &[&["-q", &image], make].concat())?;
+        let device = run("losetup", &["--find", "--show", &image])?;
+        let this = Self { device, directory };
+        fs::create_dir(&mount).map_err(|error| error.to_string())?;
+        let mut mounted = vec!["-t", kind, &this.device, &mount];
+        if kind == "ext4" {
+            // Otherwise a thread of the kernel reads where there is room.
+            mounted.extend(["-o", "no_prefetch_block_bitmaps"]);
+        }
+        run("mount", &mounted)?;
+        Ok(this)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn stat(&self) -> String {
+        let name = self.device.trim_start_matches("/dev/");
+        fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap()
+    }
+
+    /// The statistics once nothing changes them.
+    fn quiet_stat(&self) -> String {
+        run("sync", &[]).unwrap();
+        let mut last = String::new();
+        for _ in 0..30 {
+            let now = self.stat();
+            if now == last {
+                return now;
+            }
+            last = now;
+            sleep(Duration::from_millis(1500));
+        }
+        panic!("{} is never quiet: {last}", self.device);
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("umount", &[self.path("mount").to_str().unwrap()]);
+        let _ = run("losetup", &["--detach", &self.device]);
+    }
+}
+
+fn trackiops(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+    command.args(arguments);
+    command
+}
+
+/// `trackiops record` of the block level, which is killed where a test fails.
+struct Recorder {
+    child: Child,
+    /// A file, because nobody reads a pipe meanwhile.
+    said: PathBuf,
+}
+
+impl Recorder {
+    /// Begins to record; or why that is not permitted here.
+    fn start(local: &Loop) -> Result<Self, String> {
+        let doctor = trackiops(&["doctor", "--json"]).output().unwrap();
+        let facts: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+        let block = &facts["levels"]["block"];
+        if block["ok"] != true {
+            return Err(block["state"].to_string());
+        }
+        let [store, ready, said] = ["store", "ready", "said"].map(|name| local.path(name));
+        let words = "record --levels block --requests --no-live --store";
+        let mut command = trackiops(&words.split(' ').collect::<Vec<_>>());
+        let command = command.arg(store).arg("--ready-file").arg(&ready);
+        let child = command.stderr(File::create(&said).unwrap()).spawn();
+        let mut this = Self {
+            child: child.unwrap(),
+            said,
+        };
+        for _ in 0..1200 {
+            if ready.exists() {
+                return Ok(this);
+            }
+            if this.child.try_wait().unwrap().is_some() {
+                return Err(this.said().chars().take(300).collect());
+            }
+            sleep(Duration::from_millis(50));
+        }
+        panic!("the recorder is not ready: {}", this.said());
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    fn stop(mut self) -> String {
+        run("kill", &["-INT", &self.child.id().to_string()]).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where it cannot be tested, the reason is printed.
+fn requests_equal_statistics(kind: &str, make: &[&str]) {
+    let prepared = Loop::new(kind, make).and_then(|local| {
+        let before = local.quiet_stat();
+        let recorder = Recorder::start(&local)?;
+        Ok((recorder, local, before))
+    });
+    // The recorder ends first, so that the device is free.
+    let (recorder, local, before) = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            println!("SKIPPED: the block level of {kind} cannot be tested on this host: {why}");
+            return;
+        }
+    };
+    assert_eq!(local.stat(), before, "nothing happened meanwhile");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/guest/scripts/block_io.sh"
+    );
+    let listed = run("bash", &[script, local.path("mount").to_str().unwrap()]).unwrap();
+    let after = local.quiet_stat();
+    let said = recorder.stop();
+    assert!(said.contains(" 0 lost"), "{said}");
+
+    let store = local.path("store");
+    let store = store.to_str().unwrap();
+    let answer = |words: &str| -> Vec<Map<String, Value>> {
+        let words: Vec<_> = words.split(' ').collect();
+        let answer = trackiops(&words)
+            .args(["--store", store, "--json"])
+            .output();
+        let answer = String::from_utf8(answer.unwrap().stdout).unwrap();
+        let lines = answer.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let rows = answer("query --step all");
+    let requests = answer("requests --top 1000000");
+    check::check(&rows, &requests, &local.device, (&before, &after), &listed);
+}
+
+#[test]
+#[ignore = "make test-levels: needs root, BPF and loop devices"]
+fn requests_of_ext4_equal_the_statistics_of_its_device() {
+    // Otherwise the kernel goes on making the file system while it is mounted.
+    let at_once = "lazy_itable_init=0,lazy_journal_init=0";
+    requests_equal_statistics("ext4", &["-F", "-E", at_once]);
+}
+
+#[test]
+#[ignore = "make test-levels: needs root, BPF and loop devices"]
+fn requests_of_xfs_equal_the_statistics_of_its_device() {
+    requests_equal_statistics("xfs", &["-f"]);
+}
+
+#[test]
+#[ignore = "make test-levels: needs root, BPF and loop devices"]
+fn requests_of_btrfs_equal_the_statistics_of_its_device() {
+    requests_equal_statistics("btrfs", &["-f"]);
+}

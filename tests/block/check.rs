@@ -1,0 +1,104 @@
+//! Holds rows of the block level against the kernel's statistics of a device (`/sys/block/*/stat`) and against the sizes of files of which each
+//! byte was written once.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// I/Os and bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sums {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+}
+
+impl Sums {
+    /// What the kernel counted between two looks (Documentation/block/stat.rst).
+    pub fn of_kernel(before: &str, after: &str) -> Self {
+        let fields = |text: &str| -> Vec<u64> {
+            let words = text.split_whitespace();
+            words.map(|word| word.parse().unwrap()).collect()
+        };
+        let (before, after) = (fields(before), fields(after));
+        let between = |place: usize| after[place] - before[place];
+        Self {
+            reads: between(0),
+            read_bytes: 512 * between(2),
+            writes: between(4),
+            write_bytes: 512 * between(6),
+        }
+    }
+
+    /// A request that is several rows counts once.
+    fn of_requests(requests: &[Map<String, Value>], device: &str) -> Self {
+        let sum = |op: &str, of: fn(&Map<String, Value>) -> u64| {
+            let own = requests.iter();
+            let own = own.filter(|row| row["mount"] == device && row["op"] == op);
+            own.map(of).sum()
+        };
+        let bytes = |row: &Map<String, Value>| row["done_bytes"].as_u64().unwrap();
+        let is_whole = |row: &Map<String, Value>| u64::from(row["piece"] == false);
+        Self {
+            reads: sum("READ", is_whole),
+            read_bytes: sum("READ", bytes),
+            writes: sum("WRITE", is_whole),
+            write_bytes: sum("WRITE", bytes),
+        }
+    }
+
+    pub fn of_rows<'r>(rows: impl IntoIterator<Item = &'r Map<String, Value>> + Clone) -> Self {
+        let sum = |key: &str| {
+            let rows = rows.clone().into_iter();
+            rows.map(|row| row[key].as_u64().unwrap()).sum()
+        };
+        Self {
+            reads: sum("read_requests"),
+            read_bytes: sum("read_bytes"),
+            writes: sum("write_requests"),
+            write_bytes: sum("write_bytes"),
+        }
+    }
+}
+
+/// `rows` are those of the block level, of one row per file, `requests` the single requests; `listed` is what `block_io.sh` printed.
+pub fn check(
+    rows: &[Map<String, Value>],
+    requests: &[Map<String, Value>],
+    device: &str,
+    stat: (&str, &str),
+    listed: &str,
+) {
+    let own: Vec<_> = rows
+        .iter()
+        .filter(|row| row["mount"].as_str() == Some(device))
+        .collect();
+    assert!(own.iter().all(|row| row["level"] == "block"), "{own:?}");
+    let truth = Sums::of_kernel(stat.0, stat.1);
+    let found = Sums::of_rows(own.iter().copied());
+    println!("{device}: recorded {found:?}, kernel {truth:?}");
+    assert!(truth.reads > 0 && truth.writes > 200, "{truth:?}");
+    assert_eq!(found, truth, "{device}");
+    assert_eq!(Sums::of_requests(requests, device), truth, "{device}");
+
+    let mut written: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &own {
+        let path = row["path"].as_str().unwrap_or("unnamed");
+        *written.entry(path).or_default() += row["write_bytes"].as_u64().unwrap();
+    }
+    assert!(written.contains_key("(filesystem)"), "{written:?}");
+    let mapped = written
+        .iter()
+        .find(|(path, _)| path.ends_with("/mapped.0.0"));
+    assert!(
+        mapped.is_some_and(|(_, bytes)| *bytes >= 512 << 10),
+        "{mapped:?} of {written:?}"
+    );
+    let files: Vec<_> = listed.lines().filter_map(|l| l.split_once('\t')).collect();
+    assert_eq!(files.len(), 2 + 16 + 1 + 24, "{listed}");
+    for (size, path) in files {
+        let size: u64 = size.parse().unwrap();
+        assert_eq!(written.get(path), Some(&size), "{path}: {written:?}");
+    }
+}

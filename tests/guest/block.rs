@@ -1,0 +1,81 @@
+//! Requests to a block device equal the kernel's statistics of it, and the bytes of its files what was written, beside NFS.
+
+use std::sync::LazyLock;
+
+use crate::run::{Run, kernel, scripts, sum};
+
+#[path = "../block/check.rs"]
+mod check;
+
+static RUN: LazyLock<Run> = LazyLock::new(|| run(&[]));
+
+fn run(flags: &[&str]) -> Run {
+    let path = scripts().join("block_io.sh");
+    let add = ["--add", path.to_str().expect("a path")];
+    let packages = ["--deb", "xfsprogs", "--deb", "btrfs-progs"];
+    Run::script("block", &[&add[..], &packages, flags].concat())
+}
+
+fn check(run: &Run) {
+    let rows = run.query(&["--step", "all", "--level", "block"]);
+    let requests = run.requests(&["--level", "block", "--top", "1000000"]);
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let text = |name: &str| run.text(&format!("{name}.{kind}"));
+        let stat = |when: &str| run.text(&format!("stat.{kind}.{when}"));
+        let stat = (&*stat("before"), &*stat("after"));
+        check::check(
+            &rows,
+            &requests,
+            text("device").trim(),
+            stat,
+            &text("local"),
+        );
+    }
+    let said = run.text("record.err");
+    assert!(said.contains(" 0 lost"), "{said}");
+    println!("{}: {said}", kernel());
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_requests_to_a_device_equal_its_statistics() {
+    check(&RUN);
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_requests_are_counted_where_the_kernel_preempts_as_well() {
+    check(&run(&["--append", "preempt=full"]));
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_levels_are_not_added_up() {
+    let wire = RUN.query(&["--step", "all"]);
+    assert!(wire.iter().all(|row| row["level"] == "wire"), "{wire:?}");
+    assert!(sum(&wire, "write_bytes") >= 9);
+    let said = RUN.query_output(&["--step", "all"]).stderr;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("level wire; --level block"), "{said}");
+    let both = RUN.query(&["--step", "all", "--by", "host,level"]);
+    let levels: Vec<_> = both.iter().map(|row| row["level"].as_str()).collect();
+    assert_eq!(levels.len(), 2, "{both:?}");
+    assert!(levels.contains(&Some("wire")) && levels.contains(&Some("block")));
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_the_block_level_filters_by_what_it_knows() {
+    for (name, what) in [("pid", "processes"), ("uid", "users")] {
+        assert_ne!(RUN.text(&format!("{name}.status")).trim(), "0");
+        let said = RUN.text(&format!("{name}.err"));
+        assert!(
+            said.contains(what) && said.contains(&format!("--{name}")),
+            "{said}"
+        );
+    }
+    let rows = crate::run::answers(&RUN.text("only_rows.out"));
+    let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str()).collect();
+    assert_eq!(paths, [Some("/mnt/ext4/wpsync.0.0")]);
+    assert_eq!(sum(&rows, "read_bytes"), 1 << 20);
+}

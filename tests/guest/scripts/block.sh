@@ -1,0 +1,47 @@
+# Requests to a loop device with ext4, of every kind, beside NFS; and what is refused.
+. /work/lib.sh
+
+[ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup
+modprobe -a loop ext4 xfs btrfs 2>/dev/null || true
+declare -A devices
+for kind in ext4 xfs btrfs; do
+    truncate -s 320M "/var/tmp/$kind"
+    mkfs.$kind -q "/var/tmp/$kind"
+    devices[$kind]=$(losetup --find --show "/var/tmp/$kind")
+    mkdir -p "/mnt/$kind"
+    options=defaults
+    [ $kind != ext4 ] || options=noinit_itable
+    mount -t $kind -o $options "${devices[$kind]}" "/mnt/$kind"
+    echo "${devices[$kind]}" >"$OUT/device.$kind"
+done
+sync
+sleep 2
+
+# statistics WHEN
+statistics() {
+    for kind in ext4 xfs btrfs; do
+        cat "/sys/block/${devices[$kind]##*/}/stat" >"$OUT/stat.$kind.$1"
+    done
+}
+
+start_recorder --levels wire,block --requests --granularity 1s,1m
+statistics before
+for kind in ext4 xfs btrfs; do
+    bash /work/block_io.sh "/mnt/$kind" >"$OUT/local.$kind"
+done
+echo over NFS >/mnt/nfs/on_the_wire
+sync
+sleep 1
+statistics after
+sleep 1
+stop_recorder INT
+keep_store
+
+expect pid trackiops record --store /var/tmp/refused --levels block --pid 1 --duration 1s
+expect uid trackiops record --store /var/tmp/refused --levels block --uid 1 --duration 1s
+STORE=/var/tmp/only
+start_recorder --levels block --file /mnt/ext4/wpsync.0.0
+echo 3 >/proc/sys/vm/drop_caches
+cat /mnt/ext4/w* >/dev/null
+stop_recorder INT
+expect only_rows trackiops query --store /var/tmp/only --json

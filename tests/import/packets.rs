@@ -1,0 +1,119 @@
+//! Makes captures of NFSv3 over UDP.
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn opaque(text: &[u8]) -> Vec<u8> {
+    let mut bytes = words(&[text.len() as u32]);
+    bytes.extend(text);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn call(xid: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    let header = words(&[
+        xid, 0, 2, 100_003, 3, procedure, 1, 20, 0, 0, 1000, 100, 0, 0, 0,
+    ]);
+    [&header, arguments].concat()
+}
+
+fn reply(xid: u32, results: &[u8]) -> Vec<u8> {
+    [&words(&[xid, 1, 0, 0, 0, 0]), results].concat()
+}
+
+/// Attributes of NFSv3 of a regular file with this number.
+fn attributes(fileid: u32) -> Vec<u8> {
+    words(&[
+        1, 0o644, 1, 0, 0, 0, 9000, 0, 9000, 0, 0, 0, 7, 0, fileid, 1, 0, 1, 0, 1, 0,
+    ])
+}
+
+/// A datagram between client and server, in a raw IP packet.
+pub fn datagram(to_server: bool, message: &[u8]) -> Vec<u8> {
+    let len = 28 + message.len() as u16;
+    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let (from, to) = if to_server {
+        (client, server)
+    } else {
+        (server, client)
+    };
+    let ports: [u16; 2] = if to_server { [700, 2049] } else { [2049, 700] };
+    let mut packet = [
+        &[0x45, 0][..],
+        &len.to_be_bytes(),
+        &[0, 0, 0, 0, 64, 17, 0, 0],
+        &from,
+        &to,
+    ]
+    .concat();
+    packet.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+    packet.extend((len - 20).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(message);
+    packet
+}
+
+/// A pcap file with times in ns; a packet each ms.
+pub fn pcap(start_s: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let header = [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 65535, 101];
+    let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (place, packet) in packets.iter().enumerate() {
+        let len = packet.len() as u32;
+        let header = [start_s, place as u32 * 1_000_000, len, len];
+        file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(packet);
+    }
+    file
+}
+
+/// When captures begin, s since the epoch.
+pub const START_S: u32 = 1_795_305_600;
+
+/// FSINFO of the root, LOOKUP of a file, a READ of 4096 bytes that ends the file, and a WRITE that fails for want of space.
+pub fn some_requests() -> Vec<Vec<u8>> {
+    requests_with(1000, 4)
+}
+
+/// As [`some_requests`], with other bytes that were read, and another xid of the WRITE.
+pub fn requests_with(read_bytes: u32, write_xid: u32) -> Vec<Vec<u8>> {
+    let (root, file) = (opaque(b"root"), opaque(b"file"));
+    let found = [
+        words(&[0]),
+        file.clone(),
+        words(&[1]),
+        attributes(42),
+        words(&[0]),
+    ]
+    .concat();
+    let read = [
+        words(&[0, 1]),
+        attributes(42),
+        words(&[read_bytes, 1, read_bytes]),
+        vec![7; read_bytes as usize],
+    ]
+    .concat();
+    let messages = [
+        (call(1, 19, &root), reply(1, &words(&[0, 0]))),
+        (
+            call(2, 3, &[root, opaque(b"a b")].concat()),
+            reply(2, &found),
+        ),
+        (
+            call(3, 6, &[file.clone(), words(&[0, 8000, 4096])].concat()),
+            reply(3, &read),
+        ),
+        (
+            call(
+                write_xid,
+                7,
+                &[file, words(&[0, 0, 8, 2, 8, 0, 0])].concat(),
+            ),
+            reply(write_xid, &words(&[28, 0, 0])),
+        ),
+    ];
+    messages
+        .iter()
+        .flat_map(|(call, reply)| [datagram(true, call), datagram(false, reply)])
+        .collect()
+}
