@@ -129,10 +129,12 @@ impl Run {
 
     fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
+        // Tests run the same script at once, with other parameters of the kernel.
+        let mut flag = flags.iter().skip_while(|flag| **flag != "--append");
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
-            .join(name);
+            .join(format!("{name}{}", flag.nth(1).unwrap_or(&"")));
         // What an earlier run left must not be taken for this one's.
         let _ = fs::remove_dir_all(&out);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

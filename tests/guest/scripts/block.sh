@@ -6,7 +6,10 @@ modprobe -a loop ext4 xfs btrfs 2>/dev/null || true
 declare -A devices
 for kind in ext4 xfs btrfs; do
     truncate -s 320M "/var/tmp/$kind"
-    mkfs.$kind -q "/var/tmp/$kind"
+    # Linux before 5.19 does not know what XFS has by default.
+    features=()
+    [ $kind != xfs ] || features=(-i nrext64=0)
+    mkfs.$kind -q "${features[@]}" "/var/tmp/$kind"
     devices[$kind]=$(losetup --find --show "/var/tmp/$kind")
     mkdir -p "/mnt/$kind"
     options=defaults
