@@ -351,7 +351,6 @@ fn refuse_contradictions(args: &Args, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     let of_wire = [
-        (args.requests, "--requests keeps requests of"),
         (args.app_view, "--app-view counts calls for files of"),
         (args.app_latency, "--app-latency times calls for files of"),
     ];

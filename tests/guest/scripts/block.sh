@@ -17,8 +17,10 @@ for kind in ext4 xfs btrfs; do
     mount -t $kind -o $options "${devices[$kind]}" "/mnt/$kind"
     echo "${devices[$kind]}" >"$OUT/device.$kind"
 done
-sync
-sleep 2
+# File systems write their logs when they like, but not while they are frozen.
+frozen() {
+    for kind in ext4 xfs btrfs; do fsfreeze "$1" "/mnt/$kind"; done
+}
 
 # statistics WHEN
 statistics() {
@@ -27,17 +29,23 @@ statistics() {
     done
 }
 
+sync
+frozen --freeze
+sleep 2
 start_recorder --levels wire,block --requests --granularity 1s,1m
 statistics before
+frozen --unfreeze
 for kind in ext4 xfs btrfs; do
     bash /work/block_io.sh "/mnt/$kind" >"$OUT/local.$kind"
 done
 echo over NFS >/mnt/nfs/on_the_wire
 sync
+frozen --freeze
 sleep 1
 statistics after
 sleep 1
 stop_recorder INT
+frozen --unfreeze
 keep_store
 
 expect pid trackiops record --store /var/tmp/refused --levels block --pid 1 --duration 1s
