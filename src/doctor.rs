@@ -254,7 +254,10 @@ impl StoreAudit {
             Err(why) => return format!("not known: {why}"),
         };
         let times = match health.audit_comparisons {
-            0 => return "nothing was compared with mountstats: no mounts, or a filter".to_owned(),
+            0 => {
+                return "nothing was compared with the kernel's counters: no mounts, or a filter"
+                    .to_owned();
+            }
             1 => "once".to_owned(),
             n => format!("{n} times"),
         };
@@ -263,9 +266,9 @@ impl StoreAudit {
             n => format!("; {n} requests in rows (missed)"),
         };
         match alarms {
-            None => format!("compared with mountstats {times}: no alarm{missed}"),
+            None => format!("compared with the kernel's counters {times}: no alarm{missed}"),
             Some(range) => format!(
-                "ALARM: rows and mountstats differed for no known reason, {} times of {} compared, {}{missed}: please report this",
+                "ALARM: rows and the kernel's counters differed for no known reason, {} times of {} compared, {}{missed}: please report this",
                 health.audit_alarms,
                 health.audit_comparisons,
                 show_range(range.start, range.end, Zone::Local),

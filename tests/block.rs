@@ -184,7 +184,14 @@ fn requests_equal_statistics(kind: &str, make: &[&str]) {
     };
     let rows = answer("query --step all");
     let requests = answer("requests --top 1000000");
-    check::check(&rows, &requests, &local.device, (&before, &after), &listed);
+    check::check(
+        &rows,
+        &requests,
+        &local.device,
+        (&before, &after),
+        &listed,
+        true,
+    );
 }
 
 #[test]

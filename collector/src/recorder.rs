@@ -153,7 +153,7 @@ impl Recorder {
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
         let is_whole = settings.filter.kinds() == 0;
-        let audit = is_whole.then(|| Audit::new(sample.now, plan.has_calls()));
+        let audit = is_whole.then(|| Audit::new(sample.now, plan.levels(), plan.has_calls()));
         let mut recorder = Self {
             engine,
             clock: Clock::new(sample),

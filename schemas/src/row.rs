@@ -206,9 +206,10 @@ counters! {
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.
         store_failures: "store_failures", Count, sum;
-        /// Comparisons of a mount's rows with the kernel's counters (mountstats); 0 where rows were not compared, as with a filter.
+        /// Comparisons of rows with the kernel's counters of a mount (mountstats), or of the block devices; 0 where rows were not compared, as
+        /// with a filter.
         audit_comparisons: "audit_comparisons", Count, sum;
-        /// Successful READs and WRITEs of the compared mounts since the comparison before, as the kernel counted them.
+        /// Successful READs and WRITEs of the compared mounts, and requests to the block devices, since the comparison before, as the kernel counted them.
         audit_kernel_requests: "audit_kernel_requests", Count, sum;
         /// Their bytes.
         audit_kernel_bytes: "audit_kernel_bytes", Bytes, sum;

@@ -70,8 +70,8 @@ pub fn alarm(health: &Health) -> Option<String> {
     let missing = health.audit_missed_requests;
     (health.audit_alarms > 0).then(|| {
         format!(
-            "warning: the rows and the kernel's counters of a mount (/proc/self/mountstats) differ for no known reason; {missing} requests \
-             were added as rows (missed); please report this with `trackiops doctor`"
+            "warning: the rows and the kernel's counters (/proc/self/mountstats, /sys/block/*/stat) differ for no known reason; \
+             {missing} requests were added as rows (missed); please report this with `trackiops doctor`"
         )
     })
 }

@@ -62,13 +62,24 @@ impl Sums {
     }
 }
 
-/// `rows` are those of the block level, of one row per file, `requests` the single requests; `listed` is what `block_io.sh` printed.
+impl Sums {
+    /// Whether what these lack of the truth was missed.
+    fn are_equal_but_for(&self, missed: &Self, truth: &Self) -> bool {
+        let all = |of: &Self| [of.reads, of.read_bytes, of.writes, of.write_bytes];
+        let mut each = all(self).into_iter().zip(all(missed)).zip(all(truth));
+        each.all(|((found, missed), truth)| (found..=found + missed).contains(&truth))
+    }
+}
+
+/// `rows` are those of the block level, of one row per file, `requests` the single requests; `listed` is what `block_io.sh` printed;
+/// `knows_direct` says that direct I/O is not the file system's own.
 pub fn check(
     rows: &[Map<String, Value>],
     requests: &[Map<String, Value>],
     device: &str,
     stat: (&str, &str),
     listed: &str,
+    knows_direct: bool,
 ) {
     let own: Vec<_> = rows
         .iter()
@@ -77,10 +88,12 @@ pub fn check(
     assert!(own.iter().all(|row| row["level"] == "block"), "{own:?}");
     let truth = Sums::of_kernel(stat.0, stat.1);
     let found = Sums::of_rows(own.iter().copied());
-    println!("{device}: recorded {found:?}, kernel {truth:?}");
+    // Of all devices, which the kernel has counted and not reported: some kernels call no program for some.
+    let missed = Sums::of_rows(rows.iter().filter(|row| row["path"] == "(missed)"));
+    println!("{device}: recorded {found:?}, kernel {truth:?}, missed {missed:?}");
     assert!(truth.reads > 0 && truth.writes > 200, "{truth:?}");
-    assert_eq!(found, truth, "{device}");
-    assert_eq!(Sums::of_requests(requests, device), truth, "{device}");
+    assert!(found.are_equal_but_for(&missed, &truth), "{device}");
+    assert_eq!(Sums::of_requests(requests, device), found, "{device}");
 
     let mut written: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &own {
@@ -97,8 +110,15 @@ pub fn check(
     );
     let files: Vec<_> = listed.lines().filter_map(|l| l.split_once('\t')).collect();
     assert_eq!(files.len(), 2 + 16 + 1 + 24, "{listed}");
+    let is_direct = |path: &str| path.contains("wdirect") || path.contains("wpsync");
     for (size, path) in files {
+        if !knows_direct && is_direct(path) {
+            assert!(!written.contains_key(path), "{path}: {written:?}");
+            continue;
+        }
         let size: u64 = size.parse().unwrap();
-        assert_eq!(written.get(path), Some(&size), "{path}: {written:?}");
+        let found = written.get(path).copied().unwrap_or(0);
+        let range = found..=found + missed.write_bytes;
+        assert!(range.contains(&size), "{path}: {size} of {written:?}");
     }
 }

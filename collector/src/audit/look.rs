@@ -4,9 +4,14 @@ use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::Dev;
 
+use crate::audit::disks::DISKS;
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
 use crate::rollup::RequestStream;
+
+/// How long after it was stamped a request may be counted by its device: it is the next that the kernel does, unless the CPU is taken away in
+/// between.
+const COUNTED_WITHIN_NS: u64 = 20_000_000;
 
 /// The counters of a superblock, read at some time between `began` and `ended`.
 #[derive(Clone, Debug)]
@@ -39,6 +44,11 @@ impl Look {
             unsure: Transfers::default(),
             has_taken_calls: false,
         }
+    }
+
+    /// A reading of the counters of block devices.
+    pub fn of_disks(kernel: Transfers, at: (MonotonicNs, MonotonicNs)) -> Self {
+        Self::new(kernel, 0, at)
     }
 
     /// Takes note of calls that were taken from the kernel and are in a row from now on. The kernel counts a call before the
@@ -78,6 +88,18 @@ impl Look {
         };
         of.add(Transfers::of_record(record));
     }
+
+    /// The same of a request to a block device, which counts it after it was stamped.
+    fn see_of_disks(&mut self, record: &RequestRecord) {
+        if record.end_ns.saturating_add(COUNTED_WITHIN_NS) <= self.began.0 {
+            return;
+        }
+        let of = match record.end_ns > self.ended.0 {
+            true => &mut self.after,
+            false => &mut self.unsure,
+        };
+        of.add(Transfers::of_disk_record(record));
+    }
 }
 
 /// When the reply came at the earliest, if that is known. A request that was sent again may have
@@ -100,7 +122,11 @@ pub type Looks = AHashMap<Dev, Look>;
 
 /// Takes note of requests that found no room in the rings, and may have completed at any time.
 pub fn see_folded(looks: &mut Looks, key: &FoldKey, sum: &FoldValue) {
-    if let Some(look) = looks.get_mut(&Dev(key.dev)) {
+    let dev = match key.direction & flags::BLOCK {
+        0 => Dev(key.dev),
+        _ => DISKS,
+    };
+    if let Some(look) = looks.get_mut(&dev) {
         look.unsure.add(Transfers::of_folded(key, sum));
     }
 }
@@ -109,13 +135,23 @@ pub fn see_folded(looks: &mut Looks, key: &FoldKey, sum: &FoldValue) {
 pub struct Watched<'a, R> {
     requests: &'a mut R,
     looks: Option<&'a mut Looks>,
+    /// Where failed requests to block devices are counted.
+    failed: Option<&'a mut Transfers>,
 }
 
 impl<'a, R> Watched<'a, R> {
     /// Wraps `requests`.
-    pub fn new(requests: &'a mut R, looks: Option<&'a mut Looks>) -> Self {
+    pub fn new(
+        requests: &'a mut R,
+        looks: Option<&'a mut Looks>,
+        failed: Option<&'a mut Transfers>,
+    ) -> Self {
         let looks = looks.filter(|looks| !looks.is_empty());
-        Self { requests, looks }
+        Self {
+            requests,
+            looks,
+            failed,
+        }
     }
 }
 
@@ -127,11 +163,24 @@ impl<R: RequestStream> RequestStream for Watched<'_, R> {
 
     #[inline]
     fn pass(&mut self) {
+        if let Some(failed) = &mut self.failed
+            && let Some(record) = self.requests.peek()
+            && record.error < 0
+            && record.flags & flags::BLOCK != 0
+        {
+            failed.add(Transfers::of_failed(record));
+        }
         if let Some(looks) = &mut self.looks
             && let Some(record) = self.requests.peek()
-            && let Some(look) = looks.get_mut(&Dev(record.dev))
         {
-            look.see(record);
+            let is_of_disks = record.flags & flags::BLOCK != 0;
+            let dev = if is_of_disks { DISKS } else { Dev(record.dev) };
+            if let Some(look) = looks.get_mut(&dev) {
+                match is_of_disks {
+                    true => look.see_of_disks(record),
+                    false => look.see(record),
+                }
+            }
         }
         self.requests.pass();
     }

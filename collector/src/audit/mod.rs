@@ -1,7 +1,8 @@
-//! Compares rows with the kernel's own counters of each mount while recording.
+//! Compares rows with the kernel's own counters of each mount, and of the block devices, while recording.
 //! `docs/internals/collector.md` has the protocol.
 
 pub(crate) mod comparison;
+pub(crate) mod disks;
 pub(crate) mod look;
 pub(crate) mod mountstats;
 pub(crate) mod reading;
@@ -10,6 +11,7 @@ mod tests;
 pub(crate) mod transfers;
 
 use std::mem;
+use std::path::Path;
 use std::time::Duration;
 
 use ahash::AHashMap;
@@ -17,11 +19,13 @@ use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue};
 use trackiops_schemas::identity::Dev;
 
 use crate::audit::comparison::{Account, Comparison};
+use crate::audit::disks::{DISKS, Disks};
 use crate::audit::look::{Look, Looks, Watched, see_folded};
-use crate::audit::reading::Reading;
+use crate::audit::reading::{Reading, cpu_time};
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
 use crate::kernel_sums::by_call::CallsInWindow;
+use crate::plan::Levels;
 
 /// How often all mounts are looked at in any case.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -47,6 +51,12 @@ const YOUNG_S: i64 = 3;
 /// What the audit knows of all superblocks.
 pub struct Audit {
     started_s: i64,
+    /// Mounts of NFS are compared.
+    has_wire: bool,
+    /// The block devices, where they are compared.
+    disks: Option<Disks>,
+    /// Requests to them that failed: the kernel counts their bytes, and rows do not.
+    failed: Transfers,
     /// Calls of applications are counted, too.
     counts_calls: bool,
     accounts: AHashMap<Dev, Account>,
@@ -72,9 +82,12 @@ pub struct Audit {
 
 impl Audit {
     /// Opens no account yet: the first look does. `counts_calls` says that rows have calls of applications.
-    pub fn new(now: MonotonicNs, counts_calls: bool) -> Self {
+    pub fn new(now: MonotonicNs, levels: Levels, counts_calls: bool) -> Self {
         Self {
             started_s: seconds(now),
+            has_wire: levels.wire,
+            disks: levels.block.then(|| Disks::new(Path::new("/"))),
+            failed: Transfers::default(),
             counts_calls,
             accounts: AHashMap::new(),
             closed: AHashMap::new(),
@@ -93,7 +106,11 @@ impl Audit {
 
     /// Shows the looks that wait each request that passes.
     pub fn watch<'a, R>(audit: Option<&'a mut Self>, requests: &'a mut R) -> Watched<'a, R> {
-        Watched::new(requests, audit.map(|audit| &mut audit.looks))
+        let Some(audit) = audit else {
+            return Watched::new(requests, None, None);
+        };
+        let failed = audit.disks.is_some().then_some(&mut audit.failed);
+        Watched::new(requests, Some(&mut audit.looks), failed)
     }
 
     /// Takes note of requests that the kernel has added up.
@@ -150,7 +167,20 @@ impl Audit {
     }
 
     fn begin(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
-        self.reading = Some(Reading::new(others));
+        let mut reading = Reading::new(others);
+        if !self.has_wire {
+            reading.leave_out_mounts();
+        }
+        if let Some(disks) = &mut self.disks {
+            let began = cpu_time();
+            let (look, has_left) = disks.look();
+            if has_left {
+                self.accounts.remove(&DISKS);
+            }
+            self.looks.insert(DISKS, look);
+            reading.spent += cpu_time().saturating_sub(began);
+        }
+        self.reading = Some(reading);
         self.next = after(now, LOOK_EVERY);
     }
 
@@ -287,8 +317,9 @@ impl Audit {
         open: impl FnOnce() -> AHashMap<Dev, Transfers>,
     ) {
         self.hasten();
-        let has_left =
-            |(dev, account): &(&Dev, &Account)| !is_mounted(**dev) && !account.is_vacant();
+        let has_left = |(dev, account): &(&Dev, &Account)| {
+            **dev != DISKS && !is_mounted(**dev) && !account.is_vacant()
+        };
         let left = self.accounts.iter().filter(has_left);
         let left: Vec<Dev> = left.map(|(dev, _)| *dev).collect();
         if left.is_empty() {
@@ -307,6 +338,9 @@ impl Audit {
     fn rows(&self, dev: Dev, open: Transfers) -> Transfers {
         let mut rows = self.closed.get(&dev).copied().unwrap_or_default();
         rows.add(open);
+        if dev == DISKS {
+            rows.add(self.failed);
+        }
         rows
     }
 }

@@ -57,6 +57,11 @@ impl Reading {
         }
     }
 
+    /// Reads nothing of mounts.
+    pub fn leave_out_mounts(&mut self) {
+        self.namespaces = Vec::new().into_iter();
+    }
+
     /// Reads on for about `budget` of CPU time. Hands each look to `looked`, and returns whether
     /// there is more to read.
     pub fn advance(&mut self, budget: Duration, mut looked: impl FnMut(Dev, Look)) -> bool {

@@ -93,7 +93,7 @@ impl Recording {
         requests.sort_by_key(|played| played.end);
         let cursor = requests.partition_point(|played| played.end < attached);
         Self {
-            audit: Audit::new(MonotonicNs(attached * 1000), false),
+            audit: Audit::new(MonotonicNs(attached * 1000), Levels::WIRE, false),
             requests,
             cursor,
             rows: Transfers::default(),
@@ -233,7 +233,7 @@ fn compare(audit: &mut Audit, kernel: Transfers, born_s: i64, rows: Transfers) -
 }
 
 fn audit() -> Audit {
-    Audit::new(MonotonicNs(100_000_000_000), false)
+    Audit::new(MonotonicNs(100_000_000_000), Levels::WIRE, false)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Successful requests and their bytes, and the bytes of calls: what both the kernel's counters and rows have.
 
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 /// Requests read, bytes read, requests written, bytes written; then bytes of calls, in the kernel's order: read and written
@@ -58,9 +59,15 @@ impl Transfers {
             .fold(0, |sum, bytes| sum.wrapping_add(*bytes))
     }
 
-    /// Those of a row.
-    pub fn of_row(row: &Row) -> Self {
-        let of = |d: &Direction| (d.requests.saturating_sub(d.errors), d.bytes);
+    /// Those of a row. Block devices count failed requests as well.
+    pub fn of_row(level: IoLevel, row: &Row) -> Self {
+        let of = |d: &Direction| {
+            let left_out = match level {
+                IoLevel::Wire => d.errors,
+                IoLevel::Block => 0,
+            };
+            (d.requests.saturating_sub(left_out), d.bytes)
+        };
         let mut all = Self::new(of(&row.read), of(&row.write));
         all.add(Self::of_calls(&row.app_read, &row.app_write));
         all
@@ -73,10 +80,29 @@ impl Transfers {
         Self::of_direction(is_write, (requests, u64::from(record.done_bytes)))
     }
 
+    /// Those of a request to a block device, as the device counts it: with the bytes that failed.
+    pub fn of_disk_record(record: &RequestRecord) -> Self {
+        let is_write = record.flags & flags::WRITE != 0;
+        let requests = u64::from(record.flags & flags::PIECE == 0);
+        Self::of_direction(is_write, (requests, u64::from(record.asked_bytes)))
+    }
+
+    /// Of a request that failed, the bytes that rows do not have.
+    pub fn of_failed(record: &RequestRecord) -> Self {
+        let is_write = record.flags & flags::WRITE != 0;
+        let bytes = record.asked_bytes.saturating_sub(record.done_bytes);
+        Self::of_direction(is_write, (0, u64::from(bytes)))
+    }
+
     /// Those of a sum that the kernel has made.
     pub fn of_folded(key: &FoldKey, sum: &FoldValue) -> Self {
-        let requests = sum.requests.saturating_sub(sum.errors);
-        Self::of_direction(key.direction == flags::WRITE, (requests, sum.bytes))
+        let left_out = match key.direction & flags::BLOCK {
+            0 => sum.errors,
+            _ => 0,
+        };
+        let requests = sum.requests.saturating_sub(left_out);
+        let is_write = key.direction & flags::WRITE != 0;
+        Self::of_direction(is_write, (requests, sum.bytes))
     }
 
     fn of_direction(is_write: bool, of: (u64, u64)) -> Self {

@@ -5,9 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::FileRow;
 
 use crate::audit::comparison::Comparison;
+use crate::audit::disks::DISKS;
 use crate::audit::reading::cpu_time;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::recorder::{RecordError, Recorder};
@@ -156,7 +158,7 @@ impl Recorder {
     }
 }
 
-/// What stands for the requests of a mount that the kernel has counted, and rows lack.
+/// What stands for the requests of a mount, or of the block devices, that the kernel has counted, and rows lack.
 fn missed_on(dev: Dev, mount: Option<String>) -> FileAttributes {
     let id = FileId::missed(dev);
     FileAttributes {
@@ -166,6 +168,9 @@ fn missed_on(dev: Dev, mount: Option<String>) -> FileAttributes {
         path: Some(MISSED.to_owned()),
         path_inferred: false,
         tenant: Arc::default(),
-        level: Default::default(),
+        level: match dev {
+            DISKS => IoLevel::Block,
+            _ => IoLevel::Wire,
+        },
     }
 }

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::audit::disks::DISKS;
 use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
@@ -49,13 +51,21 @@ pub struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// What its rows have, each with its device, beside [`FileId::missed`].
+    /// What its rows have, each with the device whose counters have it, too, beside [`FileId::missed`].
     pub fn transfers(&self) -> impl Iterator<Item = (Dev, Transfers)> {
-        let rows = self.rows.iter().map(|(key, row)| (key.file, row));
-        let settled = self.settled.iter().map(|row| (row.file.id, &row.row));
+        let rows = self.rows.iter();
+        let rows = rows.map(|(key, row)| (key.file, key.level, row));
+        let settled = self.settled.iter();
+        let settled = settled.map(|row| (row.file.id, row.file.level, &row.row));
         let counted = rows.chain(settled);
-        let counted = counted.filter(|(file, _)| *file != FileId::missed(file.dev));
-        counted.map(|(file, row)| (file.dev, Transfers::of_row(row)))
+        let counted = counted.filter(|(file, ..)| *file != FileId::missed(file.dev));
+        counted.map(|(file, level, row)| {
+            let dev = match level {
+                IoLevel::Wire => file.dev,
+                IoLevel::Block => DISKS,
+            };
+            (dev, Transfers::of_row(level, row))
+        })
     }
 }
 

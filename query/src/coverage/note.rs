@@ -371,8 +371,8 @@ impl Note {
                 count,
                 bytes,
             } => format!(
-                "{}{} {} missed between {}, {bytes} bytes in all: rows `(missed)` of their mounts have them, from the kernel's own \
-                 counters, without latencies",
+                "{}{} {} missed between {}, {bytes} bytes in all: rows `(missed)` have them, from the kernel's own counters, \
+                 without latencies",
                 on(host),
                 count,
                 if *count == 1 {
@@ -383,7 +383,7 @@ impl Note {
                 between(range).replace(" to ", " and "),
             ),
             Self::AuditAlarm { host, range, count } => format!(
-                "{}{} between {}, the recorder's rows and the kernel's counters of a mount (mountstats) differed for no known reason: \
+                "{}{} between {}, the recorder's rows and the kernel's counters differed for no known reason: \
                  please report this with `trackiops doctor`",
                 on(host),
                 if *count == 1 { "once" } else { "several times" },
