@@ -28,14 +28,17 @@ use crate::{
     paths, window,
 };
 
-/// The programs that count calls. Those of one kind are never used together.
-#[derive(Clone, Copy)]
+/// The programs that count calls or pages. Those of one kind are never used together.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     Read = 0,
     Write = 1,
     SpliceRead = 2,
     DirectRead = 3,
     DirectWrite = 4,
+    PagesAdded = 5,
+    PagesEvicted = 6,
+    PagesDirtied = 7,
 }
 
 /// `IOCB_DIRECT` (include/linux/fs.h).
@@ -366,13 +369,41 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
     let inode: u64 = of_file.field(&own.file_inode)?;
     let inode = Address::<M>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let nth = program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>();
+    let nth = number(program, inode);
+    if let Some(sum) = begun_before(places, nth, inode.0, fileid, (uid, cgroup), now_ns) {
+        return Some(sum);
+    }
+    begin(places, nth, file, now_ns)
+}
+
+/// The number of the place of a program for an inode.
+#[inline(always)]
+pub fn number(program: Program, inode: Address<impl Memory>) -> u32 {
+    program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>()
+}
+
+/// The program that has this place.
+#[inline(always)]
+pub fn program_of(nth: u32) -> u32 {
+    nth / PLACES as u32
+}
+
+/// The sum that is in its place.
+#[inline(always)]
+pub fn begun_before(
+    places: *mut AppPlaces,
+    nth: u32,
+    inode: u64,
+    fileid: u64,
+    (uid, cgroup): (u32, u64),
+    now_ns: u64,
+) -> Option<NonNull<AppValue>> {
     // SAFETY: of an element of the array.
     unsafe {
         let first = place(places, nth);
         let is_ours = |place: *mut AppPlace| {
             now_ns.wrapping_sub((&raw const (*place).begin_ns).read_volatile()) < global(&WINDOW_NS)
-                && (&raw const (*place).inode).read_volatile() == inode.0
+                && (&raw const (*place).inode).read_volatile() == inode
                 && (&raw const (*place).key.fileid).read_volatile() == fileid
                 && (&raw const (*place).key.cgroup).read_volatile() == cgroup
                 && (&raw const (*place).key.uid).read_volatile() == uid
@@ -386,7 +417,7 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
             return NonNull::new(&raw mut (*second).value);
         }
     }
-    begin(places, nth, file, now_ns)
+    None
 }
 
 /// A place of the half that is in use.
@@ -419,7 +450,7 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     let cred = Address::<Probe>::new(of_file.field(&own.file_cred)?);
     let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
     let writes = const { 1 << Program::Write as u32 | 1 << Program::DirectWrite as u32 };
-    let direction = match writes >> (nth / PLACES as u32) & 1 {
+    let direction = match writes >> program_of(nth) & 1 {
         0 => READS,
         _ => WRITES,
     };
@@ -442,6 +473,20 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     if !is_known {
         key.fileid = 0;
     }
+    claim(places, nth, inode_address, &mut key, pid, begin_ns)
+}
+
+/// A place for a sum that begins, or the sum in a map.
+#[inline(always)]
+pub fn claim(
+    places: *mut AppPlaces,
+    nth: u32,
+    inode: u64,
+    key: &mut AppKey,
+    pid: u64,
+    begin_ns: u64,
+) -> Option<NonNull<AppValue>> {
+    let is_known = key.fileid != 0;
     // SAFETY: a place of this CPU and program, which nobody else writes before userspace has taken its half away.
     unsafe {
         if nth as usize >= PLACES * APP_PROGRAMS {
@@ -457,8 +502,8 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
             second
         };
         if (&raw const (*place).begin_ns).read_volatile() == 0 && is_known {
-            (&raw mut (*place).inode).write_volatile(inode_address);
-            (&raw mut (*place).key).write_volatile(key);
+            (&raw mut (*place).inode).write_volatile(inode);
+            (&raw mut (*place).key).write_volatile(*key);
             (&raw mut (*place).value.pid).write_volatile(pid);
             // Where userspace has just exchanged the halves, nobody knows of which one the place is.
             if is_timed() && (taken as usize) < PLACES * APP_TIMED_PROGRAMS && half() == half_before
@@ -473,17 +518,17 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
             return NonNull::new(&raw mut (*place).value);
         }
     }
-    let sum = in_map(APP_CALLS_BY_FILE, &key, pid).or_else(|| {
+    let sum = in_map(APP_CALLS_BY_FILE, key, pid).or_else(|| {
         key.fileid = 0;
         key.handle_hash = 0;
-        in_map(APP_CALLS_BY_MOUNT, &key, pid)
+        in_map(APP_CALLS_BY_MOUNT, key, pid)
     })?;
     NonNull::new(sum)
 }
 
 /// The hash of the file's handle; more than 32 bits if that is not known. An `Option` would be returned through memory.
 #[inline(never)]
-fn hash(inode: u64) -> u64 {
+pub fn hash(inode: u64) -> u64 {
     let handle = file_operation::handle_in(inode);
     handle
         .and_then(|at| handle::hash(Address::<Probe>::new(at)))

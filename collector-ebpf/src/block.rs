@@ -26,7 +26,7 @@ const OPERATION: u32 = 0xff;
 const DISCARD: u32 = 3;
 const WRITES: u32 = 1;
 /// Bits of a page's `mapping` that say that it is none (`PAGE_MAPPING_FLAGS`, include/linux/page-flags.h).
-const NO_MAPPING: u64 = 3;
+pub const NO_MAPPING: u64 = 3;
 /// Bytes of `struct bio_vec`: userspace compares them.
 const VECTOR_BYTES: u64 = 16;
 /// `S_IFMT` and `S_IFBLK`.
@@ -365,7 +365,7 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
 unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
     let (offsets, own) = (&DIRECT, &DIRECT.block);
     // The device's own cache: what the file system keeps there, or who reads and writes the device itself.
-    if inode.field_or_zero::<u16>(&own.inode_mode) & KIND == BLOCK_DEVICE {
+    if is_device(inode.field_or_zero(&own.inode_mode)) {
         return;
     }
     let superblock = Address::<M>::new(inode.field_or_zero(&offsets.inode_superblock));
@@ -373,14 +373,24 @@ unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
     // SAFETY: of the caller.
     unsafe {
         (*record).dev = superblock.field_or_zero(&offsets.superblock_dev);
-        if number == BTRFS_METADATA
-            && superblock.field_or_zero::<u64>(&own.superblock_magic) == BTRFS
-        {
+        if is_metadata(superblock.field_or_zero(&own.superblock_magic), number) {
             return;
         }
         (*record).fileid = number;
         (*record).handle_hash = inode.field_or_zero(&own.inode_generation);
     }
+}
+
+/// Whether an inode of this mode is a block device.
+#[inline(always)]
+pub fn is_device(mode: u16) -> bool {
+    mode & KIND == BLOCK_DEVICE
+}
+
+/// Whether a file of this number, where the superblock has this magic number, is what the file system knows of itself.
+#[inline(always)]
+pub fn is_metadata(magic: u64, number: u64) -> bool {
+    number == BTRFS_METADATA && magic == BTRFS
 }
 
 /// Whether the path of the file was not told lately.

@@ -1,6 +1,6 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
-use trackiops_schemas::ebpf::app_sums::{AppKey, WRITES};
+use trackiops_schemas::ebpf::app_sums::{AppKey, LOCAL, PAGES_DIRTIED, WRITES};
 use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
 
 use crate::{
@@ -84,11 +84,21 @@ pub fn admits_record(record: &RequestRecord) -> bool {
 /// The same for a call of an application, of the process `pid`, that is for this `struct file`.
 #[inline(never)]
 pub fn admits_call(key: &AppKey, pid: u32, file: Address<Probe>) -> bool {
+    admits_sum(key, pid, || file.field(&DIRECT.app.file_entry))
+}
+
+/// The same for pages of this `struct inode`.
+#[inline(never)]
+pub fn admits_pages(key: &AppKey, pid: u32, inode: u64) -> bool {
+    admits_sum(key, pid, || paths::only_name(inode))
+}
+
+#[inline(always)]
+fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bool {
     let kinds = global(&FILTER);
-    let direction = if key.direction == WRITES {
-        flags::WRITE
-    } else {
-        0
+    let direction = match key.direction & !LOCAL {
+        WRITES | PAGES_DIRTIED => flags::WRITE,
+        _ => 0,
     };
     let listed = |kind: u32, id: u64| kinds & kind == 0 || is_listed(kind, 0, id);
     kinds & way(direction) == 0
@@ -97,8 +107,7 @@ pub fn admits_call(key: &AppKey, pid: u32, file: Address<Probe>) -> bool {
         && listed(filters::CGROUPS, key.cgroup)
         && (kinds & filters::PLACES == 0
             || is_at(kinds, key.dev, key.fileid)
-            || kinds & filters::DIRECTORIES != 0
-                && is_inside(key.dev, key.fileid, || file.field(&DIRECT.app.file_entry)))
+            || kinds & filters::DIRECTORIES != 0 && is_inside(key.dev, key.fileid, entry))
 }
 
 /// The same for a request to a block device, for this `struct inode` if it has one. Userspace filters those by no process and no user.

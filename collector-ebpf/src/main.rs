@@ -10,6 +10,8 @@ mod application;
 #[cfg(target_arch = "bpf")]
 mod block;
 #[cfg(target_arch = "bpf")]
+mod cache;
+#[cfg(target_arch = "bpf")]
 mod cells;
 #[cfg(target_arch = "bpf")]
 mod cgroup;
@@ -62,7 +64,7 @@ mod programs {
 
     use crate::{
         application::{self, Program},
-        block, direct,
+        block, cache, direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
         operation, paths, release, tracepoint,
@@ -191,6 +193,41 @@ mod programs {
     #[btf_tracepoint(function = "block_rq_complete")]
     pub fn block_request_by_cast(ctx: BtfTracePointContext) -> i32 {
         block::completed::<Cast>(ctx.arg(0), ctx.arg(1), ctx.arg(2));
+        0
+    }
+
+    #[raw_tracepoint(tracepoint = "mm_filemap_add_to_page_cache")]
+    pub fn pages_added_by_probe(ctx: RawTracePointContext) {
+        cache::changed::<Probe>(Program::PagesAdded, ctx.arg(0));
+    }
+
+    #[btf_tracepoint(function = "mm_filemap_add_to_page_cache")]
+    pub fn pages_added_by_cast(ctx: BtfTracePointContext) -> i32 {
+        cache::changed::<Cast>(Program::PagesAdded, ctx.arg(0));
+        0
+    }
+
+    #[raw_tracepoint(tracepoint = "mm_filemap_delete_from_page_cache")]
+    pub fn pages_evicted_by_probe(ctx: RawTracePointContext) {
+        cache::changed::<Probe>(Program::PagesEvicted, ctx.arg(0));
+    }
+
+    #[btf_tracepoint(function = "mm_filemap_delete_from_page_cache")]
+    pub fn pages_evicted_by_cast(ctx: BtfTracePointContext) -> i32 {
+        cache::changed::<Cast>(Program::PagesEvicted, ctx.arg(0));
+        0
+    }
+
+    // Before Linux 5.18 on `writeback_dirty_page`.
+
+    #[raw_tracepoint(tracepoint = "writeback_dirty_folio")]
+    pub fn pages_dirtied_by_probe(ctx: RawTracePointContext) {
+        cache::changed::<Probe>(Program::PagesDirtied, ctx.arg(0));
+    }
+
+    #[btf_tracepoint(function = "writeback_dirty_folio")]
+    pub fn pages_dirtied_by_cast(ctx: BtfTracePointContext) -> i32 {
+        cache::changed::<Cast>(Program::PagesDirtied, ctx.arg(0));
         0
     }
 

@@ -45,6 +45,8 @@ pub struct CastBtfIds {
     pub events: Option<[BtfType; 3]>,
     /// The type of the tracepoint on the completion of a request to a block device.
     pub block: Option<BtfType>,
+    /// The types of those on the page cache: a page comes, leaves, becomes dirty.
+    pub cache: Option<[BtfType; 3]>,
     /// Whether there are the others: those on the release of an RPC.
     pub has_releases: bool,
 }
@@ -92,6 +94,8 @@ pub struct KernelTypes {
     pub cast: Option<CastBtfIds>,
     /// The functions by which applications read and write.
     pub calls: CallFunctions,
+    /// The tracepoint on which pages become dirty.
+    pub dirty_event: &'static str,
 }
 
 /// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC, and of
@@ -106,6 +110,16 @@ const EVENTS: [&str; 5] = [
 
 /// The type of the tracepoint on the completion of a request to a block device.
 const BLOCK_EVENT: &str = "btf_trace_block_rq_complete";
+
+/// The types of the tracepoints on the page cache. Before Linux 5.18 the last one has another name, and typed programs have none of them.
+const CACHE_EVENTS: [&str; 3] = [
+    "btf_trace_mm_filemap_add_to_page_cache",
+    "btf_trace_mm_filemap_delete_from_page_cache",
+    "btf_trace_writeback_dirty_folio",
+];
+/// The name of that tracepoint, and the one before.
+pub const DIRTY_FOLIO: &str = "writeback_dirty_folio";
+const DIRTY_PAGE: &str = "writeback_dirty_page";
 
 /// Modules whose types are looked at after those of the kernel proper.
 const MODULES: [&str; 2] = ["sunrpc", "nfs"];
@@ -163,10 +177,15 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         calls.of_nfs = CALLS.map(of_kernel);
         calls.generic = GENERIC_CALLS.map(of_kernel);
     }
+    let cache = CACHE_EVENTS.map(|name| own_type(&vmlinux, Kind::Typedef, name, None));
     Ok(KernelTypes {
         members,
-        cast: cast_btf_ids(&vmlinux, events),
+        cast: cast_btf_ids(&vmlinux, events, cache),
         calls,
+        dirty_event: match cache {
+            [.., None] => DIRTY_PAGE,
+            _ => DIRTY_FOLIO,
+        },
     })
 }
 
@@ -175,7 +194,11 @@ fn own_type(btf: &Btf, kind: Kind, name: &str, module: Option<&'static str>) -> 
     Some(BtfType { number, module })
 }
 
-fn cast_btf_ids(vmlinux: &Btf, events: [Option<BtfType>; 5]) -> Option<CastBtfIds> {
+fn cast_btf_ids(
+    vmlinux: &Btf,
+    events: [Option<BtfType>; 5],
+    cache: [Option<BtfType>; 3],
+) -> Option<CastBtfIds> {
     let [read, write, operation, release, release_cong] = events;
     let completions = || Some([read?, write?, operation?]);
     Some(CastBtfIds {
@@ -183,6 +206,10 @@ fn cast_btf_ids(vmlinux: &Btf, events: [Option<BtfType>; 5]) -> Option<CastBtfId
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: completions(),
         block: own_type(vmlinux, Kind::Typedef, BLOCK_EVENT, None),
+        cache: match cache {
+            [Some(added), Some(evicted), Some(dirtied)] => Some([added, evicted, dirtied]),
+            _ => None,
+        },
         has_releases: release.is_some() && release_cong.is_some(),
     })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, KernelTypes, Members};
+use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, DIRTY_FOLIO, KernelTypes, Members};
 use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
@@ -72,6 +72,8 @@ pub struct KernelFacts {
     pub cast: Option<CastBtfIds>,
     /// The functions by which applications read and write, as far as BTF describes them.
     pub calls: CallFunctions,
+    /// The tracepoint on which pages become dirty.
+    pub dirty_event: &'static str,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
@@ -115,13 +117,14 @@ impl KernelFacts {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        let (members, cast, calls) = match btf::read_kernel(root, &MEMBERS) {
+        let (members, cast, calls, dirty_event) = match btf::read_kernel(root, &MEMBERS) {
             Ok(KernelTypes {
                 members,
                 cast,
                 calls,
-            }) => (Ok(members), cast, calls),
-            Err(why) => (Err(why), None, CallFunctions::default()),
+                dirty_event,
+            }) => (Ok(members), cast, calls, dirty_event),
+            Err(why) => (Err(why), None, CallFunctions::default(), DIRTY_FOLIO),
         };
         Self {
             release: read_release(root),
@@ -134,6 +137,7 @@ impl KernelFacts {
             members,
             cast,
             calls,
+            dirty_event,
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),

@@ -409,15 +409,9 @@ mod tests {
     #[test]
     fn what_is_not_there_or_not_on_nfs_is_refused_by_name() {
         let said = |filter: &Filter| {
-            ResolvedFilter::new(
-                filter,
-                Levels {
-                    wire: true,
-                    block: false,
-                },
-            )
-            .unwrap_err()
-            .to_string()
+            ResolvedFilter::new(filter, Levels::WIRE)
+                .unwrap_err()
+                .to_string()
         };
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path().to_owned();

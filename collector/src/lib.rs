@@ -36,7 +36,8 @@ pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
 pub use plan::{
-    AppView, CallPrograms, EngineChoice, Levels, OnDemand, Plan, Programs, Unsupported, plan,
+    AppView, CallPrograms, EngineChoice, Levels, OnDemand, Plan, Programs, RecordedLevel,
+    Unsupported, plan,
 };
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
 pub use replay::Replay;

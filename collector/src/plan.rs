@@ -2,10 +2,13 @@
 //! are not running.
 
 mod block_offsets;
+mod cache_offsets;
 mod direct_offsets;
 pub(crate) mod members;
 mod tracepoint_offsets;
 mod unsupported;
+
+use std::str::FromStr;
 
 use trackiops_schemas::ebpf::app_sums::AppOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
@@ -13,11 +16,11 @@ use trackiops_schemas::ebpf::op_sums::OpOffsets;
 use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
-use trackiops_schemas::level::IoLevel;
 
 use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::block_offsets::add_block_offsets;
+use crate::plan::cache_offsets::add_cache_offsets;
 use crate::plan::direct_offsets::direct_offsets;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
 pub use crate::plan::unsupported::Unsupported;
@@ -41,6 +44,34 @@ pub struct Levels {
     pub wire: bool,
     /// Requests to block devices.
     pub block: bool,
+    /// What the page cache does, in the rows of files of the others.
+    pub cache: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedLevel {
+    /// [`Levels::wire`].
+    Wire,
+    /// [`Levels::block`].
+    Block,
+    /// [`Levels::cache`].
+    Cache,
+}
+
+impl FromStr for RecordedLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "wire" => Ok(Self::Wire),
+            "block" => Ok(Self::Block),
+            "cache" => Ok(Self::Cache),
+            other => Err(format!(
+                "there is no level `{other}`: write wire, block or cache"
+            )),
+        }
+    }
 }
 
 impl Levels {
@@ -48,21 +79,24 @@ impl Levels {
     pub const WIRE: Self = Self {
         wire: true,
         block: false,
+        cache: false,
     };
     /// The block level alone.
     pub const BLOCK: Self = Self {
         wire: false,
         block: true,
+        cache: false,
     };
 }
 
-impl FromIterator<IoLevel> for Levels {
-    fn from_iter<I: IntoIterator<Item = IoLevel>>(levels: I) -> Self {
+impl FromIterator<RecordedLevel> for Levels {
+    fn from_iter<I: IntoIterator<Item = RecordedLevel>>(levels: I) -> Self {
         let mut all = Self::default();
         for level in levels {
             match level {
-                IoLevel::Wire => all.wire = true,
-                IoLevel::Block => all.block = true,
+                RecordedLevel::Wire => all.wire = true,
+                RecordedLevel::Block => all.block = true,
+                RecordedLevel::Cache => all.cache = true,
             }
         }
         all
@@ -79,6 +113,8 @@ pub enum Programs {
         offsets: Box<DirectOffsets>,
         /// What they record.
         levels: Levels,
+        /// The tracepoint on which pages become dirty.
+        dirty_event: &'static str,
         /// Whether programs at the release of an RPC handle what the kernel skips the others for.
         recovers: bool,
         /// What programs need to read kernel memory by plain loads. Without it they call a helper
@@ -182,6 +218,11 @@ impl Plan {
         matches!(&self.programs, Programs::Direct { calls: Some(_), .. })
     }
 
+    /// Whether calls of applications or pages of the cache are counted: both in the same way.
+    pub fn has_sums_of_files(&self) -> bool {
+        self.has_calls() || self.levels().cache
+    }
+
     /// Whether calls of applications are timed as well.
     pub fn times_calls(&self) -> bool {
         matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.app.is_timed != 0)
@@ -238,13 +279,18 @@ pub fn plan(
             return alone.map_err(|why| Unsupported::NeitherLevel(Box::new(why)));
         }
     };
+    if !levels.wire && !levels.block {
+        return Err(Unsupported::CacheAlone);
+    }
     if levels.wire && !facts.nfs_client {
         return Err(Unsupported::NfsNotLoaded);
     }
     let (programs, fallback) = match choice {
-        EngineChoice::Tracepoint if levels.block => return Err(Unsupported::BlockByTracepoint),
+        EngineChoice::Tracepoint if levels != Levels::WIRE => {
+            return Err(Unsupported::WireByTracepoint);
+        }
         EngineChoice::Tracepoint => (Programs::Tracepoint(tracepoint_offsets(facts)?), None),
-        EngineChoice::Auto if !levels.block => match direct_programs(facts, levels) {
+        EngineChoice::Auto if levels == Levels::WIRE => match direct_programs(facts, levels) {
             Ok(programs) => (programs, None),
             Err(why) => (Programs::Tracepoint(tracepoint_offsets(facts)?), Some(why)),
         },
@@ -273,14 +319,20 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
     if levels.block {
         add_block_offsets(&mut offsets, facts)?;
     }
+    if levels.cache {
+        add_cache_offsets(&mut offsets, facts, levels)?;
+    }
     // All programs hand their records over in the same way, so all read in the same way.
     let cast = facts.cast.filter(|cast| {
-        (!levels.wire || cast.events.is_some()) && (!levels.block || cast.block.is_some())
+        (!levels.wire || cast.events.is_some())
+            && (!levels.block || cast.block.is_some())
+            && (!levels.cache || cast.cache.is_some())
     });
     // Where the kernel's BTF describes its tracepoints, it describes those that it has.
     let has_releases = cast.is_none_or(|cast| cast.has_releases);
     Ok(Programs::Direct {
         levels,
+        dirty_event: facts.dirty_event,
         recovers: levels.wire
             && tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()

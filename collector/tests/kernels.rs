@@ -14,6 +14,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
+use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -187,6 +188,7 @@ fn each_kernel_can_be_read_directly() {
             release: release(kernel),
             app: app(kernel),
             block: BlockOffsets::default(),
+            cache: CacheOffsets::default(),
         }
     };
     for (kernel, root) in kernels() {
@@ -199,6 +201,7 @@ fn each_kernel_can_be_read_directly() {
                 cast,
                 calls,
                 levels: _,
+                dirty_event: _,
             } = plan.programs
             else {
                 panic!("{kernel}: {plan:?}");
@@ -403,6 +406,7 @@ fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
     let both = Levels {
         wire: true,
         block: true,
+        cache: false,
     };
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
@@ -442,7 +446,7 @@ fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
         assert_eq!(block.inode_number, with_wire.inode_number, "{kernel}");
 
         let by_tracepoint = plan(&facts, EngineChoice::Tracepoint, Some(both)).unwrap_err();
-        assert_eq!(by_tracepoint, Unsupported::BlockByTracepoint, "{kernel}");
+        assert_eq!(by_tracepoint, Unsupported::WireByTracepoint, "{kernel}");
         let members = alone.members.as_mut().unwrap();
         members.retain(|name, _| *name != ("request", "part"));
         let said = plan(&alone, EngineChoice::Auto, None)
@@ -453,6 +457,55 @@ fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
             all.iter().all(|part| said.contains(part)),
             "{kernel}: {said}"
         );
+    }
+}
+
+#[test]
+fn the_page_cache_is_counted_in_rows_of_other_levels() {
+    let block = Levels {
+        cache: true,
+        ..Levels::BLOCK
+    };
+    for (kernel, root) in kernels() {
+        let facts = KernelFacts::read_in(&root);
+        let alone = Levels {
+            block: false,
+            ..block
+        };
+        let said = plan(&facts, EngineChoice::Auto, Some(alone)).unwrap_err();
+        assert_eq!(said, Unsupported::CacheAlone, "{kernel}");
+        let plan = plan(&facts, EngineChoice::Auto, Some(block)).unwrap();
+        assert!(plan.has_sums_of_files() && !plan.has_calls(), "{kernel}");
+        let Programs::Direct {
+            offsets,
+            cast,
+            dirty_event,
+            ..
+        } = plan.programs
+        else {
+            panic!("{kernel}");
+        };
+        let of = offsets.cache;
+        assert_eq!((of.has_wire, of.has_block), (0, 1), "{kernel}");
+        assert_eq!((of.folio_mapping, of.mapping_host), (24, 0), "{kernel}");
+        // As the kernel's structures say, read by a person. Folios came with Linux 5.16.
+        let (folio, event) = match kernel.as_str() {
+            "5.10" => ((0, 0), "writeback_dirty_page"),
+            "6.1" => ((72, 92), "writeback_dirty_folio"),
+            "6.12" => ((72, 96), "writeback_dirty_folio"),
+            _ => ((72, 120), "writeback_dirty_folio"),
+        };
+        assert_eq!((of.folio_head, of.folio_pages), folio, "{kernel}");
+        assert_eq!(dirty_event, event, "{kernel}");
+        let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
+        assert_eq!(cast.is_none(), by_probe, "{kernel}");
+        if let Some(cast) = cast {
+            let vmlinux = vmlinux(&root);
+            for event in cast.cache.unwrap() {
+                let of = vmlinux.get(event.number).unwrap();
+                assert_eq!(of.kind, Kind::Typedef, "{kernel}");
+            }
+        }
     }
 }
 

@@ -102,7 +102,7 @@ pub fn execute(
     let recorded = in_stages(plan, explain, &mut run, Run::rollups, Run::tail)?;
     let mut groups = run.aggregator.finish();
     let only_metadata = match projection.is_of_transfers() {
-        true => keep_transfers(&mut groups, projection.is_of_calls()),
+        true => keep_transfers(&mut groups, projection),
         false => 0,
     };
     let other_levels = match grouping.by.levels {
@@ -130,11 +130,14 @@ fn keep_one_level(groups: &mut Groups) -> Option<OtherLevels> {
     Some(OtherLevels { shown, others })
 }
 
-/// Keeps windows with reads or writes, or with calls if these are asked for: journals and exports have them in any case. Returns the number of entities that have no other windows.
-fn keep_transfers(groups: &mut Groups, with_calls: bool) -> usize {
+/// Keeps windows with reads or writes, or with calls or the page cache if these are asked for: journals and exports have them in any case. Returns the number of entities that have no other windows.
+fn keep_transfers(groups: &mut Groups, of: Projection) -> usize {
     let mut without = HashSet::new();
     groups.retain(|key, group| {
-        let is_transfer = group.sum.is_transfer() || with_calls && group.sum.has_calls();
+        let sum = &group.sum;
+        let is_transfer = sum.is_transfer()
+            || of.is_of_calls() && sum.has_calls()
+            || of.has_cache() && sum.has_cached();
         if !is_transfer {
             without.insert((key.of.clone(), key.tenant.clone()));
         }

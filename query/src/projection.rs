@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use trackiops_schemas::columns::{
-    APP_DIRECTIONS, CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH,
-    PATH_INFERRED, UID, UNSPLIT, USER, rollup_schema,
+    APP_DIRECTIONS, CACHE, CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT,
+    PATH, PATH_INFERRED, UID, UNSPLIT, USER, rollup_schema,
 };
 
 /// A set of columns of the rollup dataset. Other columns read as zero.
@@ -50,6 +50,11 @@ fn is_of_calls(column: &str) -> bool {
     APP_DIRECTIONS
         .iter()
         .any(|prefix| column.starts_with(prefix))
+}
+
+/// Whether it is a column of the page cache.
+fn is_of_cache(column: &str) -> bool {
+    column.starts_with(CACHE)
 }
 
 impl Projection {
@@ -113,6 +118,7 @@ impl Projection {
                 FILE_OPS | PATH_INFERRED | UID | USER | CGROUP | CONTAINER
             ) && !of_direction(column).is_some_and(is_hidden)
                 && !is_of_calls(column)
+                && !is_of_cache(column)
         };
         Self::filter(is_shown).only_transfers(true)
     }
@@ -147,6 +153,11 @@ impl Projection {
     /// Whether calls of applications are among the columns.
     pub(crate) fn is_of_calls(self) -> bool {
         self.columns & Self::calls().columns != 0
+    }
+
+    /// Whether the page cache is among the columns.
+    pub(crate) fn has_cache(self) -> bool {
+        self.columns & Self::filter(is_of_cache).columns != 0
     }
 
     /// Somebody has named these columns, so that it matters to him if one was not recorded.

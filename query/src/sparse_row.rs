@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use trackiops_schemas::file_ops::{FileOp, FileOps};
-use trackiops_schemas::row::{AppCalls, Direction, Row};
+use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Row};
 
 const COUNTERS: usize = Direction::COUNT;
 const CALLS: usize = AppCalls::COUNT;
-/// All counters of a row: of READ, of WRITE, and of calls that read and that wrote.
-const ALL: usize = 2 * COUNTERS + 2 * CALLS;
+const CACHE: usize = CachedBytes::COUNT;
+/// All counters of a row: of READ, of WRITE, of calls that read and that wrote, and of the page cache.
+const ALL: usize = 2 * COUNTERS + 2 * CALLS + CACHE;
 const _: () = assert!(ALL <= u64::BITS as usize);
 
 /// Counters of a row, without the zeros.
@@ -31,6 +32,7 @@ impl From<Row> for SparseRow {
             ops,
             app_read,
             app_write,
+            cache,
         } = &row;
         let is_plain =
             |of: &Direction| of.errnos.counts().is_empty() && of.latency.buckets().is_empty();
@@ -46,8 +48,10 @@ impl From<Row> for SparseRow {
         let mut all = [0; ALL];
         all[..COUNTERS].copy_from_slice(&read.counters());
         all[COUNTERS..2 * COUNTERS].copy_from_slice(&write.counters());
-        all[2 * COUNTERS..ALL - CALLS].copy_from_slice(&app_read.counters());
-        all[ALL - CALLS..].copy_from_slice(&app_write.counters());
+        let (calls, cached) = all[2 * COUNTERS..].split_at_mut(2 * CALLS);
+        calls[..CALLS].copy_from_slice(&app_read.counters());
+        calls[CALLS..].copy_from_slice(&app_write.counters());
+        cached.copy_from_slice(&cache.counters());
         let bits = all.iter().enumerate();
         let which = bits.fold(0, |which, (i, counter)| {
             which | u64::from(*counter != 0) << i
@@ -85,7 +89,17 @@ impl SparseRow {
 
     /// Calls by which they wrote.
     pub fn app_write(&self) -> Cow<'_, AppCalls> {
-        self.calls(ALL - CALLS, |row| &row.app_write)
+        self.calls(2 * COUNTERS + CALLS, |row| &row.app_write)
+    }
+
+    /// What the page cache did.
+    pub fn cache(&self) -> CachedBytes {
+        match &self.0 {
+            Kept::Few { which, counters } => {
+                CachedBytes::of_counters(kept(*which, counters, ALL - CACHE))
+            }
+            Kept::Whole(row) => row.cache,
+        }
     }
 
     /// All counters.
@@ -97,6 +111,7 @@ impl SparseRow {
                 ops: FileOps::default(),
                 app_read: self.app_read().into_owned(),
                 app_write: self.app_write().into_owned(),
+                cache: self.cache(),
             }),
             Kept::Whole(row) => Cow::Borrowed(row),
         }
@@ -130,6 +145,11 @@ impl SparseRow {
         calls
             .iter()
             .any(|of| of.calls > 0 || of.direct_calls > 0 || of.bytes > 0)
+    }
+
+    /// Whether the page cache did anything.
+    pub fn has_cached(&self) -> bool {
+        self.cache() != CachedBytes::default()
     }
 
     /// Bytes read and written.
@@ -215,7 +235,13 @@ mod tests {
                 latency: latency.clone(),
                 ..AppCalls::default()
             };
+            let cache = CachedBytes {
+                added: read.bytes,
+                evicted: requests,
+                dirtied: write.bytes,
+            };
             Row {
+                cache,
                 app_read: calls(requests, &read.latency),
                 app_write: calls(2 * read.requests, &Histogram::default()),
                 read,
@@ -241,6 +267,7 @@ mod tests {
             prop_assert_eq!(sum.ops(), expected.ops.as_slice());
             prop_assert_eq!(&*sum.app_read(), &expected.app_read);
             prop_assert_eq!(&*sum.app_write(), &expected.app_write);
+            prop_assert_eq!(sum.cache(), expected.cache);
             prop_assert_eq!(sum.is_transfer(), expected.is_transfer());
             prop_assert_eq!(sum.bytes(), expected.read.bytes + expected.write.bytes);
         }

@@ -15,7 +15,9 @@ use trackiops_render::formats::Texts;
 use trackiops_render::{Export, ExportDataset, Format, TerminalPlot};
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{
+    AppCalls, CachedBytes, ClosedWindow, Direction, FileRow, Health, Row,
+};
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{THREE, file};
 use trackiops_testkit::questions::question;
@@ -47,6 +49,7 @@ fn extremes(start: i64) -> Vec<ClosedWindow> {
                     write: direction(),
                     app_read: AppCalls::of_counters([MOST; AppCalls::COUNT]),
                     app_write: AppCalls::of_counters([MOST; AppCalls::COUNT]),
+                    cache: CachedBytes::of_counters([MOST; CachedBytes::COUNT]),
                     ops: [FileOp {
                         op: OpName::new("COMMIT"),
                         ..op

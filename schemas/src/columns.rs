@@ -10,7 +10,7 @@ use crate::captured::StreamBytes;
 use crate::file_ops::FileOp;
 use crate::histogram;
 use crate::ops::OperationSums;
-use crate::row::{AppCalls, Direction, Health};
+use crate::row::{AppCalls, CachedBytes, Direction, Health};
 use crate::unit::Unit;
 
 /// Version of the format of everything on disk. What has another one is not opened.
@@ -81,6 +81,9 @@ pub const DIRECTIONS: [&str; 2] = ["read", "write"];
 
 /// What the columns of calls of applications begin with, in column order: as [`DIRECTIONS`].
 pub const APP_DIRECTIONS: [&str; 2] = ["app_read_", "app_write_"];
+
+/// What the columns of the page cache begin with.
+pub const CACHE: &str = "cache_";
 
 /// The column of one direction that counts requests of whose latencies the parts are not known.
 pub const UNSPLIT: &str = "unsplit";
@@ -326,6 +329,8 @@ pub fn rollup_schema() -> SchemaRef {
         );
         fields.push(histogram_field(&format!("{prefix}{LATENCY_HIST}")));
     }
+    let cache = CachedBytes::COUNTERS.iter();
+    fields.extend(cache.map(|counter| counter.field(CACHE)));
     Arc::new(Schema::new(fields))
 }
 

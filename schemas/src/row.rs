@@ -139,6 +139,27 @@ impl AppCalls {
     }
 }
 
+counters! {
+    /// What the page cache did with a file: whole pages.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CachedBytes {
+        /// Bytes of pages that came into the cache: to be read, ahead of that, or to be written.
+        added: "added_bytes", Bytes, sum;
+        /// Bytes of pages that left it.
+        evicted: "evicted_bytes", Bytes, sum;
+        /// Bytes of pages that became dirty, each time that they did.
+        dirtied: "dirtied_bytes", Bytes, sum;
+    }
+    and {}
+}
+
+impl CachedBytes {
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        self.merge_counters(other);
+    }
+}
+
 /// The counters of one file in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
@@ -152,6 +173,8 @@ pub struct Row {
     pub app_read: AppCalls,
     /// Calls by which they wrote.
     pub app_write: AppCalls,
+    /// What the page cache did.
+    pub cache: CachedBytes,
 }
 
 impl Row {
@@ -169,6 +192,7 @@ impl Row {
         self.ops.merge(&other.ops);
         self.app_read.merge(&other.app_read);
         self.app_write.merge(&other.app_write);
+        self.cache.merge(&other.cache);
     }
 }
 

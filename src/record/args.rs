@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
-use trackiops_collector::{EngineChoice, Filter, Levels, Procedure, Settings};
+use trackiops_collector::{EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings};
 use trackiops_query::parse_size;
-use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
@@ -114,12 +113,12 @@ pub struct Args {
     /// No live stream
     #[arg(long, help_heading = RUN)]
     pub no_live: bool,
-    /// Where to record: wire, block [default: wire, or block without NFS]
+    /// Record wire, block, cache [default: wire, or block without NFS]
     ///
     /// `wire` has the requests of the NFS client; `block` those to the devices of this host, by the file whose bytes they move, on any file
-    /// system. With --wait the default is `wire`.
+    /// system. `cache` adds what the page cache does to the rows of their files. With --wait the default is `wire`.
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = KERNEL)]
-    levels: Vec<IoLevel>,
+    levels: Vec<RecordedLevel>,
     /// How requests are observed: auto, direct, tracepoint
     ///
     /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic

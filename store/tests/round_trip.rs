@@ -18,7 +18,9 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{
+    AppCalls, CachedBytes, ClosedWindow, Direction, FileRow, Health, Row,
+};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
 use trackiops_testkit::content::{Content, of, rows};
@@ -135,6 +137,11 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 direct_calls: ops,
                 direct_bytes: 4096 * ops,
                 ..AppCalls::default()
+            },
+            cache: CachedBytes {
+                added: read.bytes,
+                evicted: 4096 * ops,
+                dirtied: write.bytes,
             },
             read,
             write,

@@ -138,6 +138,9 @@ impl Recording {
                     "write" => requests.add(&mut row.write),
                     "called-read" => row.app_read = requests.calls(),
                     "called-write" => row.app_write = requests.calls(),
+                    "cached" => row.cache.added += requests.count * requests.bytes,
+                    "dirtied" => row.cache.dirtied += requests.count * requests.bytes,
+                    "evicted" => row.cache.evicted += requests.count * requests.bytes,
                     other => row.ops.add(&FileOp {
                         op: OpName::new(other),
                         requests: requests.count,

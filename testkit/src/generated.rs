@@ -5,7 +5,9 @@ use std::sync::Arc;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{
+    AppCalls, CachedBytes, ClosedWindow, Direction, FileRow, Health, Row,
+};
 use trackiops_schemas::time::UtcMs;
 
 use crate::windows::{named, used_by};
@@ -158,6 +160,11 @@ fn generate(
                     row: Row {
                         app_read: calls(&read, 4),
                         app_write: calls(&write, 1),
+                        cache: CachedBytes {
+                            added: read.bytes,
+                            evicted: read.bytes / 2,
+                            dirtied: write.bytes,
+                        },
                         read,
                         write,
                         ops: (fileid % 3 > 0)

@@ -76,6 +76,25 @@ const BLOCK: DirectProgram = DirectProgram {
     by_cast: "block_request_by_cast",
 };
 
+/// Those on the page cache. The tracepoint of the last one has another name before Linux 5.18.
+const CACHE: [DirectProgram; 3] = [
+    DirectProgram {
+        event: "mm_filemap_add_to_page_cache",
+        by_probe: "pages_added_by_probe",
+        by_cast: "pages_added_by_cast",
+    },
+    DirectProgram {
+        event: "mm_filemap_delete_from_page_cache",
+        by_probe: "pages_evicted_by_probe",
+        by_cast: "pages_evicted_by_cast",
+    },
+    DirectProgram {
+        event: "writeback_dirty_folio",
+        by_probe: "pages_dirtied_by_probe",
+        by_cast: "pages_dirtied_by_cast",
+    },
+];
+
 /// The program that handles completions for which the kernel skipped those, where it skips any.
 const RELEASED_BY_PROBE: &str = "released_by_probe";
 const RELEASED_BY_CAST: &str = "released_by_cast";
@@ -127,14 +146,13 @@ pub fn load_by_cast(
     let object = relocations::complete(OBJECT, Some(cast), &offsets.words())?;
     let used = used_programs(plan);
     // A plan has `cast` only if the types of all of them are known.
+    let levels = plan.levels();
+    let cache = cast.cache.filter(|_| levels.cache);
+    let block = cast.block.filter(|_| levels.block);
+    let others = cache.into_iter().flatten().chain(block);
     let of_wire = cast.events.into_iter().flatten();
-    let of_wire = of_wire.take(used.len() - usize::from(plan.levels().block));
-    let events: Vec<_> = cast
-        .block
-        .filter(|_| plan.levels().block)
-        .into_iter()
-        .chain(of_wire)
-        .collect();
+    // Without operations the last one is not used.
+    let events: Vec<_> = others.chain(of_wire).take(used.len()).collect();
     let mut names: Vec<_> = used.iter().map(|used| used.by_cast).collect();
     names.extend(recovers.then_some(RELEASED_BY_CAST));
     let mut load = || {
@@ -161,7 +179,7 @@ pub fn load_by_cast(
     Some(load())
 }
 
-/// The direct engine's programs on completions that are used: that of the block level first, that of
+/// The direct engine's programs on tracepoints that are used: those of the page cache first, then that of the block level, that of
 /// operations last.
 fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
     let levels = plan.levels();
@@ -171,7 +189,13 @@ fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
     let of_wire = &of_wire[..of_wire.len() - left_out];
     let of_wire = if levels.wire { of_wire } else { &[] };
     let block = levels.block.then_some(BLOCK);
-    block.into_iter().chain(of_wire.iter().copied()).collect()
+    let mut cache = CACHE;
+    if let (Programs::Direct { dirty_event, .. }, [.., last]) = (&plan.programs, &mut cache) {
+        last.event = dirty_event;
+    }
+    let cache = if levels.cache { &cache[..] } else { &[] };
+    let others = cache.iter().copied().chain(block);
+    others.chain(of_wire.iter().copied()).collect()
 }
 
 /// Attaches the programs of a plan; `by_cast` and `calls` are those that are loaded already.
@@ -422,11 +446,14 @@ fn attach_direct(
         }
     }
     let of_operations = attached.split_off(attached.len() - usize::from(plan.has_operations()));
+    let of_cache = if plan.levels().cache { CACHE.len() } else { 0 };
+    let of_requests = attached.split_off(of_cache);
     Ok(AttachedPrograms {
         counted: CountedPrograms {
-            of_requests: attached,
+            of_requests,
             of_operations,
-            of_calls: Vec::new(),
+            // What is added up in the same way is missed in the same way.
+            of_calls: attached,
         },
         links,
     })

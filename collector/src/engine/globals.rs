@@ -31,7 +31,7 @@ pub struct ProgramGlobals {
     window_ns: u64,
     filter_kinds: u32,
     latency_parts: u32,
-    /// CPUs on which calls of applications are counted.
+    /// CPUs on which calls of applications, or pages of the cache, are counted.
     calls_on_cpus: u32,
     /// CPUs on which they are timed.
     timed_calls_on_cpus: Option<u32>,
@@ -66,7 +66,7 @@ impl ProgramGlobals {
             slot_mask: rings.slots() - 1,
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
-            calls_on_cpus: if plan.has_calls() { cpus } else { 1 },
+            calls_on_cpus: if plan.has_sums_of_files() { cpus } else { 1 },
             timed_calls_on_cpus: plan.times_calls().then_some(cpus),
             calls_under_way: match &plan.programs {
                 Programs::Direct {

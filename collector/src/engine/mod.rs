@@ -54,8 +54,10 @@ pub struct Engine {
     pub paths: Option<PathFeed>,
     /// Sums of RPCs by file, if operations are recorded.
     pub file_operations: Option<FileOpSums>,
-    /// Sums of the calls of applications, if they are counted.
+    /// Sums of the calls of applications and of pages of the cache, if any are counted.
     pub calls: Option<CallSums>,
+    /// Whether calls are counted.
+    pub has_calls: bool,
     books: SharedBooks,
     clock: SharedWord,
     /// The keys that requests are compared with, if there is a filter.
@@ -105,7 +107,7 @@ impl Engine {
             ),
             false => (None, None),
         };
-        let calls = match plan.has_calls() {
+        let calls = match plan.has_sums_of_files() {
             true => Some(maps::calls(&mut programs, cpus, plan.times_calls())?),
             false => None,
         };
@@ -132,6 +134,7 @@ impl Engine {
             paths,
             file_operations,
             calls,
+            has_calls: plan.has_calls(),
             books,
             clock: shared_clock,
             filter_maps,

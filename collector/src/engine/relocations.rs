@@ -87,6 +87,7 @@ mod tests {
             }; 3],
         ),
         block: None,
+        cache: None,
         has_releases: false,
     };
 

@@ -1,4 +1,4 @@
-//! Calls by which applications read and write, added up in the kernel.
+//! Calls by which applications read and write, and pages of the page cache, added up in the kernel.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -7,8 +7,8 @@ use aya::maps::MapError;
 use trackiops_schemas::ebpf::app_sums::{
     APP_CALL_ENTRIES, APP_CALL_MOUNT_ENTRIES, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT,
     APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_LATENCY_WORDS, APP_PLACE_WORDS,
-    APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue, WRITES,
-    app_latency_bounds,
+    APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue, LOCAL,
+    PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED, WRITES, app_latency_bounds,
 };
 use trackiops_schemas::histogram::{Histogram, bucket_of};
 use trackiops_schemas::row::AppCalls;
@@ -143,7 +143,22 @@ impl CallSums {
     }
 }
 
-/// Calls of one direction about one file, in one window.
+/// What is added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summed {
+    /// Calls that read.
+    Reads,
+    /// Calls that write.
+    Writes,
+    /// Pages that come into the cache: the bytes alone count, as of the next ones.
+    PagesAdded,
+    /// Pages that leave it.
+    PagesEvicted,
+    /// Pages that become dirty.
+    PagesDirtied,
+}
+
+/// Calls of one direction about one file, or pages of it, in one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallsInWindow {
     /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
@@ -153,8 +168,8 @@ pub struct CallsInWindow {
     pub window: u64,
     /// The process that made the first of them.
     pub pid: u32,
-    /// Whether they write.
-    pub writes: bool,
+    /// What they are.
+    pub what: Summed,
     /// The sums.
     pub calls: AppCalls,
 }
@@ -163,9 +178,12 @@ impl CallsInWindow {
     /// What the audit knows of them.
     pub fn transfers(&self) -> Transfers {
         let none = AppCalls::default();
-        match self.writes {
-            true => Transfers::of_calls(&none, &self.calls),
-            false => Transfers::of_calls(&self.calls, &none),
+        match self.what {
+            Summed::Reads => Transfers::of_calls(&self.calls, &none),
+            Summed::Writes => Transfers::of_calls(&none, &self.calls),
+            Summed::PagesAdded | Summed::PagesEvicted | Summed::PagesDirtied => {
+                Transfers::default()
+            }
         }
     }
 
@@ -198,7 +216,13 @@ impl CallsInWindow {
             row: RowKey::from(key),
             window: key.window,
             pid: pid as u32,
-            writes: key.direction == WRITES,
+            what: match key.direction & !LOCAL {
+                WRITES => Summed::Writes,
+                PAGES_ADDED => Summed::PagesAdded,
+                PAGES_EVICTED => Summed::PagesEvicted,
+                PAGES_DIRTIED => Summed::PagesDirtied,
+                _ => Summed::Reads,
+            },
             calls: sums,
         })
     }

@@ -2,6 +2,7 @@
 
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
+use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -78,8 +79,9 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         name: name(members).unwrap_or_default(),
         release: release(members).unwrap_or_default(),
         app: app(members).unwrap_or_default(),
-        // Of another level.
+        // Of other levels.
         block: BlockOffsets::default(),
+        cache: CacheOffsets::default(),
     })
 }
 

@@ -5,9 +5,9 @@ use crate::btf::{Member, MemberName, Members};
 
 /// A structure and one of its members. Those from `args.context` on are optional. They lead to a
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
-/// identify a request when its RPC is released, and describe calls of applications and requests to
-/// block devices. `direct_offsets` and `block_offsets` say which of them go together.
-pub const MEMBERS: [MemberName; 102] = [
+/// identify a request when its RPC is released, and describe calls of applications, requests to
+/// block devices and pages of the cache. `direct_offsets`, `block_offsets` and `cache_offsets` say which of them go together.
+pub const MEMBERS: [MemberName; 109] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -110,6 +110,13 @@ pub const MEMBERS: [MemberName; 102] = [
     ("iomap_dio", "iocb"),
     ("blkcg_gq", "blkcg"),
     ("blkcg", "css.cgroup"),
+    ("folio", "_head_1"),
+    ("folio", "__head"),
+    ("folio", "_nr_pages"),
+    ("folio", "_folio_nr_pages"),
+    ("inode", "i_rdev"),
+    ("super_block", "s_type"),
+    ("file_system_type", "fs_flags"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to

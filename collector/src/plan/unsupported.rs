@@ -105,11 +105,27 @@ pub enum Unsupported {
         /// The member.
         member: &'static str,
     },
+    /// A type lacks a member that the page cache needs.
+    #[error(
+        "Linux {release} has no `struct {structure}` with a usable member `{member}`, which the page cache needs: \
+         leave out `cache` of --levels"
+    )]
+    NoCacheMember {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+        /// The member.
+        member: &'static str,
+    },
+    /// Nothing has rows of files in which the page cache could be counted.
+    #[error("the page cache is counted in the rows of files: add wire or block to --levels cache")]
+    CacheAlone,
     /// The engine that was asked for sees the wire alone.
     #[error(
-        "the tracepoint engine sees the level wire alone: leave out --engine tracepoint, or --levels block"
+        "the tracepoint engine sees the level wire alone: leave out --engine tracepoint, or other levels"
     )]
-    BlockByTracepoint,
+    WireByTracepoint,
     /// A tracepoint lacks a field.
     #[error(
         "Linux {release} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes"

@@ -103,7 +103,7 @@ impl Recorder {
             health.ops_covered_ms = health.covered_ms;
             health.ops_seen = ops.values().map(|sums| sums.requests).sum();
         }
-        if self.engine.calls.is_some() {
+        if self.engine.has_calls {
             health.app_covered_ms = health.covered_ms;
         }
         // Windows may be shorter than the time between two looks.

@@ -25,7 +25,7 @@ use crate::audit::disks::DISKS;
 use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
-use crate::kernel_sums::by_call::CallsInWindow;
+use crate::kernel_sums::by_call::{CallsInWindow, Summed};
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded};
@@ -244,25 +244,26 @@ impl Rollup {
         }
     }
 
-    /// Counts calls of applications that the kernel has added up. Calls `newcomer` for each with which a row begins.
+    /// Counts calls of applications, and pages of the cache, that the kernel has added up. Calls `newcomer` for each with which a row begins.
     pub fn add_calls(&mut self, taken: Vec<CallsInWindow>, mut newcomer: impl FnMut(RowKey, u32)) {
         for CallsInWindow {
             row,
             window,
             pid,
-            writes,
+            what,
             calls,
         } in taken
         {
             let start = window.cast_signed().saturating_mul(self.granularity.ms());
             let index = self.window_index(UtcMs(start));
             let (row, counters, _, _, first) = self.row(row, index);
-            let own = if writes {
-                &mut counters.app_write
-            } else {
-                &mut counters.app_read
-            };
-            own.merge(&calls);
+            match what {
+                Summed::Reads => counters.app_read.merge(&calls),
+                Summed::Writes => counters.app_write.merge(&calls),
+                Summed::PagesAdded => counters.cache.added += calls.bytes,
+                Summed::PagesEvicted => counters.cache.evicted += calls.bytes,
+                Summed::PagesDirtied => counters.cache.dirtied += calls.bytes,
+            }
             if first {
                 newcomer(row, pid);
             }

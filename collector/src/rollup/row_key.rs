@@ -1,6 +1,6 @@
 //! What identifies a row of a window.
 
-use trackiops_schemas::ebpf::app_sums::AppKey;
+use trackiops_schemas::ebpf::app_sums::{AppKey, LOCAL};
 use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
 use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
@@ -53,5 +53,8 @@ row_key_from!(
     RequestRecord: |record| level_of(record.flags),
     FoldKey: |sum| level_of(sum.direction),
     FileOpKey: |_| IoLevel::Wire,
-    AppKey: |_| IoLevel::Wire,
+    AppKey: |sum| match sum.direction & LOCAL {
+        0 => IoLevel::Wire,
+        _ => IoLevel::Block,
+    },
 );

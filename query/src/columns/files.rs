@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_schemas::columns::{self, APP_DIRECTIONS, DIRECTIONS, UNSPLIT};
+use trackiops_schemas::columns::{self, APP_DIRECTIONS, CACHE, DIRECTIONS, UNSPLIT};
 use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::row::{AppCalls, Direction};
+use trackiops_schemas::row::{AppCalls, CachedBytes, Direction};
 
 use super::tenants::tenants;
 use super::value::share;
@@ -286,6 +286,7 @@ impl Record for AnswerRow {
         for side in [Side::Read, Side::Write] {
             all.extend(calls(side));
         }
+        all.extend(cache());
         all.extend(derived(Side::Read));
         all.extend(derived(Side::Write));
         for side in [Side::Read, Side::Write] {
@@ -386,6 +387,20 @@ fn calls(side: Side) -> Vec<Column<AnswerRow>> {
         })
     };
     counters.map(column).chain([buckets]).collect()
+}
+
+fn cache() -> Vec<Column<AnswerRow>> {
+    let counters = CachedBytes::COUNTERS.iter();
+    let column = |counter: &'static Counter<CachedBytes>| {
+        let field = counter.field(CACHE);
+        Column {
+            needs: vec![field.name().clone()],
+            ..Column::stored(&field, move |row: &AnswerRow| {
+                Value::Count(counter.stored((counter.get)(&row.sum.cache())))
+            })
+        }
+    };
+    counters.map(column).collect()
 }
 
 fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {

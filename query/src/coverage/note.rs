@@ -481,8 +481,9 @@ fn only_metadata(count: usize, by: GroupBy) -> String {
         (_, true) => format!("{count} pairs of {one} and tenant"),
     };
     let tenant = if is_pair { ",tenant" } else { "" };
+    let were = if count == 1 { "was" } else { "were" };
     format!(
-        "{what} had only metadata operations; `trackiops query --by {word}{tenant},op` shows them"
+        "{what} {were} neither read nor written; `trackiops query --by {word}{tenant},op` shows their operations"
     )
 }
 

@@ -1,11 +1,11 @@
-//! What the kernel side adds up of the calls by which applications read and write: a part of the boundary, as
-//! [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
+//! What the kernel side adds up of the calls by which applications read and write, and of pages of the page cache: a part of the
+//! boundary, as [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
 
 use core::mem::{offset_of, size_of, zeroed};
 
 use crate::ebpf::offsets::offsets;
 
-/// What calls have in common that are added up.
+/// What calls, or pages, have in common that are added up.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub struct AppKey {
     pub dev: u32,
     /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`); 0 in sums of what had no room.
     pub handle_hash: u32,
-    /// The user (`fsuid`) who opened the file.
+    /// The user (`fsuid`) who opened the file; of pages, who made them come or become dirty.
     pub uid: u32,
-    /// [`READS`] or [`WRITES`].
+    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`] or [`PAGES_DIRTIED`]; and [`LOCAL`].
     pub direction: u32,
 }
 
@@ -31,7 +31,16 @@ pub const READS: u32 = 0;
 /// Of [`AppKey::direction`].
 pub const WRITES: u32 = 1;
 
-/// What they add up to.
+/// Of [`AppKey::direction`]: pages that come into the page cache.
+pub const PAGES_ADDED: u32 = 2;
+/// Of [`AppKey::direction`]: those that leave it.
+pub const PAGES_EVICTED: u32 = 3;
+/// Of [`AppKey::direction`]: those that become dirty.
+pub const PAGES_DIRTIED: u32 = 4;
+/// Bit of [`AppKey::direction`]: of a file system on a block device, by its inode's number and generation.
+pub const LOCAL: u32 = 1 << 8;
+
+/// What they add up to. Pages have [`AppValue::calls`], [`AppValue::bytes`] and [`AppValue::pid`].
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,8 +124,8 @@ pub struct AppPlace {
     pub value: AppValue,
 }
 
-/// The programs that count calls, each with places of its own.
-pub const APP_PROGRAMS: usize = 5;
+/// The programs that count calls or pages, each with places of its own.
+pub const APP_PROGRAMS: usize = 8;
 /// Places of a program on a CPU, a power of two.
 pub const APP_PLACES: usize = 32;
 /// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
@@ -141,7 +150,7 @@ pub const APP_KEY_WORDS: usize = 5;
 pub const APP_VALUE_WORDS: usize = 10;
 /// [`AppPlace`] in words.
 pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
-/// [`AppPlaces`] in words: 43 KiB for each CPU.
+/// [`AppPlaces`] in words: 68 KiB for each CPU.
 pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
 /// A half in words.
 pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;

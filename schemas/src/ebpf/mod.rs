@@ -8,6 +8,7 @@
 
 pub mod app_sums;
 pub mod block;
+pub mod cache;
 pub mod file_op_sums;
 pub mod offsets;
 pub mod op_sums;

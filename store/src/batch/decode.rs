@@ -15,7 +15,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{AppCalls, Direction, Row};
+use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};
@@ -168,6 +168,8 @@ pub fn decode_rows<'a>(
     let [app_read, app_write] =
         columns::APP_DIRECTIONS.map(|prefix| CallColumns::new(batch, prefix));
     let (app_read, app_write) = (app_read?, app_write?);
+    let cache: Counters<'_, CachedBytes, { CachedBytes::COUNT }> =
+        Counters::new(batch, columns::CACHE, &CachedBytes::COUNTERS)?;
     let mut last_dev = ("", Dev(0));
     for i in 0..batch.num_rows() {
         let dev = text(devs, i).unwrap_or_default();
@@ -199,6 +201,7 @@ pub fn decode_rows<'a>(
                 ops: ops.as_ref().map_or_else(FileOps::default, |ops| ops.at(i)),
                 app_read: app_read.at(i),
                 app_write: app_write.at(i),
+                cache: CachedBytes::of_counters(cache.at(i)),
             },
         });
     }

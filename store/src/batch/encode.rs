@@ -17,7 +17,7 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{signed, stored, us_of};
@@ -81,6 +81,8 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         let latencies = rows.iter().map(|row| calls(row).latency.buckets());
         arrays.push(lists(columns::histogram_item(), latencies)?);
     }
+    let cache = rows.iter().map(|row| &row.row.cache);
+    arrays.extend(counters(CachedBytes::COUNTERS.iter(), cache));
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 

@@ -10,7 +10,7 @@ use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::report::why;
@@ -156,5 +156,6 @@ fn sum_of(row: &Row) -> Sum {
         exact.push(calls.latency.total());
         sum.extend(&exact);
     }
+    sum.extend(&counts(&CachedBytes::COUNTERS, &row.cache));
     sum
 }

@@ -7,7 +7,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, CachedBytes, ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::definitions::MOST_DEFINED;
@@ -27,6 +27,7 @@ const WRITE: u64 = 2;
 const OPS: u64 = 4;
 const APP_READ: u64 = 8;
 const APP_WRITE: u64 = 16;
+const CACHE: u64 = 32;
 
 /// Contents of a window's frame before its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,9 +254,14 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
         true => (calls, 0),
         false => (calls, bit),
     });
+    let cache = match row.cache == CachedBytes::default() {
+        true => 0,
+        false => CACHE,
+    };
     let directions = present(&row.read, READ)
         | present(&row.write, WRITE)
         | ops
+        | cache
         | calls.iter().fold(0, |all, (_, bit)| all | bit);
     put_u64(out, u64::from(file));
     put_u64(out, directions);
@@ -271,13 +277,16 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
         put_row_counters(out, &AppCalls::COUNTERS, calls.counters());
         put_histogram(out, &calls.latency);
     }
+    if cache != 0 {
+        put_row_counters(out, &CachedBytes::COUNTERS, row.cache.counters());
+    }
 }
 
 /// A row, with the local id of its file.
 pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let file = input.u32()?;
     let directions = input.u64()?;
-    if directions & !(READ | WRITE | OPS | APP_READ | APP_WRITE) != 0 {
+    if directions & !(READ | WRITE | OPS | APP_READ | APP_WRITE | CACHE) != 0 {
         return Err(DecodeError::Malformed("a row has an unknown direction"));
     }
     let mut one = |bit| match directions & bit {
@@ -293,6 +302,10 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
         },
         app_read: app_calls(input, directions & APP_READ)?,
         app_write: app_calls(input, directions & APP_WRITE)?,
+        cache: match directions & CACHE {
+            0 => CachedBytes::default(),
+            _ => CachedBytes::of_counters(row_counters(input, &CachedBytes::COUNTERS)?),
+        },
     };
     Ok((file, row))
 }

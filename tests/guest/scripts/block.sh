@@ -32,7 +32,7 @@ statistics() {
 sync
 frozen --freeze
 sleep 2
-start_recorder --levels wire,block --requests --granularity 1s,1m
+start_recorder --levels wire,block,cache --requests --granularity 1s,1m
 statistics before
 frozen --unfreeze
 for kind in ext4 xfs btrfs; do
@@ -43,6 +43,9 @@ sync
 frozen --freeze
 sleep 1
 statistics after
+for kind in ext4 xfs btrfs; do
+    fincore --bytes --noheadings --raw --output RES,FILE "/mnt/$kind"/* >"$OUT/resident.$kind"
+done
 sleep 1
 stop_recorder INT
 frozen --unfreeze

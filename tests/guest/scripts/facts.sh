@@ -26,6 +26,8 @@ TYPES=(
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
     btf_trace_block_rq_complete
+    # Pages of the cache.
+    file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
     # How programs load from the kernel's memory.
     bpf_rdonly_cast linux_mib
 )

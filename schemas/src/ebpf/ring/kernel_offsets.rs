@@ -2,6 +2,7 @@
 
 use crate::ebpf::app_sums::AppOffsets;
 use crate::ebpf::block::BlockOffsets;
+use crate::ebpf::cache::CacheOffsets;
 use crate::ebpf::file_op_sums::FileOpOffsets;
 use crate::ebpf::offsets::offsets;
 use crate::ebpf::op_sums::OpOffsets;
@@ -148,6 +149,8 @@ offsets! {
         pub app: AppOffsets,
         /// What a request to a block device consists of.
         pub block: BlockOffsets,
+        /// What a page of the cache is.
+        pub cache: CacheOffsets,
     }
 }
 
@@ -241,6 +244,6 @@ pub const CAST_CALL: u32 = 0x6361_7374;
 pub const CAST_TYPE: u32 = 0x7479_7065;
 /// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
 /// [`DirectOffsets`].
-pub const CAST_OFFSETS: i16 = 0x7c00;
+pub const CAST_OFFSETS: i16 = 0x7800;
 
 const _: () = assert!(CAST_OFFSETS as usize + 8 * DIRECT_WORDS <= i16::MAX as usize);

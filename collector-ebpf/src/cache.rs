@@ -1,0 +1,176 @@
+//! The page cache: pages come into it, leave it and become dirty. They are added up as calls of applications are, by file, user, cgroup and
+//! window.
+
+use core::ptr::NonNull;
+
+use aya_ebpf::helpers::{
+    bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_get_current_uid_gid,
+};
+use trackiops_schemas::ebpf::{
+    app_sums::{AppKey, AppPlaces, AppValue, LOCAL, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED},
+    block::FILE_SYSTEM_HASH,
+    file_op_sums::NFS_SUPER_MAGIC,
+    ring::{NO_USER, cgroups},
+};
+
+use crate::{
+    application::{self, Program},
+    block, filter,
+    globals::{DIRECT, FILTER, PATHS},
+    kernel_memory::{Address, Memory, Probe, add, cpu, global, now_ns},
+    maps::APP_PLACES,
+    paths, window,
+};
+
+/// Bits of a page's `mapping` that say that it is none.
+const NO_MAPPING: u32 = block::NO_MAPPING as u32;
+/// `FS_REQUIRES_DEV` (include/linux/fs.h).
+const REQUIRES_DEVICE: u32 = 1;
+
+/// A page, or a folio of several, comes, leaves or becomes dirty.
+#[inline(always)]
+pub fn changed<M: Memory>(program: Program, folio: u64) {
+    // It is never 0.
+    if folio != 0 {
+        let _ = count::<M>(program, Address::new(folio));
+    }
+}
+
+#[inline(always)]
+fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()> {
+    let own = &DIRECT.cache;
+    let mapping: u64 = folio.field(&own.folio_mapping)?;
+    let mapping = Address::<M::Argument>::new(mapping);
+    if mapping.0 == 0 || mapping.low_half() & NO_MAPPING != 0 {
+        return None;
+    }
+    let inode: u64 = mapping.field(&own.mapping_host)?;
+    if inode == 0 {
+        return None;
+    }
+    let inode = Address::<M::Argument>::new(inode);
+    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
+    let who = who(program == Program::PagesEvicted);
+    let bytes = bytes::<M>(folio);
+    let now_ns = now_ns();
+    let places = APP_PLACES.get_ptr_mut(cpu())?;
+    let nth = application::number(program, inode);
+    let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
+        Some(sum) => sum,
+        None => begin(places, nth, inode.0, now_ns)?,
+    };
+    let sum = sum.as_ptr();
+    // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
+    unsafe {
+        add!(AppValue, sum.calls, 1);
+        add!(AppValue, sum.bytes, bytes);
+    }
+    Some(())
+}
+
+/// Bytes of a folio. Behind one that has one page is another one's, or a part of another one.
+#[inline(always)]
+fn bytes<M: Memory>(folio: Address<M::Argument>) -> u64 {
+    let own = &DIRECT.cache;
+    let page = u64::from(global(&own.page_bytes));
+    if global(&own.folio_head) == 0 {
+        return page;
+    }
+    let head: u64 = folio.field_or_zero(&own.folio_head);
+    if head & 1 == 0 {
+        return page;
+    }
+    // The address of the folio plus 1, or a mask that leads to it; see `cgroup::head`.
+    let is_mask = head >> 32 == u64::from(u32::MAX);
+    let is_its = match is_mask {
+        true => folio.low_half() & (head as u32 & !1) == folio.low_half(),
+        false => head as u32 == folio.low_half() | 1,
+    };
+    let pages: u32 = folio.field_or_zero(&own.folio_pages);
+    match is_its && pages > 1 {
+        true => page * u64::from(pages),
+        false => page,
+    }
+}
+
+/// The user and the cgroup that make pages come or become dirty. Who needs the room of others is somebody else.
+#[inline(always)]
+fn who(is_evicted: bool) -> (u32, u64) {
+    match is_evicted {
+        true => (NO_USER, 0),
+        false => (bpf_get_current_uid_gid() as u32, cgroup_of_caller()),
+    }
+}
+
+/// 0 where that of data is not known either, so that rows do not split.
+#[inline(always)]
+fn cgroup_of_caller() -> u64 {
+    let is_known =
+        global(&DIRECT.cgroup.way) & cgroups::KNOWN != 0 || global(&DIRECT.block.has_groups) != 0;
+    match is_known {
+        // SAFETY: takes nothing.
+        true => unsafe { bpf_get_current_cgroup_id() },
+        false => 0,
+    }
+}
+
+/// The sum in its place, or in a map. The first of these pages in its window begins it.
+#[inline(never)]
+fn begin(places: *mut AppPlaces, nth: u32, inode: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+    let own = &DIRECT.cache;
+    let object = Address::<Probe>::new(inode);
+    let superblock = Address::<Probe>::new(object.field(&DIRECT.inode_superblock)?);
+    let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
+    let direction = match application::program_of(nth) {
+        5 => PAGES_ADDED,
+        6 => PAGES_EVICTED,
+        _ => PAGES_DIRTIED,
+    };
+    let (uid, cgroup) = who(direction == PAGES_EVICTED);
+    let mut key = AppKey {
+        fileid: object.field(&DIRECT.inode_number)?,
+        cgroup,
+        window,
+        dev: superblock.field(&DIRECT.superblock_dev)?,
+        handle_hash: 0,
+        uid,
+        direction,
+    };
+    let magic: u64 = superblock.field(&own.superblock_magic)?;
+    let pid = bpf_get_current_pid_tgid() >> 32;
+    if magic == NFS_SUPER_MAGIC {
+        if global(&own.has_wire) == 0 {
+            return None;
+        }
+        let hash = application::hash(inode);
+        match hash <= u64::from(u32::MAX) {
+            true => key.handle_hash = hash as u32,
+            false => key.fileid = 0,
+        }
+    } else {
+        if global(&own.has_block) == 0 {
+            return None;
+        }
+        key.direction |= LOCAL;
+        let kind = Address::<Probe>::new(superblock.field(&own.superblock_type)?);
+        if block::is_device(object.field(&own.inode_mode)?) {
+            key.dev = object.field(&own.inode_device)?;
+            key.fileid = 0;
+            key.handle_hash = FILE_SYSTEM_HASH;
+        } else if kind.field::<u32>(&own.type_flags)? & REQUIRES_DEVICE == 0 {
+            return None;
+        } else if block::is_metadata(magic, key.fileid) {
+            key.fileid = 0;
+            key.handle_hash = FILE_SYSTEM_HASH;
+        } else {
+            key.handle_hash = object.field(&own.inode_generation)?;
+            if global(&PATHS) != 0 && direction != PAGES_EVICTED {
+                paths::name_cached(inode, now_ns);
+            }
+        }
+    }
+    if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
+        return None;
+    }
+    application::claim(places, nth, inode, &mut key, pid, begin_ns)
+}

@@ -1,0 +1,38 @@
+//! What the kernel side has to know about the page cache.
+
+use crate::ebpf::offsets::offsets;
+
+offsets! {
+    /// Where the kernel keeps what a page of the cache is: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`], with which it
+    /// shares those of inodes and superblocks.
+    pub struct CacheOffsets {
+        /// 1 where they are known, and pages are counted.
+        pub is_known: u32,
+        /// 1 where files of NFS are counted.
+        pub has_wire: u32,
+        /// 1 where files of file systems on block devices are.
+        pub has_block: u32,
+        /// Bytes of a page.
+        pub page_bytes: u32,
+        /// `struct address_space *mapping` of `struct folio`, or of `struct page`.
+        pub folio_mapping: u32,
+        /// What tells that a folio has a second page, and that it is this folio's (`_head_1` of `struct folio`); 0 where each has one page.
+        pub folio_head: u32,
+        /// `unsigned int _nr_pages` of `struct folio`.
+        pub folio_pages: u32,
+        /// `struct inode *host` of `struct address_space`.
+        pub mapping_host: u32,
+        /// `umode_t i_mode` of `struct inode`.
+        pub inode_mode: u32,
+        /// `dev_t i_rdev` of `struct inode`.
+        pub inode_device: u32,
+        /// `__u32 i_generation` of `struct inode`.
+        pub inode_generation: u32,
+        /// `unsigned long s_magic` of `struct super_block`.
+        pub superblock_magic: u32,
+        /// `struct file_system_type *s_type` of `struct super_block`.
+        pub superblock_type: u32,
+        /// `int fs_flags` of `struct file_system_type`.
+        pub type_flags: u32,
+    }
+}
