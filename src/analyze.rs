@@ -1,6 +1,7 @@
 //! `trackiops analyze`: analyses of single requests, messages and packets.
 
 mod burst;
+mod contention;
 mod cube;
 mod distribution_flags;
 mod duration;
@@ -55,6 +56,9 @@ enum Command {
     /// Tell how soon blocks and files are read again, and what a larger page cache would have saved
     #[command(long_about = reuse::ABOUT)]
     Reuse(reuse::Args),
+    /// Tell whose requests were held up: what they took beyond the fastest of their class
+    #[command(long_about = contention::ABOUT)]
+    Contention(contention::Args),
     /// Count files; tell their sizes, how much of them was read, and their ages
     #[command(long_about = files::ABOUT)]
     Files(files::Args),
@@ -80,6 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Cube(args) => cube::run(args),
         Command::Outstanding(args) => outstanding::run(args),
         Command::Reuse(args) => reuse::run(args),
+        Command::Contention(args) => contention::run(args),
         Command::Files(args) => files::run(args),
         Command::Operations(args) => operations::run(args),
         Command::Paths(args) => paths::run(args),

@@ -264,6 +264,7 @@ mod tests {
                 "cube",
                 "outstanding",
                 "reuse",
+                "contention",
                 "files",
                 "operations",
                 "paths",

@@ -53,6 +53,8 @@ fn a_store_and_its_export_give_the_same() {
         ("outstanding --by=client", "in_flight"),
         ("outstanding", "times"),
         ("reuse", "cache"),
+        ("contention --by=file --top=1000", "contention"),
+        ("contention", "classes"),
         ("files", "counts"),
     ] {
         let words: Vec<_> = ["analyze"].into_iter().chain(analysis.split(' ')).collect();

@@ -5,6 +5,7 @@
 //! None keeps the rows: memory is bounded by what is open at a time, and [`distribution`] by a number of values.
 
 pub mod burst;
+pub mod contention;
 pub mod cube;
 pub mod distribution;
 pub mod error;

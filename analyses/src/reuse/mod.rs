@@ -219,17 +219,10 @@ mod tests {
             end_ns,
             latency_ns: Some(1),
             file,
-            client: 0,
-            mount: 0,
-            server: 0,
-            tenant: 0,
             is_read: true,
             offset,
             bytes,
-            file_size: None,
-            eof: None,
-            retransmissions: None,
-            has_failed: false,
+            ..Request::default()
         }
     }
 

@@ -316,17 +316,10 @@ mod tests {
             end_ns,
             latency_ns: u64::try_from(latency_ms * MS).ok(),
             file,
-            client: 0,
-            mount: 0,
-            server: 0,
-            tenant: 0,
             is_read,
             offset: place * 4096,
             bytes: 4096,
-            file_size: None,
-            eof: None,
-            retransmissions: None,
-            has_failed: false,
+            ..Request::default()
         }
     }
 

@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use trackiops_query::{EmptyReason, Range};
 use trackiops_schemas::columns::{
     DONE_BYTES, END_TIME, END_TIME_NS, EOF, ERRNO, FILE_KEY, HOST, LATENCY_NS, MOUNT, OFFSET_BYTES,
-    OP, PATH, RETRANS, TENANT_NAME, USER,
+    OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
 };
 
 use super::columns::{Flags, Numbers, Texts};
@@ -19,12 +19,16 @@ pub const FILE_SIZE: &str = "file_size";
 const READ: &str = "READ";
 
 /// A READ or WRITE that completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// When it completed, ns since the epoch.
     pub end_ns: i64,
     /// How long it took, where known.
     pub latency_ns: Option<u64>,
+    /// Its parts until it was sent, and from there to the reply, where known and wanted.
+    pub parts_ns: Option<(u64, u64)>,
+    /// The process that initiated it, where known and wanted.
+    pub pid: Option<u64>,
     /// Which file of its server.
     pub file: i64,
     /// Which client sent it.
@@ -96,8 +100,12 @@ pub struct Requests {
     pub path_names: Names,
     /// What was read.
     pub seen: Seen,
+    /// Processes and the parts of latencies are wanted.
+    has_parts: bool,
 }
 
+/// Columns of which many analyses have no use.
+const PARTS: [&str; 3] = [PID, QUEUE_NS, RTT_NS];
 const COLUMNS: [&str; 16] = [
     END_TIME,
     END_TIME_NS,
@@ -118,6 +126,14 @@ const COLUMNS: [&str; 16] = [
 ];
 
 impl Requests {
+    /// Reads processes and the parts of latencies, too.
+    pub fn with_parts() -> Self {
+        Self {
+            has_parts: true,
+            ..Self::default()
+        }
+    }
+
     /// Passes on all requests of a source, with these names. Returns why there are none if there are none.
     pub fn read(
         &mut self,
@@ -135,8 +151,10 @@ impl Requests {
             }
             Source::Files(files) => {
                 let paths = files.needed(REQUESTS, analysis)?;
+                let parts = if self.has_parts { &PARTS[..] } else { &[] };
+                let columns = [&COLUMNS[..], parts].concat();
                 for path in paths {
-                    files::read(&path, &COLUMNS, |batch| {
+                    files::read(&path, &columns, |batch| {
                         self.decode(batch, range, &mut each)
                     })?;
                 }
@@ -167,6 +185,10 @@ impl Requests {
         let (hosts, mounts, ops) = (texts(HOST)?, texts(MOUNT)?, texts(OP)?);
         let (tenants, users) = (texts(TENANT_NAME)?, texts(USER)?);
         let paths = texts(PATH)?;
+        let parts = match self.has_parts {
+            true => Some([numbers(PID)?, numbers(QUEUE_NS)?, numbers(RTT_NS)?]),
+            false => None,
+        };
         let eofs = Flags::of(batch, EOF)?;
         for row in 0..batch.num_rows() {
             let Some(end_ns) = ends.get(row).filter(|ns| is_within(*ns, range)) else {
@@ -175,9 +197,15 @@ impl Requests {
             let mount = self.mount(mounts.get(row).unwrap_or_default());
             let server = self.server_of.get(mount as usize).copied();
             let tenant = tenants.get(row).or_else(|| users.get(row));
+            let parts = parts.as_ref();
+            let [pid, queue, rtt] = parts.map_or([None; 3], |all| {
+                all.each_ref().map(|numbers| numbers.count(row))
+            });
             let request = Request {
                 end_ns,
                 latency_ns: latencies.count(row),
+                parts_ns: queue.zip(rtt),
+                pid,
                 file: keys.get(row).unwrap_or_default(),
                 client: self.clients.of(hosts.get(row).unwrap_or_default()),
                 mount,

@@ -5,15 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use trackiops_schemas::identity::Dev;
-
 use crate::audit::look::Look;
 use crate::audit::transfers::Transfers;
 use crate::clock::ClockSample;
-
-/// Stands for all block devices. A row of a file names its file system, which may be on several of them; so their counters are
-/// compared all together.
-pub const DISKS: Dev = Dev(0);
 
 /// In which `/sys/block/*/stat` counts bytes.
 const SECTOR: u64 = 512;

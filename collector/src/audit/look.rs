@@ -4,8 +4,7 @@ use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::Dev;
 
-use crate::audit::disks::DISKS;
-use crate::audit::transfers::Transfers;
+use crate::audit::transfers::{DISKS, Transfers};
 use crate::clock::MonotonicNs;
 use crate::rollup::RequestStream;
 

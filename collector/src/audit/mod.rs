@@ -19,10 +19,10 @@ use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue};
 use trackiops_schemas::identity::Dev;
 
 use crate::audit::comparison::{Account, Comparison};
-use crate::audit::disks::{DISKS, Disks};
+use crate::audit::disks::Disks;
 use crate::audit::look::{Look, Looks, Watched, see_folded};
 use crate::audit::reading::{Reading, cpu_time};
-use crate::audit::transfers::Transfers;
+use crate::audit::transfers::{DISKS, Transfers};
 use crate::clock::MonotonicNs;
 use crate::kernel_sums::by_call::CallsInWindow;
 use crate::plan::Levels;

@@ -1,8 +1,13 @@
 //! Successful requests and their bytes, and the bytes of calls: what both the kernel's counters and rows have.
 
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::identity::Dev;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{AppCalls, Direction, Row};
+
+/// Stands for all block devices. A row of a file names its file system, which may be on several of them; so their counters are
+/// compared all together.
+pub const DISKS: Dev = Dev(0);
 
 /// Requests read, bytes read, requests written, bytes written; then bytes of calls, in the kernel's order: read and written
 /// through the page cache, and read and written with `O_DIRECT`.

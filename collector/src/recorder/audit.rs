@@ -9,8 +9,8 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::FileRow;
 
 use crate::audit::comparison::Comparison;
-use crate::audit::disks::DISKS;
 use crate::audit::reading::cpu_time;
+use crate::audit::transfers::DISKS;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::recorder::{RecordError, Recorder};
 

@@ -21,8 +21,7 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::audit::disks::DISKS;
-use crate::audit::transfers::Transfers;
+use crate::audit::transfers::{DISKS, Transfers};
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
 use crate::kernel_sums::by_call::{CallsInWindow, Summed};

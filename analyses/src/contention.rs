@@ -1,0 +1,419 @@
+//! How much longer requests took than alike ones that nothing held up.
+//!
+//! The score is the SCI of EZIOTracer (Naas et al.): of each class of requests the fastest one shows what a request takes by itself. What all
+//! requests of somebody took beyond that, divided by the time for which there were any, is that one's score. Sums, counts and minima suffice.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ahash::AHashMap;
+use trackiops_schemas::unit::Unit;
+
+use crate::distribution::Distribution;
+use crate::sheet::{Datum, Heading, Sheet};
+use crate::source::{Name, Request, Requests};
+
+const NS_PER_S: f64 = 1e9;
+const NS_PER_US: f64 = 1e3;
+/// Rows of the first table, at most.
+pub const USUAL_ROWS: usize = 20;
+
+/// Whose requests are looked at together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Those of a process.
+    Process,
+    /// Those for a file.
+    File,
+    /// Those of a tenant.
+    Tenant,
+    /// Those of a mount, or a device.
+    Mount,
+    /// Those of a client.
+    Client,
+}
+
+impl By {
+    const ALL: [(&'static str, Self); 5] = [
+        ("process", Self::Process),
+        ("file", Self::File),
+        ("tenant", Self::Tenant),
+        ("mount", Self::Mount),
+        ("client", Self::Client),
+    ];
+
+    /// As `--by` has it.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.into_iter().find(|(_, by)| *by == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// What stands for one of them.
+    fn of(self, request: &Request) -> u64 {
+        match self {
+            Self::Process => request.pid.map_or(0, |pid| pid + 1),
+            Self::File => request.file.cast_unsigned(),
+            Self::Tenant => u64::from(request.tenant),
+            Self::Mount => u64::from(request.mount),
+            Self::Client => u64::from(request.client),
+        }
+    }
+
+    fn label(self, request: &Request, names: &Requests) -> Arc<str> {
+        match self {
+            Self::Process => match request.pid {
+                Some(pid) => format!("{} {pid}", names.clients.get(request.client)).into(),
+                None => format!("{} unknown", names.clients.get(request.client)).into(),
+            },
+            Self::File => names.file_name(request),
+            Self::Tenant => names.tenants.get(request.tenant),
+            Self::Mount => names.mounts.get(request.mount),
+            Self::Client => names.clients.get(request.client),
+        }
+    }
+}
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|(name, _)| *name == text);
+        let found = found.map(|(_, by)| by);
+        found.ok_or_else(|| format!("`{text}` is none of process, file, tenant, mount, client"))
+    }
+}
+
+/// Requests that would take about as long by themselves: of one operation at one server, with sizes up to the next power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Class {
+    server: Name,
+    is_write: bool,
+    size: u32,
+}
+
+/// What requests of a class took in all, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    requests: u64,
+    latency: u64,
+    queue: u64,
+    rtt: u64,
+}
+
+/// The least that a request of a class took, ns.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    latency: u64,
+    queue: u64,
+    rtt: u64,
+}
+
+struct Whose {
+    label: Arc<str>,
+    first_start_ns: i64,
+    last_end_ns: i64,
+    classes: AHashMap<Class, Sums>,
+}
+
+/// The analysis.
+pub struct Contention {
+    by: By,
+    exact_values: usize,
+    whose: AHashMap<(Name, u64), Whose>,
+    classes: AHashMap<Class, (Least, Distribution)>,
+    untimed: u64,
+    failed: u64,
+}
+
+impl Contention {
+    /// Names of its tables.
+    pub const TABLES: [&'static str; 3] = ["contention", "classes", "counts"];
+
+    /// Ready for requests.
+    pub fn new(by: By, exact_values: usize) -> Self {
+        Self {
+            by,
+            exact_values,
+            whose: AHashMap::new(),
+            classes: AHashMap::new(),
+            untimed: 0,
+            failed: 0,
+        }
+    }
+
+    /// Adds a request that did not fail and whose latency is known.
+    pub fn add(&mut self, request: &Request, names: &Requests) {
+        if request.has_failed {
+            self.failed += 1;
+            return;
+        }
+        let (Some(latency), Some(start_ns)) = (request.latency_ns, request.start_ns()) else {
+            self.untimed += 1;
+            return;
+        };
+        let class = Class {
+            server: request.server,
+            is_write: !request.is_read,
+            size: request.bytes.max(1).next_power_of_two().ilog2(),
+        };
+        let (queue, rtt) = request.parts_ns.unwrap_or_default();
+        let exact_values = self.exact_values;
+        let (least, all) = self.classes.entry(class).or_insert_with(|| {
+            let least = Least {
+                latency,
+                queue,
+                rtt,
+            };
+            (least, Distribution::new(exact_values))
+        });
+        least.latency = least.latency.min(latency);
+        least.queue = least.queue.min(queue);
+        least.rtt = least.rtt.min(rtt);
+        all.add(latency as f64 / NS_PER_US);
+        let by = self.by;
+        let whose = self
+            .whose
+            .entry((request.client, by.of(request)))
+            .or_insert_with(|| Whose {
+                label: by.label(request, names),
+                first_start_ns: start_ns,
+                last_end_ns: request.end_ns,
+                classes: AHashMap::new(),
+            });
+        whose.first_start_ns = whose.first_start_ns.min(start_ns);
+        whose.last_end_ns = whose.last_end_ns.max(request.end_ns);
+        let sums = whose.classes.entry(class).or_default();
+        sums.requests += 1;
+        sums.latency = sums.latency.saturating_add(latency);
+        sums.queue = sums.queue.saturating_add(queue);
+        sums.rtt = sums.rtt.saturating_add(rtt);
+    }
+
+    /// Tables: whose requests were held up, the `most` of them that were most so; the classes with the least and other times, us; and counts.
+    /// `low` is the share of a class's requests that are faster than what stands for its fastest in the sturdier score.
+    pub fn sheets(&self, names: &Requests, low: (u64, u64), most: usize) -> [Sheet; 3] {
+        let lows = self.classes.iter();
+        let lows: AHashMap<Class, f64> = lows
+            .map(|(class, (_, all))| {
+                let (part, whole) = low;
+                let us = all.sorted().quantile(part, whole).unwrap_or_default();
+                (*class, us * NS_PER_US)
+            })
+            .collect();
+        let mut rows: Vec<_> = self.whose.values().map(|of| self.row(of, &lows)).collect();
+        rows.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.label.cmp(&b.label)));
+        let worst = rows.first().map_or(0.0, |row| row.score);
+        let left_out = rows.len().saturating_sub(most);
+        rows.truncate(most);
+        let headings = vec![
+            Heading::text(self.by.name()),
+            Heading::figure("score", Unit::Ratio),
+            Heading::figure("sturdy_score", Unit::Ratio),
+            Heading::count("requests", Unit::Count),
+            Heading::figure("lifetime_s", Unit::None),
+            Heading::figure("latency_s", Unit::None),
+            Heading::figure("waited_s", Unit::None),
+            Heading::figure("waited_queue_s", Unit::None),
+            Heading::figure("waited_rtt_s", Unit::None),
+            Heading::figure("waited_rest_s", Unit::None),
+        ];
+        let caption = "how long requests took beyond the fastest of their class, by the time in which there were any";
+        let mut sheet = Sheet::new(Self::TABLES[0], caption, headings);
+        sheet.rows = rows.into_iter().map(Row::cells).collect();
+        let counts = [
+            ("worst_score", worst),
+            ("rows_left_out", left_out as f64),
+            ("untimed_left_out", self.untimed as f64),
+            ("failed_left_out", self.failed as f64),
+        ];
+        let caption = "the largest score, and what is not in the tables";
+        [
+            sheet,
+            self.classes(names, &lows),
+            Sheet::of_counts(Self::TABLES[2], caption, counts),
+        ]
+    }
+
+    fn row(&self, of: &Whose, lows: &AHashMap<Class, f64>) -> Row {
+        let mut row = Row {
+            label: of.label.clone(),
+            lifetime_s: of.last_end_ns.saturating_sub(of.first_start_ns) as f64 / NS_PER_S,
+            ..Row::default()
+        };
+        let mut sturdy_s = 0.0;
+        // In an order of their own, so that the same requests give the same sums.
+        let mut classes: Vec<_> = of.classes.iter().collect();
+        classes.sort_unstable_by_key(|(class, _)| **class);
+        for (class, sums) in classes {
+            let Some((least, _)) = self.classes.get(class) else {
+                continue;
+            };
+            let beyond = |sum: u64, least: u64| {
+                sum.saturating_sub(least.saturating_mul(sums.requests)) as f64 / NS_PER_S
+            };
+            row.requests += sums.requests;
+            row.latency_s += sums.latency as f64 / NS_PER_S;
+            row.waited_s += beyond(sums.latency, least.latency);
+            row.queue_s += beyond(sums.queue, least.queue);
+            row.rtt_s += beyond(sums.rtt, least.rtt);
+            let low = lows.get(class).copied().unwrap_or_default();
+            let sturdy = sums.latency as f64 - low * sums.requests as f64;
+            sturdy_s += sturdy.max(0.0) / NS_PER_S;
+        }
+        if row.lifetime_s > 0.0 {
+            row.score = row.waited_s / row.lifetime_s;
+            row.sturdy_score = sturdy_s / row.lifetime_s;
+        }
+        row
+    }
+
+    fn classes(&self, names: &Requests, lows: &AHashMap<Class, f64>) -> Sheet {
+        let headings = vec![
+            Heading::text("server"),
+            Heading::text("op"),
+            Heading::count("bytes_most", Unit::Bytes),
+            Heading::count("requests", Unit::Count),
+            Heading::figure("least_us", Unit::None),
+            Heading::figure("low_us", Unit::None),
+            Heading::figure("mean_us", Unit::None),
+            Heading::figure("most_us", Unit::None),
+        ];
+        let caption =
+            "requests that would take about as long by themselves, and how long they took";
+        let mut sheet = Sheet::new(Self::TABLES[1], caption, headings);
+        let mut classes: Vec<_> = self.classes.iter().collect();
+        classes.sort_unstable_by_key(|(class, _)| **class);
+        sheet.rows = classes
+            .into_iter()
+            .map(|(class, (least, all))| {
+                vec![
+                    Datum::Text(names.servers.get(class.server)),
+                    Datum::text(if class.is_write { "write" } else { "read" }),
+                    Datum::Count(1_u64 << class.size.min(63)),
+                    Datum::Count(all.count()),
+                    Datum::Figure(least.latency as f64 / NS_PER_US),
+                    Datum::Figure(lows.get(class).copied().unwrap_or_default() / NS_PER_US),
+                    Datum::some_figure(all.mean()),
+                    Datum::some_figure(all.max()),
+                ]
+            })
+            .collect();
+        sheet
+    }
+}
+
+#[derive(Default)]
+struct Row {
+    label: Arc<str>,
+    score: f64,
+    sturdy_score: f64,
+    requests: u64,
+    lifetime_s: f64,
+    latency_s: f64,
+    waited_s: f64,
+    queue_s: f64,
+    rtt_s: f64,
+}
+
+impl Row {
+    fn cells(self) -> Vec<Datum> {
+        let rest_s = (self.waited_s - self.queue_s - self.rtt_s).max(0.0);
+        vec![
+            Datum::Text(self.label),
+            Datum::Figure(self.score),
+            Datum::Figure(self.sturdy_score),
+            Datum::Count(self.requests),
+            Datum::Figure(self.lifetime_s),
+            Datum::Figure(self.latency_s),
+            Datum::Figure(self.waited_s),
+            Datum::Figure(self.queue_s),
+            Datum::Figure(self.rtt_s),
+            Datum::Figure(rest_s),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(pid: u64, end_us: i64, latency_us: u64, queue_us: u64, bytes: u64) -> Request {
+        Request {
+            end_ns: end_us * 1000,
+            latency_ns: Some(latency_us * 1000),
+            parts_ns: Some((queue_us * 1000, (latency_us - queue_us) * 1000)),
+            pid: Some(pid),
+            bytes,
+            is_read: true,
+            ..Request::default()
+        }
+    }
+
+    fn figures(sheet: &Sheet) -> Vec<Vec<f64>> {
+        let figure = |datum: &Datum| match datum {
+            Datum::Figure(figure) => *figure,
+            Datum::Count(count) => *count as f64,
+            _ => f64::NAN,
+        };
+        let rows = sheet.rows.iter();
+        rows.map(|row| row.iter().map(figure).collect()).collect()
+    }
+
+    #[test]
+    fn who_waits_beyond_the_fastest_of_a_class_scores() {
+        let mut contention = Contention::new(By::Process, 1000);
+        let names = Requests::default();
+        // Alone for a second, each request takes 100 us.
+        for n in 0..10 {
+            contention.add(&request(1, 100_000 * (n + 1), 100, 0, 4096), &names);
+        }
+        // One that always waits 900 us in the queue, one after the other, for 10 ms.
+        for n in 0..10 {
+            contention.add(&request(2, 1000 * (n + 1), 1000, 900, 4096), &names);
+        }
+        // Another class has another fastest one.
+        contention.add(&request(1, 500_000, 5000, 0, 1 << 20), &names);
+        contention.add(
+            &Request {
+                has_failed: true,
+                ..request(1, 500_000, 5000, 0, 1 << 20)
+            },
+            &names,
+        );
+        contention.add(
+            &Request {
+                latency_ns: None,
+                ..request(1, 500_000, 5000, 0, 1 << 20)
+            },
+            &names,
+        );
+        let [rows, classes, counts] = contention.sheets(&names, (1, 100), 1);
+        let rows = figures(&rows);
+        assert_eq!(rows.len(), 1, "the worst one");
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let [
+            _,
+            score,
+            sturdy,
+            requests,
+            lifetime,
+            latency,
+            waited,
+            queue,
+            rtt,
+            rest,
+        ] = rows[0][..].try_into().unwrap();
+        assert!(near(score, 0.9) && near(sturdy, 0.9), "{rows:?}");
+        assert!(
+            near(requests, 10.0) && near(lifetime, 0.01) && near(latency, 0.01),
+            "{rows:?}"
+        );
+        assert!(near(waited, 0.009) && near(queue, 0.009), "{rows:?}");
+        assert!(near(rtt, 0.0) && near(rest, 0.0), "{rows:?}");
+        let classes = figures(&classes);
+        assert_eq!(classes.len(), 2);
+        assert_eq!(classes[0][2..5], [4096.0, 20.0, 100.0]);
+        let counts: Vec<_> = figures(&counts).into_iter().map(|row| row[1]).collect();
+        assert_eq!(counts[1..], [1.0, 1.0, 1.0], "{counts:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! `trackiops analyze contention`: whose requests were held up, and where.
+
+use std::process::ExitCode;
+
+use trackiops_analyses::contention::{By, Contention, USUAL_ROWS};
+use trackiops_analyses::distribution::EXACT_VALUES;
+use trackiops_analyses::source::Requests;
+
+use super::outcome::{self, Analysis, Forms};
+use super::source_flags::SourceFlags;
+use crate::help_headings::ROWS;
+use crate::report::form::FormFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops analyze contention --since 1h                       by process
+  trackiops analyze contention --level block --by file          by file, at the block devices
+  trackiops analyze contention --by tenant --low 5 --csv        by tenant, for a program";
+
+/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+pub const ABOUT: &str = "\
+Tell whose requests were held up, by what they took beyond the fastest of their class
+
+The fastest request of a class (one operation at one server or device, with sizes up to the next power of two) shows what a request takes by \
+itself. What the others took beyond that is waiting: for others, for the network, or for the server. Divided by the time in which somebody had \
+requests, it is the score. 0 is no contention; 1 is one request that waits all the time; several at a time may wait for more. Needs single \
+requests (record --requests).";
+
+const ANALYSIS: Analysis = Analysis {
+    name: "contention",
+    title: "Contention",
+    method: &[
+        "The score is the SCI of EZIOTracer: the sum over classes of (sum of latencies - number x the least latency of the class), divided by the time \
+         from the first request's start to the last one's end.",
+        "The sturdy score takes a low percentile of the class (--low) in place of the least. Of the waiting, queue is what was spent beyond the least \
+         until the request was sent or issued, rtt beyond the least until the reply or in the device, and rest what remains.",
+    ],
+};
+
+/// What `trackiops analyze contention` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// A row stands for a process, file, tenant, mount or client
+    ///
+    /// Requests to block devices have no process: a device is not told for whom it works.
+    #[arg(long, value_name = "WHAT", default_value = "process", help_heading = ROWS)]
+    by: By,
+    /// Percentile that stands for the fastest in the sturdy score
+    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=50), help_heading = ROWS)]
+    low: u64,
+    /// Rows of the table, worst first
+    #[arg(long, value_name = "N", default_value_t = USUAL_ROWS, help_heading = ROWS)]
+    top: usize,
+    #[command(flatten)]
+    form: FormFlags,
+}
+
+/// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let form = Forms::tables(args.form, &Contention::TABLES)?;
+    let source = args.source.source()?;
+    let mut contention = Contention::new(args.by, EXACT_VALUES);
+    let mut requests = Requests::with_parts();
+    if args.by == By::File {
+        requests.paths = Some(Default::default());
+    }
+    let none = requests.read(&source, ANALYSIS.name, |request, names| {
+        contention.add(request, names);
+    })?;
+    let sheets = contention.sheets(&requests, (args.low, 100), args.top);
+    outcome::write(&form, ANALYSIS, &requests.seen, none, Vec::new(), sheets)
+}
