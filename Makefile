@@ -37,9 +37,13 @@ lint: setup
 	@echo "==> format and lints"
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --features $(FUZZED) -- -D warnings
+	@$(CARGO) metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 >/dev/null
 	@echo "==> the committed kernel object belongs to its sources"
 	@collector-ebpf/build.sh check-sources
+
+# What fuzz targets call, which is in no other program.
+FUZZED = trackiops-capture/fuzzing,trackiops-collector/fuzzing,trackiops-query/fuzzing,trackiops-store/fuzzing
 
 unit: setup
 	@echo "==> unit and integration tests; writers that are killed, and threads that panic, at every step"

@@ -81,7 +81,7 @@ pub fn proc(bytes: &[u8]) {
     for now in [&first, &then] {
         let _ = (mounts.gone_devices(now), mounts.left_devices(now));
         mounts.follow_own(now);
-        let _ = mounts.take_news();
+        let _ = mounts.take_news(false);
     }
     for mount in first.iter().chain(&then).take(16) {
         let place = [mount.source.as_bytes(), b"/a/b"].concat();
