@@ -44,7 +44,7 @@ frozen --freeze
 sleep 1
 statistics after
 for kind in ext4 xfs btrfs; do
-    fincore --bytes --noheadings --raw --output RES,FILE "/mnt/$kind"/* >"$OUT/resident.$kind"
+    python3 /work/resident.py "/mnt/$kind"/* >"$OUT/resident.$kind"
 done
 sleep 1
 stop_recorder INT
