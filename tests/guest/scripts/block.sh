@@ -43,11 +43,11 @@ sync
 frozen --freeze
 sleep 1
 statistics after
+sleep 1
+stop_recorder INT
 for kind in ext4 xfs btrfs; do
     python3 /work/resident.py "/mnt/$kind"/* >"$OUT/resident.$kind"
 done
-sleep 1
-stop_recorder INT
 frozen --unfreeze
 keep_store
 
