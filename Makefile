@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
+.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -148,6 +148,10 @@ kernel-facts: setup
 ## make bench-overhead  what tracing costs, counted in guests, on 6.12 and newest or those of KERNELS="..."
 bench-overhead: setup
 	@bench/overhead.sh $(KERNELS)
+
+## make bench-levels  instructions that recording levels adds to reads and writes on ext4, in guests
+bench-levels: setup
+	@bench/levels.sh
 
 ## make bench-contention  whether tracing makes CPUs wait for locks: profiles 64 threads in guests
 bench-contention: setup
