@@ -17,7 +17,7 @@ use crate::{
     application::{self, Program},
     block, filter,
     globals::{DIRECT, FILTER, PATHS},
-    kernel_memory::{Address, Memory, Probe, add, cpu, global, now_ns},
+    kernel_memory::{Address, Memory, add, cpu, global, now_ns},
     maps::APP_PLACES,
     paths, window,
 };
@@ -57,7 +57,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     let nth = application::number(program, inode);
     let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
         Some(sum) => sum,
-        None => begin(places, nth, inode.0, now_ns)?,
+        None => begin::<M>(places, nth, inode.0, now_ns)?,
     };
     let sum = sum.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
@@ -116,11 +116,16 @@ fn cgroup_of_caller() -> u64 {
 
 /// The sum in its place, or in a map. The first of these pages in its window begins it.
 #[inline(never)]
-fn begin(places: *mut AppPlaces, nth: u32, inode: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+fn begin<M: Memory>(
+    places: *mut AppPlaces,
+    nth: u32,
+    inode: u64,
+    now_ns: u64,
+) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.cache;
-    let object = Address::<Probe>::new(inode);
-    let superblock = Address::<Probe>::new(object.field(&DIRECT.inode_superblock)?);
-    let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
+    let object = Address::<M>::new(inode);
+    let superblock = Address::<M>::new(object.field(&DIRECT.inode_superblock)?);
+    let (window, begin_ns) = window::begin_of_holding::<M>(now_ns)?;
     let direction = match application::program_of(nth) {
         5 => PAGES_ADDED,
         6 => PAGES_EVICTED,
@@ -136,6 +141,7 @@ fn begin(places: *mut AppPlaces, nth: u32, inode: u64, now_ns: u64) -> Option<No
         uid,
         direction,
     };
+    let mut has_path = false;
     let magic: u64 = superblock.field(&own.superblock_magic)?;
     let pid = bpf_get_current_pid_tgid() >> 32;
     if magic == NFS_SUPER_MAGIC {
@@ -152,7 +158,7 @@ fn begin(places: *mut AppPlaces, nth: u32, inode: u64, now_ns: u64) -> Option<No
             return None;
         }
         key.direction |= LOCAL;
-        let kind = Address::<Probe>::new(superblock.field(&own.superblock_type)?);
+        let kind = Address::<M>::new(superblock.field(&own.superblock_type)?);
         if block::is_device(object.field(&own.inode_mode)?) {
             key.dev = object.field(&own.inode_device)?;
             key.fileid = 0;
@@ -164,13 +170,17 @@ fn begin(places: *mut AppPlaces, nth: u32, inode: u64, now_ns: u64) -> Option<No
             key.handle_hash = FILE_SYSTEM_HASH;
         } else {
             key.handle_hash = object.field(&own.inode_generation)?;
-            if global(&PATHS) != 0 && direction != PAGES_EVICTED {
-                paths::name_cached(inode, now_ns);
-            }
+            has_path = direction != PAGES_EVICTED;
         }
     }
     if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
         return None;
     }
-    application::claim(places, nth, inode, &mut key, pid, begin_ns)
+    let sum = application::claim(places, nth, inode, &mut key, pid, begin_ns)?;
+    // SAFETY: a map value.
+    let is_first = unsafe { (&raw const (*sum.as_ptr()).calls).read_volatile() == 0 };
+    if has_path && is_first && global(&PATHS) != 0 {
+        paths::name_cached(inode, now_ns);
+    }
+    Some(sum)
 }
