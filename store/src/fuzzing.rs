@@ -5,6 +5,7 @@
 //! result.
 
 use std::fs;
+use std::iter;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -183,7 +184,7 @@ pub fn segment(bytes: &[u8]) {
     // Two ranges as a file index returns them: ascending and apart.
     let last = segment.rows.saturating_sub(1);
     let few = match last {
-        0..3 => vec![0..segment.rows],
+        0..3 => iter::once(0..segment.rows).collect(),
         _ => vec![1..2, last..segment.rows],
     };
     let some = open().and_then(|reader| {
@@ -268,7 +269,7 @@ impl Sums {
                 Dataset::Health => {
                     decode_health(&batch, |stored| self.health.merge(&stored.health))
                 }
-                Dataset::Ops => decode_ops(&batch, |stored| drop(stored)),
+                Dataset::Ops => decode_ops(&batch, drop),
             };
             if decoded.is_err() {
                 return;
