@@ -14,9 +14,9 @@ work() {
         cat odd large >/dev/null
         # Beyond the end.
         dd if=odd of=/dev/null bs=4k skip=90 iflag=direct
-        # Linux 5.10 goes on trying.
-        timeout --signal=KILL 2 dd if=/dev/zero of=full bs=64k oflag=direct || true
-        rm full' - "$1"
+        # Linux 5.10 tries for ever.
+        [[ $(uname -r) == 5.10.* ]] || ! dd if=/dev/zero of=full bs=64k oflag=direct
+        rm -f full' - "$1"
 }
 
 # attach CASE SERVER OPTIONS: a file system of its own.
