@@ -307,7 +307,7 @@ fn block_verdict(planned: &Planned) -> String {
         },
         match offsets.block.has_groups {
             0 =>
-                "reports no cgroups: the kernel does not charge I/O to those that users are told by",
+                "reports no cgroups: the kernel does not charge I/O to those that distinguish users",
             _ => "reports cgroups",
         },
         match planned.as_ref().is_ok_and(Plan::has_paths) {

@@ -226,7 +226,7 @@ impl Contention {
             ("untimed_left_out", self.untimed as f64),
             ("failed_left_out", self.failed as f64),
         ];
-        let caption = "the largest score, and what is not in the tables";
+        let caption = "the largest score, and what the tables leave out";
         [
             sheet,
             self.classes(names, &lows),

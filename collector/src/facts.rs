@@ -80,7 +80,7 @@ pub struct KernelFacts {
     pub rpc_tasks: RpcTasks,
     /// Whether the kernel's counters of NFS mounts may be read.
     pub mountstats: bool,
-    /// Whether I/O is charged to the cgroups of the hierarchy by which users are told: not where version 1 has one for each controller.
+    /// Whether I/O is charged to the cgroups of the hierarchy that distinguishes users: not where version 1 has one for each controller.
     pub io_cgroups: bool,
 }
 

@@ -318,7 +318,7 @@ fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     })
 }
 
-/// What a path leads to, and the device by which its requests are told.
+/// What a path leads to, and the device that its requests name.
 fn look_up(
     path: &Path,
     mounts: &[NfsMount],

@@ -440,7 +440,7 @@ impl Names {
         self.naming.named(&known.attributes, &mut known.named)
     }
 
-    /// Looks for the file system on a device, if none is known: it may be mounted where no changes are told of.
+    /// Looks for the file system on a device, if none is known: it may be mounted where no changes are reported.
     fn look_for_local_mount(&mut self, dev: Dev, now: MonotonicNs) {
         let Some(local) = &mut self.local else {
             return;

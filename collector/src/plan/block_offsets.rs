@@ -132,7 +132,7 @@ impl Names {
     }
 }
 
-/// What leads from a bio to its cgroup, if all of it is known and cgroups of I/O are those that users are told by.
+/// What leads from a bio to its cgroup, if all of it is known and cgroups of I/O are those that distinguish users.
 fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, u32, u32)> {
     let offset = |structure, member| {
         let found = find(members, structure, member)?;

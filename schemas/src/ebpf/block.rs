@@ -72,7 +72,7 @@ offsets! {
 /// In place of the generation of a file: what no file has. It belongs to the file system itself, or to who uses its device without it.
 pub const FILE_SYSTEM_HASH: u32 = 2;
 
-/// Statuses of requests (`blk_status_t`) that are told apart.
+/// Statuses of requests (`blk_status_t`) that are distinguished.
 pub const BLOCK_STATUSES: usize = 17;
 
 /// The errors that they are, by number (`blk_errors`, block/blk-core.c). The last one stands for all that follow.
