@@ -123,7 +123,7 @@ impl Fragments {
         }
         Assembled::Complete(Datagram {
             begin_ns: partial.begin_ns,
-            payload: partial.payload(),
+            payload: partial.payload(bytes),
             bytes,
         })
     }
@@ -182,7 +182,8 @@ impl Partial {
         (end >= total).then_some(total)
     }
 
-    fn payload(&self) -> Vec<u8> {
+    /// As far as it was captured. A fragment may go on behind the end that the last one says: no such bytes are of the datagram.
+    fn payload(&self, total: u32) -> Vec<u8> {
         let mut payload = Vec::new();
         for (offset, bytes, captured) in &self.pieces {
             let Some(overlap) = payload.len().checked_sub(*offset as usize) else {
@@ -193,6 +194,40 @@ impl Partial {
                 break;
             }
         }
+        payload.truncate(total as usize);
         payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_ends_where_its_last_fragment_does() {
+        let mut fragments = Fragments::default();
+        let mut add = |offset: u32, payload: &[u8], has_more: bool| {
+            let packet = IpPacket {
+                source: IpAddr::from([10, 0, 0, 1]),
+                destination: IpAddr::from([10, 0, 0, 2]),
+                protocol: 17,
+                identification: 0,
+                payload,
+                payload_bytes: payload.len() as u32,
+                fragment: None,
+            };
+            let fragment = Fragment {
+                identification: 7,
+                offset,
+                has_more,
+            };
+            fragments.add(&packet, fragment, 0)
+        };
+        assert!(matches!(add(8, &[2; 40], true), Assembled::Waiting));
+        assert!(matches!(add(16, &[3; 8], false), Assembled::Waiting));
+        let Assembled::Complete(datagram) = add(0, &[1; 8], true) else {
+            panic!("all of it is there");
+        };
+        assert_eq!((datagram.bytes, datagram.payload.len()), (24, 24));
     }
 }
