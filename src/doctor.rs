@@ -63,10 +63,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ("tracepoint", EngineChoice::Tracepoint),
     ]
     .map(|(name, choice)| (name, plan(&facts, choice, Some(Levels::WIRE))));
-    let block = plan(&facts, EngineChoice::Auto, Some(Levels::BLOCK));
+    let levels = [
+        ("app", Levels::APP, app_verdict as fn(&Planned) -> String),
+        ("block", Levels::BLOCK, block_verdict),
+    ]
+    .map(|(name, level, verdict)| {
+        let planned = plan(&facts, EngineChoice::Auto, Some(level));
+        (name, planned.is_ok(), verdict(&planned))
+    });
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            let object = facts_object(&facts, &engines, &block, &auto, audit.as_ref(), &steps);
+            let object = facts_object(&facts, &engines, &levels, &auto, audit.as_ref(), &steps);
             return print_json(&object, out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
@@ -79,11 +86,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
         writeln!(out, "levels")?;
-        print(
-            format_args!("  {:<18} {}", "block", block_verdict(&block)),
-            21,
-            out,
-        )?;
+        for (name, _, verdict) in &levels {
+            print(format_args!("  {name:<18} {verdict}"), 21, out)?;
+        }
         if let Some(audit) = &audit {
             writeln!(out, "store {}", audit.store.display())?;
             print(
@@ -145,7 +150,7 @@ type Planned = Result<Plan, Unsupported>;
 fn facts_object(
     facts: &KernelFacts,
     engines: &[(&str, Planned)],
-    block: &Planned,
+    levels: &[(&str, bool, String)],
     auto: &Planned,
     audit: Option<&StoreAudit>,
     steps: &[StartStep],
@@ -166,7 +171,7 @@ fn facts_object(
         "kernel": facts.release,
         "facts": states,
         "engines": engines,
-        "levels": Map::from_iter([named("block", block.is_ok(), block_verdict(block))]),
+        "levels": levels.iter().map(|(name, ok, verdict)| named(name, *ok, verdict.clone())).collect::<Map<_, _>>(),
         "audit": audit.map(StoreAudit::object),
         "start": steps.iter().map(step_object).collect::<Vec<_>>(),
         "engine": auto.as_ref().ok().map(|plan| plan.programs.engine()),
@@ -313,6 +318,32 @@ fn block_verdict(planned: &Planned) -> String {
         match planned.as_ref().is_ok_and(Plan::has_paths) {
             true => "gets the paths of files",
             false => "reports files by number: the BTF does not lead to their paths",
+        },
+    )
+}
+
+fn app_verdict(planned: &Planned) -> String {
+    let offsets = match planned {
+        Ok(Plan {
+            programs: Programs::Direct { offsets, .. },
+            ..
+        }) => offsets,
+        Ok(_) => return "not possible".to_owned(),
+        Err(why) => return format!("not possible: {why}"),
+    };
+    format!(
+        "possible: one program per system call; {}; {}",
+        match offsets.syscalls.ring_form {
+            0 =>
+                "does not see io_uring: the kernel does not report whose request completes (Linux 5.19)",
+            _ => "sees io_uring",
+        },
+        match planned {
+            Ok(Plan {
+                calls_on_demand: Some(_),
+                ..
+            }) => "counts those that it misses: this kernel preempts threads that run in it",
+            _ => "misses none",
         },
     )
 }

@@ -11,8 +11,8 @@ use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::times::{Zone, rfc3339};
 use trackiops_query::{
-    Answer, AnswerRow, Columns, Condition, Connections, Explain, Figures, GroupBy, Level,
-    OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
+    Answer, AnswerRow, Columns, Condition, Connections, EmptyReason, Explain, Figures, GroupBy,
+    Level, OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
     ask_operations_by,
 };
 use trackiops_render::Format;
@@ -23,7 +23,7 @@ use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Output, write_stderr};
 use crate::progress::with_progress;
 use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
-use crate::{drawing, terminal};
+use crate::{drawing, say, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -162,6 +162,16 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 question.projection = question.projection.with(drawn.needs());
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
+            let is_usual = format.is_table() && columns.is_none() && drawing.is_none();
+            let mut columns = columns;
+            if is_usual && !only_recorded && is_idle(&outcome) {
+                let (called, of_calls) = question_about_calls(&question, format)?;
+                let found = with_progress(explain, || ask(&called))?;
+                if matches!(found, Outcome::Found(_)) {
+                    say("no requests in this time: these are calls of applications");
+                    (question, columns, outcome) = (called, of_calls, found);
+                }
+            }
             if only_recorded && let Outcome::Found(answer) = &outcome {
                 output.write(|out| write_recorded(answer, out))?;
                 return Ok(ExitCode::SUCCESS);
@@ -184,6 +194,61 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
         }),
     }
 }
+
+/// Whether nothing was read or written.
+fn is_idle(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Nothing {
+            why: EmptyReason::Idle { .. },
+            ..
+        }
+    )
+}
+
+/// The same question about calls of applications, where no request was made for them: the cache answered, or only they are recorded.
+fn question_about_calls(
+    question: &Question,
+    format: Format,
+) -> anyhow::Result<(Question, Option<Columns<AnswerRow>>)> {
+    let mut question = question.clone();
+    let keys = match (question.by.level, question.by.tenants) {
+        (Level::File | Level::Name, false) => "path,mount",
+        (Level::File | Level::Name, true) => "path,mount,tenant",
+        (Level::Dir { .. }, false) => "path",
+        (Level::Dir { .. }, true) => "path,tenant",
+        (Level::Mount, false) => "mount",
+        (Level::Mount, true) => "mount,tenant",
+        (Level::Host, false) => "host",
+        (Level::Host, true) => "tenant",
+    };
+    let start = match question.step {
+        Some(Step::All) => "",
+        _ => "time,",
+    };
+    let shown = CALLS.into_iter().filter(|name| {
+        let left_out = excluded_column_prefixes(&question.ops);
+        !left_out
+            .iter()
+            .any(|start| name.starts_with(&format!("app_{start}")))
+    });
+    let shown: Vec<_> = shown.collect();
+    let columns = Columns::parse(&format!("{start}{keys},{}", shown.join(",")))?;
+    if question.sort.is_none() && question.step == Some(Step::All) {
+        question.sort = Some("app_bytes".parse()?);
+    }
+    let columns = columns_of_files(Some(columns), &mut question, format)?;
+    Ok((question, columns))
+}
+
+/// What a table of calls shows beside what rows stand for.
+const CALLS: [&str; 5] = [
+    "app_read_calls",
+    "app_read_bytes",
+    "app_write_calls",
+    "app_write_bytes",
+    "app_errors",
+];
 
 /// The recorded time of an answer, which its rows do not have: where nothing was done there is no row.
 fn write_recorded(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {

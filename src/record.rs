@@ -324,6 +324,7 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
         (true, ..) => AppView::Timed,
         (_, true, _) => AppView::Always,
         (.., true) => AppView::Never,
+        _ if plan.levels().app => AppView::Always,
         _ => AppView::Auto,
     };
     let could = plan.has_calls();
@@ -337,9 +338,9 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
                 "calls of applications are not counted: this kernel would skip the programs for some; --app-view counts the others"
             }
         });
-    } else if !could && matches!(wanted, AppView::Always | AppView::Timed) {
+    } else if !could && plan.levels().wire && matches!(wanted, AppView::Always | AppView::Timed) {
         say(
-            "calls of applications are not counted: this kernel does not describe the functions that it needs",
+            "calls of applications for files of NFS are not counted: this kernel does not describe the functions that it needs",
         );
     }
     plan
@@ -350,16 +351,17 @@ fn refuse_contradictions(args: &Args, plan: &Plan) -> Result<()> {
     if plan.levels().wire {
         return Ok(());
     }
-    let of_wire = [
-        (args.app_view, "--app-view counts calls for files of"),
-        (args.app_latency, "--app-latency times calls for files of"),
-    ];
-    for (is_given, what) in of_wire {
-        if is_given {
-            bail!(
-                "{what} the wire, which is not recorded: leave it out, or record with --levels wire"
-            );
-        }
+    if args.app_view {
+        bail!(
+            "--app-view counts calls for files of the wire, which is not recorded: leave it out, or record with \
+             --levels wire; --levels app counts those for other files"
+        );
+    }
+    if args.app_latency && !plan.levels().app {
+        bail!(
+            "--app-latency times calls of applications, which are not counted: leave it out, or record with \
+             --levels wire or app"
+        );
     }
     Ok(())
 }

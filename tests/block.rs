@@ -1,4 +1,5 @@
-//! The block level on this host itself: a recorder beside a loop device. Where BPF or loop devices are not permitted, it says so and is skipped.
+//! The levels of local file systems on this host itself: a recorder beside a loop device. Where BPF or loop devices are not permitted, it says so and
+//! is skipped.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+#[path = "block/calls.rs"]
+mod calls;
 #[path = "block/check.rs"]
 mod check;
 
@@ -97,18 +100,18 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to record; or why that is not permitted here.
-    fn start(local: &Loop) -> Result<Self, String> {
+    /// Begins to record a level; or why that is not permitted here.
+    fn start(local: &Loop, level: &str, flags: &[&str]) -> Result<Self, String> {
         let doctor = trackiops(&["doctor", "--json"]).output().unwrap();
         let facts: Value = serde_json::from_slice(&doctor.stdout).unwrap();
-        let block = &facts["levels"]["block"];
-        if block["ok"] != true {
-            return Err(block["state"].to_string());
+        let planned = &facts["levels"][level];
+        if planned["ok"] != true {
+            return Err(planned["state"].to_string());
         }
         let [store, ready, said] = ["store", "ready", "said"].map(|name| local.path(name));
-        let words = "record --levels block --requests --no-live --store";
-        let mut command = trackiops(&words.split(' ').collect::<Vec<_>>());
+        let mut command = trackiops(&["record", "--levels", level, "--no-live", "--store"]);
         let command = command.arg(store).arg("--ready-file").arg(&ready);
+        let command = command.args(flags);
         let child = command.stderr(File::create(&said).unwrap()).spawn();
         let mut this = Self {
             child: child.unwrap(),
@@ -143,11 +146,28 @@ impl Drop for Recorder {
     }
 }
 
+/// What a command says of the store.
+fn answer(local: &Loop, words: &str) -> Vec<Map<String, Value>> {
+    let store = local.path("store");
+    let words: Vec<_> = words.split(' ').collect();
+    let mut command = trackiops(&words);
+    let command = command.arg("--store").arg(store).arg("--json");
+    let answer = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let lines = answer.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn script(name: &str) -> String {
+    format!("{}/tests/guest/scripts/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Where it cannot be tested, the reason is printed.
 fn requests_equal_statistics(kind: &str, make: &[&str]) {
     let prepared = Loop::new(kind, make).and_then(|local| {
         let before = local.quiet_stat();
-        let recorder = Recorder::start(&local)?;
+        let recorder = Recorder::start(&local, "block", &["--requests"])?;
         Ok((recorder, local, before))
     });
     // The recorder ends first, so that the device is free.
@@ -159,31 +179,15 @@ fn requests_equal_statistics(kind: &str, make: &[&str]) {
         }
     };
     assert_eq!(local.stat(), before, "nothing happened meanwhile");
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/guest/scripts/block_io.sh"
-    );
-    let listed = run("bash", &[script, local.path("mount").to_str().unwrap()]).unwrap();
+    let mount = local.path("mount");
+    let listed = run("bash", &[&script("block_io.sh"), mount.to_str().unwrap()]).unwrap();
     let after = local.quiet_stat();
     let said = recorder.stop();
     println!("{said}");
     assert!(said.contains(" 0 lost"), "{said}");
 
-    let store = local.path("store");
-    let store = store.to_str().unwrap();
-    let answer = |words: &str| -> Vec<Map<String, Value>> {
-        let words: Vec<_> = words.split(' ').collect();
-        let answer = trackiops(&words)
-            .args(["--store", store, "--json"])
-            .output();
-        let answer = String::from_utf8(answer.unwrap().stdout).unwrap();
-        let lines = answer.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    };
-    let rows = answer("query --step all");
-    let requests = answer("requests --top 1000000");
+    let rows = answer(&local, "query --step all");
+    let requests = answer(&local, "requests --top 1000000");
     check::check(
         &rows,
         &requests,
@@ -212,4 +216,51 @@ fn requests_of_xfs_equal_the_statistics_of_its_device() {
 #[ignore = "make test-levels: needs root, BPF and loop devices"]
 fn requests_of_btrfs_equal_the_statistics_of_its_device() {
     requests_equal_statistics("btrfs", &["-f"]);
+}
+
+#[test]
+#[ignore = "make test-levels: needs root, BPF and loop devices"]
+fn calls_for_local_files_are_those_that_applications_made() {
+    let prepared = Loop::new("ext4", &["-F"]).and_then(|local| {
+        let recorder = Recorder::start(&local, "app", &["--app-latency"])?;
+        Ok((recorder, local))
+    });
+    let (recorder, local) = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            println!("SKIPPED: calls cannot be tested on this host: {why}");
+            return;
+        }
+    };
+    let mount = local.path("mount");
+    let mount = mount.to_str().unwrap();
+    let listed = run("python3", &[&script("local_calls.py"), mount]).unwrap();
+    for (engine, name) in [("libaio", "aio"), ("io_uring", "ring")] {
+        let words = format!(
+            "--name={name} --ioengine={engine} --directory={mount} --rw=write --bs=4k --size=1m --iodepth=16 --direct=1 \
+             --fallocate=none --output=/dev/null"
+        );
+        run("fio", &words.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    let said = recorder.stop();
+    println!("{said}");
+    let rows = answer(&local, "query --step all");
+    calls::check(&rows, &listed, 0, 0);
+    for name in ["aio", "ring"] {
+        let path = format!("{mount}/{name}.0.0");
+        let row = rows.iter().find(|row| row["path"] == path.as_str());
+        let row = row.unwrap_or_else(|| panic!("{path}"));
+        let [calls, bytes] =
+            ["calls", "bytes"].map(|what| &row[&format!("app_write_direct_{what}")]);
+        assert_eq!((calls, bytes), (&256.into(), &(1 << 20).into()), "{row:?}");
+    }
+    let plain = rows
+        .iter()
+        .find(|row| row["path"] == format!("{mount}/plain"));
+    let plain = plain.unwrap();
+    assert_eq!(
+        plain["app_write_timed"], plain["app_write_calls"],
+        "{plain:?}"
+    );
+    assert_eq!(plain["level"], "block");
 }

@@ -34,11 +34,16 @@ pub enum Program {
     Read = 0,
     Write = 1,
     SpliceRead = 2,
-    DirectRead = 3,
-    DirectWrite = 4,
-    PagesAdded = 5,
-    PagesEvicted = 6,
-    PagesDirtied = 7,
+    SyscallRead = 3,
+    SyscallWrite = 4,
+    // Those before are timed.
+    DirectRead = 5,
+    DirectWrite = 6,
+    PagesAdded = 7,
+    PagesEvicted = 8,
+    PagesDirtied = 9,
+    RingRead = 10,
+    RingWrite = 11,
 }
 
 /// `IOCB_DIRECT` (include/linux/fs.h).
@@ -63,7 +68,7 @@ pub fn begun() {
 
 /// When this thread's call began, ns; 0 if nobody knows.
 #[inline(always)]
-fn begin_ns() -> u64 {
+pub fn begin_ns() -> u64 {
     if !is_timed() {
         return 0;
     }
@@ -294,25 +299,47 @@ fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64, b
     let Some(sum) = sum_of::<M>(program, file, now_ns) else {
         return;
     };
-    let sum = sum.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
     // before it reads it.
-    let is_first = unsafe {
-        let is_first = (&raw const (*sum).calls).read_volatile() == 0;
-        add!(AppValue, sum.calls, 1);
-        if result < 0 {
-            add!(AppValue, sum.errors, 1);
-        } else {
-            add!(AppValue, sum.bytes, result.cast_unsigned());
-        }
-        count_time(sum, begin_ns, now_ns);
-        is_first
-    };
+    let is_first = unsafe { add(sum.as_ptr(), false, 1, result, begin_ns, now_ns) };
     // What is written is soon sent, and names its file then. It comes last: the verifier would follow it for each kind of sum.
     if let Program::Read = program
         && is_first
     {
         name(file);
+    }
+}
+
+/// Adds calls that have returned `result` together to their sum. Whether they are the first ones there.
+///
+/// # Safety
+///
+/// `sum` is a map value.
+#[inline(always)]
+pub unsafe fn add(
+    sum: *mut AppValue,
+    is_direct: bool,
+    calls: u64,
+    result: i64,
+    begin_ns: u64,
+    now_ns: u64,
+) -> bool {
+    // SAFETY: by the caller.
+    unsafe {
+        let is_first = (&raw const (*sum).calls).read_volatile() == 0;
+        add!(AppValue, sum.calls, calls);
+        if is_direct {
+            add!(AppValue, sum.direct_calls, calls);
+        }
+        if result < 0 {
+            add!(AppValue, sum.errors, 1);
+        } else if is_direct {
+            add!(AppValue, sum.direct_bytes, result.cast_unsigned());
+        } else {
+            add!(AppValue, sum.bytes, result.cast_unsigned());
+        }
+        count_time(sum, begin_ns, now_ns);
+        is_first
     }
 }
 

@@ -5,7 +5,8 @@
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{
-    block::{BLOCK_STATUSES, FILE_SYSTEM_HASH},
+    block::BLOCK_STATUSES,
+    local::FILE_SYSTEM_HASH,
     ring::{NO_USER, RequestRecord, flags},
 };
 
@@ -14,7 +15,7 @@ use crate::{
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, Probe, global, now_ns, opaque},
-    paths,
+    local, paths,
 };
 
 /// Bios of a request that are looked at, and in how many runs of one file each they may be. More is more than the verifier follows. What is behind
@@ -29,12 +30,6 @@ const WRITES: u32 = 1;
 pub const NO_MAPPING: u64 = 3;
 /// Bytes of `struct bio_vec`: userspace compares them.
 const VECTOR_BYTES: u64 = 16;
-/// `S_IFMT` and `S_IFBLK`.
-const KIND: u16 = 0o170_000;
-const BLOCK_DEVICE: u16 = 0o060_000;
-/// `BTRFS_SUPER_MAGIC` (include/uapi/linux/magic.h), and the inode of its metadata (`BTRFS_BTREE_INODE_OBJECTID`).
-const BTRFS: u64 = 0x9123_683e;
-const BTRFS_METADATA: u64 = 1;
 
 /// Whose pages a bio has: the address of an inode, whose lowest bit says whether it was direct I/O; 0 for nobody; or this.
 const NOT_LOOKED_AT: u64 = 2;
@@ -363,9 +358,9 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
 /// Which file that is.
 #[inline(always)]
 unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
-    let (offsets, own) = (&DIRECT, &DIRECT.block);
+    let (offsets, own) = (&DIRECT, &DIRECT.local);
     // The device's own cache: what the file system keeps there, or who reads and writes the device itself.
-    if is_device(inode.field_or_zero(&own.inode_mode)) {
+    if local::is_device(inode.field_or_zero(&own.inode_mode)) {
         return;
     }
     let superblock = Address::<M>::new(inode.field_or_zero(&offsets.inode_superblock));
@@ -373,24 +368,12 @@ unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
     // SAFETY: of the caller.
     unsafe {
         (*record).dev = superblock.field_or_zero(&offsets.superblock_dev);
-        if is_metadata(superblock.field_or_zero(&own.superblock_magic), number) {
+        if local::is_metadata(superblock.field_or_zero(&own.superblock_magic), number) {
             return;
         }
         (*record).fileid = number;
         (*record).handle_hash = inode.field_or_zero(&own.inode_generation);
     }
-}
-
-/// Whether an inode of this mode is a block device.
-#[inline(always)]
-pub fn is_device(mode: u16) -> bool {
-    mode & KIND == BLOCK_DEVICE
-}
-
-/// Whether a file of this number, where the superblock has this magic number, is what the file system knows of itself.
-#[inline(always)]
-pub fn is_metadata(magic: u64, number: u64) -> bool {
-    number == BTRFS_METADATA && magic == BTRFS
 }
 
 /// Whether the path of the file was not told lately.

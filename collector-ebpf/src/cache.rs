@@ -3,14 +3,13 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::helpers::{
-    bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_get_current_uid_gid,
-};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_uid_gid};
 use trackiops_schemas::ebpf::{
-    app_sums::{AppKey, AppPlaces, AppValue, LOCAL, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED},
-    block::FILE_SYSTEM_HASH,
+    app_sums::{
+        AppKey, AppPlaces, AppValue, FILE_SYSTEM, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED,
+    },
     file_op_sums::NFS_SUPER_MAGIC,
-    ring::{NO_USER, cgroups},
+    ring::NO_USER,
 };
 
 use crate::{
@@ -18,14 +17,13 @@ use crate::{
     block, filter,
     globals::{DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, add, cpu, global, now_ns},
+    local,
     maps::APP_PLACES,
     paths, window,
 };
 
 /// Bits of a page's `mapping` that say that it is none.
 const NO_MAPPING: u32 = block::NO_MAPPING as u32;
-/// `FS_REQUIRES_DEV` (include/linux/fs.h).
-const REQUIRES_DEVICE: u32 = 1;
 
 /// A page, or a folio of several, comes, leaves or becomes dirty.
 #[inline(always)]
@@ -98,19 +96,7 @@ fn bytes<M: Memory>(folio: Address<M::Argument>) -> u64 {
 fn who(is_evicted: bool) -> (u32, u64) {
     match is_evicted {
         true => (NO_USER, 0),
-        false => (bpf_get_current_uid_gid() as u32, cgroup_of_caller()),
-    }
-}
-
-/// 0 where that of data is not known either, so that rows do not split.
-#[inline(always)]
-fn cgroup_of_caller() -> u64 {
-    let is_known =
-        global(&DIRECT.cgroup.way) & cgroups::KNOWN != 0 || global(&DIRECT.block.has_groups) != 0;
-    match is_known {
-        // SAFETY: takes nothing.
-        true => unsafe { bpf_get_current_cgroup_id() },
-        false => 0,
+        false => (bpf_get_current_uid_gid() as u32, local::cgroup_of_caller()),
     }
 }
 
@@ -126,10 +112,13 @@ fn begin<M: Memory>(
     let object = Address::<M>::new(inode);
     let superblock = Address::<M>::new(object.field(&DIRECT.inode_superblock)?);
     let (window, begin_ns) = window::begin_of_holding::<M>(now_ns)?;
-    let direction = match application::program_of(nth) {
-        5 => PAGES_ADDED,
-        6 => PAGES_EVICTED,
-        _ => PAGES_DIRTIED,
+    let program = application::program_of(nth);
+    let direction = if program == Program::PagesAdded as u32 {
+        PAGES_ADDED
+    } else if program == Program::PagesEvicted as u32 {
+        PAGES_EVICTED
+    } else {
+        PAGES_DIRTIED
     };
     let (uid, cgroup) = who(direction == PAGES_EVICTED);
     let mut key = AppKey {
@@ -141,8 +130,7 @@ fn begin<M: Memory>(
         uid,
         direction,
     };
-    let mut has_path = false;
-    let magic: u64 = superblock.field(&own.superblock_magic)?;
+    let magic: u64 = superblock.field(&DIRECT.local.superblock_magic)?;
     let pid = bpf_get_current_pid_tgid() >> 32;
     if magic == NFS_SUPER_MAGIC {
         if global(&own.has_wire) == 0 {
@@ -154,25 +142,16 @@ fn begin<M: Memory>(
             false => key.fileid = 0,
         }
     } else {
-        if global(&own.has_block) == 0 {
+        if global(&own.has_local) == 0 {
             return None;
         }
-        key.direction |= LOCAL;
-        let kind = Address::<M>::new(superblock.field(&own.superblock_type)?);
-        if block::is_device(object.field(&own.inode_mode)?) {
-            key.dev = object.field(&own.inode_device)?;
-            key.fileid = 0;
-            key.handle_hash = FILE_SYSTEM_HASH;
-        } else if kind.field::<u32>(&own.type_flags)? & REQUIRES_DEVICE == 0 {
+        local::describe(&mut key, object, superblock, magic)?;
+        if key.direction & FILE_SYSTEM == 0 && !local::has_device(superblock)? {
             return None;
-        } else if block::is_metadata(magic, key.fileid) {
-            key.fileid = 0;
-            key.handle_hash = FILE_SYSTEM_HASH;
-        } else {
-            key.handle_hash = object.field(&own.inode_generation)?;
-            has_path = direction != PAGES_EVICTED;
         }
     }
+    let has_path =
+        magic != NFS_SUPER_MAGIC && key.direction & FILE_SYSTEM == 0 && direction != PAGES_EVICTED;
     if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
         return None;
     }

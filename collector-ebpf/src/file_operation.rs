@@ -16,7 +16,7 @@ use crate::{
     cgroup,
     globals::{DIRECT, INODE_DISTANCE},
     handle,
-    kernel_memory::{Address, Memory, Window, add, global, raise},
+    kernel_memory::{Address, Memory, add, global, raise, word},
     maps::{self, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN},
     rpc_stats_latency::{EXECUTE, QUEUE, RTT, TASK},
     window,
@@ -325,11 +325,4 @@ fn cgroup(task: Address<impl Memory>) -> Option<u64> {
         return Some(0);
     }
     Some(cgroup::of_caller())
-}
-
-#[inline(always)]
-fn word<M: Memory>(address: u64) -> Option<u64> {
-    let mut window = Window::<1>::EMPTY;
-    let view = window.fill(Address::<M>::new(address), None)?;
-    Some(view.word(0))
 }

@@ -1,6 +1,6 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
-use trackiops_schemas::ebpf::app_sums::{AppKey, LOCAL, PAGES_DIRTIED, WRITES};
+use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL, PAGES_DIRTIED, WRITES};
 use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
 
 use crate::{
@@ -96,8 +96,13 @@ pub fn admits_pages(key: &AppKey, pid: u32, inode: u64) -> bool {
 #[inline(always)]
 fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bool {
     let kinds = global(&FILTER);
-    let direction = match key.direction & !LOCAL {
+    let direction = match key.direction & !(LOCAL | FILE_SYSTEM) {
         WRITES | PAGES_DIRTIED => flags::WRITE,
+        _ => 0,
+    };
+    // The inode of a file system itself is not one of its files.
+    let fileid = match key.direction & FILE_SYSTEM {
+        0 => key.fileid,
         _ => 0,
     };
     let listed = |kind: u32, id: u64| kinds & kind == 0 || is_listed(kind, 0, id);
@@ -106,8 +111,8 @@ fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bo
         && listed(filters::UIDS, u64::from(key.uid))
         && listed(filters::CGROUPS, key.cgroup)
         && (kinds & filters::PLACES == 0
-            || is_at(kinds, key.dev, key.fileid)
-            || kinds & filters::DIRECTORIES != 0 && is_inside(key.dev, key.fileid, entry))
+            || is_at(kinds, key.dev, fileid)
+            || kinds & filters::DIRECTORIES != 0 && is_inside(key.dev, fileid, entry))
 }
 
 /// The same for a request to a block device, for this `struct inode` if it has one. Userspace filters those by no process and no user.

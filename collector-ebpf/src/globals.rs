@@ -4,6 +4,7 @@ use trackiops_schemas::ebpf::block::{BLOCK_STATUS_ERRNOS, BLOCK_STATUSES};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::op_sums::OP_CELLS;
 use trackiops_schemas::ebpf::ring::{DirectOffsets, TracepointOffsets, parts};
+use trackiops_schemas::ebpf::syscalls::SYSCALLS;
 
 /// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
 ///
@@ -27,6 +28,10 @@ pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 /// What the statuses of requests to block devices are as errors.
 #[unsafe(no_mangle)]
 pub static BLOCK_ERRNOS: [i32; BLOCK_STATUSES] = BLOCK_STATUS_ERRNOS;
+
+/// What system calls do, by number: of [`trackiops_schemas::ebpf::syscalls::kinds`]; userspace sets it.
+#[unsafe(no_mangle)]
+pub static SYSCALL_KINDS: [u8; SYSCALLS] = [0; SYSCALLS];
 
 /// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]

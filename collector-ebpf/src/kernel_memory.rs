@@ -347,6 +347,14 @@ impl<M: Memory, const WORDS: usize> View<'_, M, WORDS> {
     }
 }
 
+/// The word at an address.
+#[inline(always)]
+pub fn word<M: Memory>(address: u64) -> Option<u64> {
+    let mut window = Window::<1>::EMPTY;
+    let view = window.fill(Address::<M>::new(address), None)?;
+    Some(view.word(0))
+}
+
 /// A global as userspace has set it; the compiler only knows the value in the object.
 #[inline(always)]
 pub fn global<T: Copy>(global: &T) -> T {

@@ -32,6 +32,8 @@ mod handle;
 #[cfg(target_arch = "bpf")]
 mod kernel_memory;
 #[cfg(target_arch = "bpf")]
+mod local;
+#[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod marks;
@@ -45,6 +47,8 @@ mod release;
 mod rpc_stats_latency;
 #[cfg(target_arch = "bpf")]
 mod sums;
+#[cfg(target_arch = "bpf")]
+mod syscalls;
 #[cfg(target_arch = "bpf")]
 mod tracepoint;
 #[cfg(target_arch = "bpf")]
@@ -67,7 +71,7 @@ mod programs {
         block, cache, direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
-        operation, paths, release, tracepoint,
+        operation, paths, release, syscalls, tracepoint,
     };
 
     /// The direction of a READ, in the bits of a record's flags.
@@ -228,6 +232,34 @@ mod programs {
     #[btf_tracepoint(function = "writeback_dirty_folio")]
     pub fn pages_dirtied_by_cast(ctx: BtfTracePointContext) -> i32 {
         cache::changed::<Cast>(Program::PagesDirtied, ctx.arg(0));
+        0
+    }
+
+    // Loaded for any tracepoint in both forms: it reads nothing.
+    #[raw_tracepoint(tracepoint = "sys_enter")]
+    pub fn app_syscall_begin(ctx: RawTracePointContext) {
+        syscalls::begun(ctx.arg(1));
+    }
+
+    #[raw_tracepoint(tracepoint = "sys_exit")]
+    pub fn app_syscall_by_probe(ctx: RawTracePointContext) {
+        syscalls::returned::<Probe>(ctx.arg(0), ctx.arg(1));
+    }
+
+    #[btf_tracepoint(function = "sys_exit")]
+    pub fn app_syscall_by_cast(ctx: BtfTracePointContext) -> i32 {
+        syscalls::returned::<Cast>(ctx.arg(0), ctx.arg(1));
+        0
+    }
+
+    #[raw_tracepoint(tracepoint = "io_uring_complete")]
+    pub fn app_ring_by_probe(ctx: RawTracePointContext) {
+        syscalls::ring_completed::<Probe>(move |n| ctx.arg(n));
+    }
+
+    #[btf_tracepoint(function = "io_uring_complete")]
+    pub fn app_ring_by_cast(ctx: BtfTracePointContext) -> i32 {
+        syscalls::ring_completed::<Cast>(move |n| ctx.arg(n));
         0
     }
 

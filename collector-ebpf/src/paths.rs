@@ -158,8 +158,6 @@ pub fn only_name(inode: u64) -> Option<u64> {
 }
 
 /// Tells the path of a file of a local file system, whose pages a request to a device has, if it is not known. Whether it is known now.
-///
-/// The verifier looks at a function with a linkage of its own once, and not for each of its calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn name_cached(inode: u64, end_ns: u64) -> u32 {
     name_of_cached(inode, end_ns).map_or(0, u32::from)
@@ -167,11 +165,22 @@ pub extern "C" fn name_cached(inode: u64, end_ns: u64) -> u32 {
 
 #[inline(always)]
 fn name_of_cached(inode: u64, end_ns: u64) -> Option<bool> {
+    name_local(inode, only_name(inode)?, end_ns)
+}
+
+/// Tells the path of a file of a local file system by the name `entry` that it was opened by, if it is not known.
+#[inline(never)]
+pub fn name_opened(inode: u64, entry: u64) {
+    let _ = name_local(inode, entry, now_ns());
+}
+
+#[inline(always)]
+fn name_local(inode: u64, entry: u64, end_ns: u64) -> Option<bool> {
+    let own = &DIRECT.local;
     let object = Address::<Probe>::new(inode);
-    let generation = object.field::<u32>(&DIRECT.block.inode_generation)?;
+    let generation = object.field::<u32>(&own.inode_generation)?;
     let superblock = object.field(&DIRECT.inode_superblock)?;
-    let root = Address::<Probe>::new(superblock).field::<u64>(&DIRECT.block.superblock_root)?;
-    let entry = only_name(inode)?;
+    let root = Address::<Probe>::new(superblock).field::<u64>(&own.superblock_root)?;
     let key = key_of(object, generation)?;
     Some(is_told(&key, entry, end_ns, 0, root))
 }

@@ -47,6 +47,8 @@ pub struct CastBtfIds {
     pub block: Option<BtfType>,
     /// The types of those on the page cache: a page comes, leaves, becomes dirty.
     pub cache: Option<[BtfType; 3]>,
+    /// The types of those on system calls: a call returns, and, where io_uring says which one it is, a request of that completes.
+    pub syscalls: Option<(BtfType, Option<BtfType>)>,
     /// Whether there are the others: those on the release of an RPC.
     pub has_releases: bool,
 }
@@ -96,6 +98,17 @@ pub struct KernelTypes {
     pub calls: CallFunctions,
     /// The tracepoint on which pages become dirty.
     pub dirty_event: &'static str,
+    /// How the tracepoint on the completion of a request of io_uring tells its result, if it tells whose it is.
+    pub ring_completion: Option<RingCompletion>,
+}
+
+/// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingCompletion {
+    /// It is an argument (Linux 5.19).
+    Argument,
+    /// An argument leads to the `struct io_uring_cqe` that has it.
+    Entry,
 }
 
 /// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC, and of
@@ -117,8 +130,11 @@ const CACHE_EVENTS: [&str; 3] = [
     "btf_trace_mm_filemap_delete_from_page_cache",
     "btf_trace_writeback_dirty_folio",
 ];
-/// The name of that tracepoint, and the one before.
-pub const DIRTY_FOLIO: &str = "writeback_dirty_folio";
+/// The types of the tracepoints on the return of a system call, and on the completion of a request of io_uring.
+const SYSCALL_EVENT: &str = "btf_trace_sys_exit";
+const RING_EVENT: &str = "btf_trace_io_uring_complete";
+/// The name of that of the page cache, and the one before.
+const DIRTY_FOLIO: &str = "writeback_dirty_folio";
 const DIRTY_PAGE: &str = "writeback_dirty_page";
 
 /// Modules whose types are looked at after those of the kernel proper.
@@ -178,15 +194,36 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         calls.generic = GENERIC_CALLS.map(of_kernel);
     }
     let cache = CACHE_EVENTS.map(|name| own_type(&vmlinux, Kind::Typedef, name, None));
+    let ring_completion = ring_completion(&vmlinux);
     Ok(KernelTypes {
         members,
-        cast: cast_btf_ids(&vmlinux, events, cache),
+        cast: cast_btf_ids(&vmlinux, events, cache, ring_completion),
+        ring_completion,
         calls,
         dirty_event: match cache {
             [.., None] => DIRTY_PAGE,
             _ => DIRTY_FOLIO,
         },
     })
+}
+
+/// By the types of what follows the context of the tracepoint: `(request, user data, result, ...)` or `(request, entry)`. Before Linux 5.19 it
+/// was `(user data, result)`.
+fn ring_completion(btf: &Btf) -> Option<RingCompletion> {
+    let (_, event) = btf.find_own(Kind::Typedef, RING_EVENT)?;
+    let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
+    let mut parameters = function.parameters();
+    // The data of the tracepoint and the context come first.
+    let mut is_pointer = || {
+        let of = btf.plain(parameters.next()?)?;
+        Some(of.kind == Kind::Pointer)
+    };
+    let [_, _, request, second] = std::array::from_fn(|_| is_pointer());
+    match (request?, second?) {
+        (false, _) => None,
+        (true, false) => Some(RingCompletion::Argument),
+        (true, true) => Some(RingCompletion::Entry),
+    }
 }
 
 fn own_type(btf: &Btf, kind: Kind, name: &str, module: Option<&'static str>) -> Option<BtfType> {
@@ -198,14 +235,17 @@ fn cast_btf_ids(
     vmlinux: &Btf,
     events: [Option<BtfType>; 5],
     cache: [Option<BtfType>; 3],
+    ring: Option<RingCompletion>,
 ) -> Option<CastBtfIds> {
+    let own = |name| own_type(vmlinux, Kind::Typedef, name, None);
     let [read, write, operation, release, release_cong] = events;
     let completions = || Some([read?, write?, operation?]);
     Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: completions(),
-        block: own_type(vmlinux, Kind::Typedef, BLOCK_EVENT, None),
+        block: own(BLOCK_EVENT),
+        syscalls: own(SYSCALL_EVENT).map(|exit| (exit, ring.and_then(|_| own(RING_EVENT)))),
         cache: match cache {
             [Some(added), Some(evicted), Some(dirtied)] => Some([added, evicted, dirtied]),
             _ => None,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, DIRTY_FOLIO, KernelTypes, Members};
+use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, KernelTypes, Members, RingCompletion};
 use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
@@ -74,6 +74,8 @@ pub struct KernelFacts {
     pub calls: CallFunctions,
     /// The tracepoint on which pages become dirty.
     pub dirty_event: &'static str,
+    /// How the completion of a request of io_uring is told, if it says whose it is.
+    pub ring_completion: Option<RingCompletion>,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
@@ -104,6 +106,7 @@ impl KernelFacts {
             members: Ok(members),
             cast: None,
             calls: CallFunctions::default(),
+            ring_completion: None,
             ..self
         })
     }
@@ -117,14 +120,10 @@ impl KernelFacts {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        let (members, cast, calls, dirty_event) = match btf::read_kernel(root, &MEMBERS) {
-            Ok(KernelTypes {
-                members,
-                cast,
-                calls,
-                dirty_event,
-            }) => (Ok(members), cast, calls, dirty_event),
-            Err(why) => (Err(why), None, CallFunctions::default(), DIRTY_FOLIO),
+        let types = btf::read_kernel(root, &MEMBERS);
+        let (types, unknown) = match types {
+            Ok(types) => (types, None),
+            Err(why) => (KernelTypes::default(), Some(why)),
         };
         Self {
             release: read_release(root),
@@ -134,10 +133,11 @@ impl KernelFacts {
             lockdown: read_lockdown(root),
             nfs_client: knows_file_system(root, "nfs"),
             formats,
-            members,
-            cast,
-            calls,
-            dirty_event,
+            members: unknown.map_or(Ok(types.members), Err),
+            cast: types.cast,
+            calls: types.calls,
+            dirty_event: types.dirty_event,
+            ring_completion: types.ring_completion,
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),

@@ -13,7 +13,7 @@ use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::Dev;
 
-use crate::names::local_mounts;
+use crate::names::local_mounts::{self, Counted};
 use crate::names::mountinfo::{HOST, NfsMount, cgroup_root, mounts_of};
 use crate::plan::Levels;
 
@@ -174,7 +174,8 @@ impl Filter {
         let there = visible_mounts();
         let is_absent = |named: &&String| {
             let is_there = |mount: &NfsMount| is_named(&mount.source, &mount.mount_point, named);
-            let mut local = local_mounts::devices_of(|source, at| is_named(source, at, named));
+            let mut local =
+                local_mounts::devices_of(Counted::All, |source, at| is_named(source, at, named));
             !there.iter().any(is_there) && local.next().is_none()
         };
         self.mounts.iter().filter(is_absent).cloned().collect()
@@ -268,9 +269,9 @@ impl ResolvedFilter {
             let there = visible_mounts();
             let wanted = there.iter().filter(|mount| self.wants(mount));
             keys.extend(wanted.map(|mount| filter_key(filters::MOUNTS, mount.dev, 0)));
-            if self.levels.block {
+            if self.levels.has_local() {
                 let wanted = |source: &str, at: &str| self.wants_place(source, at);
-                let devices = local_mounts::devices_of(wanted);
+                let devices = local_mounts::devices_of(Counted::at(self.levels), wanted);
                 keys.extend(devices.map(|dev| filter_key(filters::MOUNTS, dev, 0)));
             }
         }
@@ -325,8 +326,8 @@ fn look_up(
     levels: Levels,
 ) -> Result<(Metadata, Dev), FilterError> {
     let metadata = metadata_of(path)?;
-    if levels.block
-        && let Some(dev) = local_mounts::device_of(path)
+    if levels.has_local()
+        && let Some(dev) = local_mounts::device_of(path, Counted::at(levels))
     {
         return Ok((metadata, dev));
     }

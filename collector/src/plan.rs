@@ -4,7 +4,9 @@
 mod block_offsets;
 mod cache_offsets;
 mod direct_offsets;
+mod local_offsets;
 pub(crate) mod members;
+mod syscall_offsets;
 mod tracepoint_offsets;
 mod unsupported;
 
@@ -22,6 +24,9 @@ use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::block_offsets::add_block_offsets;
 use crate::plan::cache_offsets::add_cache_offsets;
 use crate::plan::direct_offsets::direct_offsets;
+use crate::plan::local_offsets::add_local_offsets;
+use crate::plan::syscall_offsets::add_syscall_offsets;
+pub(crate) use crate::plan::syscall_offsets::syscall_kinds;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
 pub use crate::plan::unsupported::Unsupported;
 
@@ -42,6 +47,8 @@ pub enum EngineChoice {
 pub struct Levels {
     /// Requests of the NFS client to its servers.
     pub wire: bool,
+    /// Calls of applications for files of local file systems. Those for files of NFS belong to the wire.
+    pub app: bool,
     /// Requests to block devices.
     pub block: bool,
     /// What the page cache does, in the rows of files of the others.
@@ -53,6 +60,8 @@ pub struct Levels {
 pub enum RecordedLevel {
     /// [`Levels::wire`].
     Wire,
+    /// [`Levels::app`].
+    App,
     /// [`Levels::block`].
     Block,
     /// [`Levels::cache`].
@@ -65,10 +74,11 @@ impl FromStr for RecordedLevel {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.trim() {
             "wire" => Ok(Self::Wire),
+            "app" => Ok(Self::App),
             "block" => Ok(Self::Block),
             "cache" => Ok(Self::Cache),
             other => Err(format!(
-                "there is no level `{other}`: write wire, block or cache"
+                "there is no level `{other}`: write wire, app, block or cache"
             )),
         }
     }
@@ -78,15 +88,29 @@ impl Levels {
     /// The wire alone.
     pub const WIRE: Self = Self {
         wire: true,
+        app: false,
+        block: false,
+        cache: false,
+    };
+    /// The calls for files of local file systems alone.
+    pub const APP: Self = Self {
+        wire: false,
+        app: true,
         block: false,
         cache: false,
     };
     /// The block level alone.
     pub const BLOCK: Self = Self {
         wire: false,
+        app: false,
         block: true,
         cache: false,
     };
+
+    /// Whether rows are of files of local file systems.
+    pub fn has_local(self) -> bool {
+        self.app || self.block
+    }
 }
 
 impl FromIterator<RecordedLevel> for Levels {
@@ -95,6 +119,7 @@ impl FromIterator<RecordedLevel> for Levels {
         for level in levels {
             match level {
                 RecordedLevel::Wire => all.wire = true,
+                RecordedLevel::App => all.app = true,
                 RecordedLevel::Block => all.block = true,
                 RecordedLevel::Cache => all.cache = true,
             }
@@ -213,14 +238,19 @@ impl Plan {
         }
     }
 
-    /// Whether calls of applications are counted.
+    /// Whether calls of applications are counted, of which files ever.
+    pub fn counts_calls(&self) -> bool {
+        self.has_calls() || self.levels().app
+    }
+
+    /// Whether calls of applications for files of NFS are counted.
     pub fn has_calls(&self) -> bool {
         matches!(&self.programs, Programs::Direct { calls: Some(_), .. })
     }
 
     /// Whether calls of applications or pages of the cache are counted: both in the same way.
     pub fn has_sums_of_files(&self) -> bool {
-        self.has_calls() || self.levels().cache
+        self.counts_calls() || self.levels().cache
     }
 
     /// Whether calls of applications are timed as well.
@@ -235,11 +265,18 @@ impl Plan {
             AppView::Always | AppView::Timed => false,
             AppView::Never => true,
         };
-        if let Programs::Direct { calls, offsets, .. } = &mut self.programs {
+        if let Programs::Direct {
+            calls,
+            offsets,
+            levels,
+            ..
+        } = &mut self.programs
+        {
             if is_left_out {
                 *calls = None;
             }
-            offsets.app.is_timed = u32::from(wanted == AppView::Timed && calls.is_some());
+            let has_any = calls.is_some() || levels.app;
+            offsets.app.is_timed = u32::from(wanted == AppView::Timed && has_any);
         }
         self
     }
@@ -279,7 +316,7 @@ pub fn plan(
             return alone.map_err(|why| Unsupported::NeitherLevel(Box::new(why)));
         }
     };
-    if !levels.wire && !levels.block {
+    if !levels.wire && !levels.has_local() {
         return Err(Unsupported::CacheAlone);
     }
     if levels.wire && !facts.nfs_client {
@@ -316,8 +353,16 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
         true => direct_offsets(facts)?,
         false => DirectOffsets::default(),
     };
+    let calls = call_programs(facts, &offsets);
+    if levels.has_local() {
+        let level = if levels.block { "block" } else { "app" };
+        add_local_offsets(&mut offsets, facts, level)?;
+    }
     if levels.block {
         add_block_offsets(&mut offsets, facts)?;
+    }
+    if levels.app {
+        add_syscall_offsets(&mut offsets, facts)?;
     }
     if levels.cache {
         add_cache_offsets(&mut offsets, facts, levels)?;
@@ -327,6 +372,7 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
         (!levels.wire || cast.events.is_some())
             && (!levels.block || cast.block.is_some())
             && (!levels.cache || cast.cache.is_some())
+            && (!levels.app || cast.syscalls.is_some())
     });
     // Where the kernel's BTF describes its tracepoints, it describes those that it has.
     let has_releases = cast.is_none_or(|cast| cast.has_releases);
@@ -337,7 +383,7 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
             && tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()
             && has_releases,
-        calls: call_programs(facts, &offsets),
+        calls,
         offsets: Box::new(offsets),
         cast,
     })

@@ -144,7 +144,7 @@ impl Recorder {
     ) -> Result<Self, RecordError> {
         let names = Names::new(
             plan.has_paths(),
-            plan.levels().block,
+            plan.levels(),
             settings.tenant_rules.clone(),
         )
         .map_err(RecordError::Thread)?;

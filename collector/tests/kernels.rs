@@ -16,11 +16,13 @@ use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::local::LocalOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, ReleaseOffsets,
     TaskOffsets, TracepointOffsets, TreeOffsets, cgroups,
 };
+use trackiops_schemas::ebpf::syscalls::{SyscallOffsets, rings};
 
 /// Names and sizes in bytes.
 type Fields = &'static [(&'static str, u32)];
@@ -189,6 +191,8 @@ fn each_kernel_can_be_read_directly() {
             app: app(kernel),
             block: BlockOffsets::default(),
             cache: CacheOffsets::default(),
+            local: LocalOffsets::default(),
+            syscalls: SyscallOffsets::default(),
         }
     };
     for (kernel, root) in kernels() {
@@ -405,8 +409,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
 fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
     let both = Levels {
         wire: true,
-        block: true,
-        cache: false,
+        ..Levels::BLOCK
     };
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
@@ -486,7 +489,7 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
             panic!("{kernel}");
         };
         let of = offsets.cache;
-        assert_eq!((of.has_wire, of.has_block), (0, 1), "{kernel}");
+        assert_eq!((of.has_wire, of.has_local), (0, 1), "{kernel}");
         assert_eq!((of.folio_mapping, of.mapping_host), (24, 0), "{kernel}");
         // As the kernel's structures say, read by a person. Folios came with Linux 5.16.
         let (folio, event) = match kernel.as_str() {
@@ -504,6 +507,58 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
             for event in cast.cache.unwrap() {
                 let of = vmlinux.get(event.number).unwrap();
                 assert_eq!(of.kind, Kind::Typedef, "{kernel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_for_local_files_need_no_nfs() {
+    for (kernel, root) in kernels() {
+        let mut facts = KernelFacts::read_in(&root);
+        facts.nfs_client = false;
+        let plan = plan(&facts, EngineChoice::Auto, Some(Levels::APP)).unwrap();
+        assert!(plan.counts_calls() && !plan.has_calls(), "{kernel}");
+        assert!(plan.has_paths() && !plan.has_operations(), "{kernel}");
+        let Programs::Direct { offsets, cast, .. } = plan.programs else {
+            panic!("{kernel}");
+        };
+        let own = offsets.syscalls;
+        assert_eq!(
+            [own.number, own.first, own.second, own.third],
+            [120, 112, 104, 96],
+            "{kernel}: orig_ax, di, si and dx"
+        );
+        // As the kernel's structures say, read by a person: files of a thread, flags of a file; and how requests of io_uring complete.
+        let (files, flags, ring) = match kernel.as_str() {
+            "5.10" => (2808, 64, rings::NONE),
+            "6.1" => (3048, 64, rings::ARGUMENT),
+            "6.12" => (3048, 48, rings::ARGUMENT),
+            _ => (3416, 40, rings::ENTRY),
+        };
+        assert_eq!(
+            (own.task_files, own.file_flags, own.ring_form),
+            (files, flags, ring),
+            "{kernel}"
+        );
+        let (table, length, all) = (own.files_table, own.table_length, own.table_files);
+        assert_eq!((table, length, all), (32, 0, 8), "{kernel}");
+        assert_eq!(
+            (offsets.local.inode_mode, offsets.local.type_flags),
+            (0, 8),
+            "{kernel}"
+        );
+        assert_ne!(offsets.app.file_entry, 0, "{kernel}");
+        let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
+        assert_eq!(cast.is_none(), by_probe, "{kernel}");
+        if let Some((exit, completed)) = cast.and_then(|cast| cast.syscalls) {
+            let vmlinux = vmlinux(&root);
+            for (event, name) in [
+                (exit, "btf_trace_sys_exit"),
+                (completed.unwrap(), "btf_trace_io_uring_complete"),
+            ] {
+                let of = vmlinux.get(event.number).unwrap();
+                assert!(vmlinux.is_named(of.name, name), "{kernel}");
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ebpf::block::FILE_SYSTEM_HASH;
+use crate::ebpf::local::FILE_SYSTEM_HASH;
 use crate::level::IoLevel;
 
 /// A device number in the kernel's encoding: `major << 20 | minor`.

@@ -113,10 +113,11 @@ pub struct Args {
     /// No live stream
     #[arg(long, help_heading = RUN)]
     pub no_live: bool,
-    /// Record wire, block, cache [default: wire, or block without NFS]
+    /// Record wire, app, block, cache [default: wire, or block without NFS]
     ///
-    /// `wire` has the requests of the NFS client; `block` those to the devices of this host, by the file whose bytes they move, on any file
-    /// system. `cache` adds what the page cache does to the rows of their files. With --wait the default is `wire`.
+    /// `wire` has the requests of the NFS client and the calls that applications make for its files. `app` has those for files of all other
+    /// file systems, and `block` the requests to the devices of this host, by the file whose bytes they move. `cache` adds what the page
+    /// cache does to the rows of their files. With --wait the default is `wire`.
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = KERNEL)]
     levels: Vec<RecordedLevel>,
     /// How requests are observed: auto, direct, tracepoint
@@ -131,7 +132,7 @@ pub struct Args {
     /// Record READ and WRITE requests only, not every operation
     #[arg(long, help_heading = KERNEL)]
     pub no_ops: bool,
-    /// Do not count the calls by which applications read and write
+    /// Do not count the calls by which applications read and write files of NFS
     #[arg(long, conflicts_with = "app_view", help_heading = KERNEL)]
     pub no_app_view: bool,
     /// Count them on a kernel that preempts threads that run in it, too
@@ -139,7 +140,7 @@ pub struct Args {
     /// There that takes more of each call, and without fprobes (CONFIG_FPROBE) the kernel skips the programs for some.
     #[arg(long, help_heading = KERNEL)]
     pub app_view: bool,
-    /// Time these calls as well
+    /// Time calls of applications
     ///
     /// Adds a histogram of their times for each file, and --app-view. Each call takes some 300 instructions more.
     #[arg(long, conflicts_with = "no_app_view", help_heading = KERNEL)]

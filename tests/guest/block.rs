@@ -4,15 +4,17 @@ use std::sync::LazyLock;
 
 use crate::run::{Run, kernel, scripts, sum};
 
+#[path = "../block/calls.rs"]
+mod calls;
 #[path = "../block/check.rs"]
 mod check;
 
 static RUN: LazyLock<Run> = LazyLock::new(|| run(&[]));
 
 fn run(flags: &[&str]) -> Run {
-    let paths = ["block_io.sh", "resident.py"].map(|name| scripts().join(name));
-    let [io, resident] = paths.each_ref().map(|path| path.to_str().expect("a path"));
-    let add = ["--add", io, "--add", resident];
+    let paths = ["block_io.sh", "resident.py", "local_calls.py"].map(|name| scripts().join(name));
+    let [io, resident, calls] = paths.each_ref().map(|path| path.to_str().expect("a path"));
+    let add = ["--add", io, "--add", resident, "--add", calls];
     let packages = ["--deb", "xfsprogs", "--deb", "btrfs-progs"];
     Run::script("block", &[&add[..], &packages, flags].concat())
 }
@@ -124,4 +126,35 @@ fn guest_the_block_level_filters_by_what_it_knows() {
     let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str()).collect();
     assert_eq!(paths, [Some("/mnt/ext4/wpsync.0.0")]);
     assert_eq!(sum(&rows, "read_bytes"), 1 << 20);
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_calls_for_local_files_are_those_that_applications_made() {
+    println!("{}: {}", kernel(), RUN.text("calls.err"));
+    let store = RUN.out.join("calls");
+    let rows = Run::query_store(&store, &["--step", "all", "--level", "block"]);
+    // A kernel that preempts skips the program for some, and counts them.
+    let health = crate::run::stored_health(&store);
+    let missed = match kernel().as_str() {
+        "newest" => sum(&health, "app_missed"),
+        _ => 0,
+    };
+    for kind in ["ext4", "xfs", "btrfs", "tmpfs", "overlay"] {
+        // An overlay has the file system below copy, which the kernel counts as well.
+        let again = if kind == "overlay" { 50_000 } else { 0 };
+        calls::check(&rows, &RUN.text(&format!("calls.{kind}")), missed, again);
+    }
+    // Linux before 5.19 does not tell whose request of io_uring completes.
+    let rings = if kernel() == "5.10" { 0 } else { 256 };
+    for (engine, calls) in [("libaio", 256), ("io_uring", rings)] {
+        let path = format!("/mnt/ext4/calls/{engine}.0.0");
+        let own = rows.iter().filter(|row| row["path"] == path.as_str());
+        let own: Vec<_> = own.cloned().collect();
+        let there = sum(&own, "app_write_direct_calls");
+        assert!(there <= calls && there + missed >= calls, "{path}: {own:?}");
+        if missed == 0 {
+            assert_eq!(sum(&own, "app_write_direct_bytes"), calls << 12, "{own:?}");
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::Ebpf;
 use aya::programs::{KProbe, RawTracePoint, TracePoint};
-use trackiops_schemas::ebpf::app_sums::APP_TIMED_PROGRAMS;
 use trackiops_schemas::ebpf::offsets::Offsets as _;
+use trackiops_schemas::ebpf::syscalls::rings;
 
 use crate::btf::BtfType;
 use crate::engine::OBJECT;
@@ -95,6 +95,23 @@ const CACHE: [DirectProgram; 3] = [
     },
 ];
 
+/// Those on system calls: one returns, and a request of io_uring completes.
+const SYSCALLS: [DirectProgram; 2] = [
+    DirectProgram {
+        event: "sys_exit",
+        by_probe: "app_syscall_by_probe",
+        by_cast: "app_syscall_by_cast",
+    },
+    DirectProgram {
+        event: "io_uring_complete",
+        by_probe: "app_ring_by_probe",
+        by_cast: "app_ring_by_cast",
+    },
+];
+/// The tracepoint on which system calls begin, and the program for it where they are timed.
+const SYSCALL_BEGIN_EVENT: &str = "sys_enter";
+const SYSCALL_BEGIN: &str = "app_syscall_begin";
+
 /// The program that handles completions for which the kernel skipped those, where it skips any.
 const RELEASED_BY_PROBE: &str = "released_by_probe";
 const RELEASED_BY_CAST: &str = "released_by_cast";
@@ -147,9 +164,12 @@ pub fn load_by_cast(
     let used = used_programs(plan);
     // A plan has `cast` only if the types of all of them are known.
     let levels = plan.levels();
+    let syscalls = cast.syscalls.into_iter();
+    let syscalls = syscalls.flat_map(|(exit, ring)| [Some(exit), ring]);
+    let syscalls = syscalls.flatten().take(used_syscalls(plan).len());
     let cache = cast.cache.filter(|_| levels.cache);
     let block = cast.block.filter(|_| levels.block);
-    let others = cache.into_iter().flatten().chain(block);
+    let others = syscalls.chain(cache.into_iter().flatten()).chain(block);
     let of_wire = cast.events.into_iter().flatten();
     // Without operations the last one is not used.
     let events: Vec<_> = others.chain(of_wire).take(used.len()).collect();
@@ -179,8 +199,21 @@ pub fn load_by_cast(
     Some(load())
 }
 
-/// The direct engine's programs on tracepoints that are used: those of the page cache first, then that of the block level, that of
-/// operations last.
+/// The programs on system calls that are used.
+fn used_syscalls(plan: &Plan) -> &'static [DirectProgram] {
+    match &plan.programs {
+        Programs::Direct {
+            offsets, levels, ..
+        } if levels.app => match offsets.syscalls.ring_form {
+            rings::NONE => &SYSCALLS[..1],
+            _ => &SYSCALLS,
+        },
+        _ => &[],
+    }
+}
+
+/// The direct engine's programs on tracepoints that are used: those on system calls first, then those of the page cache, that of the block level,
+/// and those of the wire; that of operations last.
 fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
     let levels = plan.levels();
     let recovers = matches!(plan.programs, Programs::Direct { recovers: true, .. });
@@ -194,7 +227,8 @@ fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
         last.event = dirty_event;
     }
     let cache = if levels.cache { &cache[..] } else { &[] };
-    let others = cache.iter().copied().chain(block);
+    let syscalls = used_syscalls(plan).iter().copied();
+    let others = syscalls.chain(cache.iter().copied()).chain(block);
     others.chain(of_wire.iter().copied()).collect()
 }
 
@@ -215,6 +249,11 @@ pub fn attach(
                 timing.ended(format!("load and attach {RENAME}"));
             }
             attach_calls(programs, plan, calls, &mut attached, timing)?;
+            if plan.times_calls() && plan.levels().app {
+                let begun = attach_raw(programs, SYSCALL_BEGIN, &[SYSCALL_BEGIN_EVENT])?;
+                attached.links.push(begun);
+                timing.ended(format!("load and attach {SYSCALL_BEGIN}"));
+            }
             Ok(attached)
         }
         // In the order in which a request meets them. So a request that starts meanwhile may be
@@ -240,6 +279,8 @@ const CALLS: [(&str, Attaching); 5] = [
     ("app_direct_read", AttachedTo::Entry),
     ("app_direct_write", AttachedTo::Entry),
 ];
+/// The first of these are timed, where calls are.
+const TIMED_CALLS: usize = 3;
 /// The program on the begins of these functions where calls are timed.
 const TIMED_BEGIN: &str = "app_begin";
 /// Programs that probe the begins of functions of the NFS client, and those that probe their ends: the last one of each is for splicing.
@@ -298,7 +339,7 @@ pub fn load_calls(
         CallPrograms::OfNfs(functions) => {
             let used = CALLS.into_iter().zip(functions);
             used.filter_map(|((name, on), of)| Some((name, on((*of)?), None)))
-                .chain(begins(&functions[..APP_TIMED_PROGRAMS]))
+                .chain(begins(&functions[..TIMED_CALLS]))
                 .collect()
         }
         CallPrograms::Probed { splices } => {
@@ -447,7 +488,7 @@ fn attach_direct(
     }
     let of_operations = attached.split_off(attached.len() - usize::from(plan.has_operations()));
     let of_cache = if plan.levels().cache { CACHE.len() } else { 0 };
-    let of_requests = attached.split_off(of_cache);
+    let of_requests = attached.split_off(used_syscalls(plan).len() + of_cache);
     Ok(AttachedPrograms {
         counted: CountedPrograms {
             of_requests,

@@ -12,9 +12,10 @@ use trackiops_schemas::ebpf::ring::{
     PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, SLOT_MASK_GLOBAL, TRACEPOINT_WORDS,
     WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters, parts,
 };
+use trackiops_schemas::ebpf::syscalls::{SYSCALLS, SYSCALLS_GLOBAL};
 
 use crate::kernel_sums::by_operation;
-use crate::plan::{CallPrograms, Plan, Programs};
+use crate::plan::{CallPrograms, Plan, Programs, syscall_kinds};
 use crate::rings::RingSizes;
 use crate::settings::Settings;
 
@@ -31,6 +32,7 @@ pub struct ProgramGlobals {
     window_ns: u64,
     filter_kinds: u32,
     latency_parts: u32,
+    syscalls: [u8; SYSCALLS],
     /// CPUs on which calls of applications, or pages of the cache, are counted.
     calls_on_cpus: u32,
     /// CPUs on which they are timed.
@@ -66,6 +68,7 @@ impl ProgramGlobals {
             slot_mask: rings.slots() - 1,
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
+            syscalls: syscall_kinds(),
             calls_on_cpus: if plan.has_sums_of_files() { cpus } else { 1 },
             timed_calls_on_cpus: plan.times_calls().then_some(cpus),
             calls_under_way: match &plan.programs {
@@ -121,6 +124,7 @@ impl ProgramGlobals {
             .override_global(SLOT_MASK_GLOBAL, &self.slot_mask, true)
             .override_global(WINDOW_NS_GLOBAL, &self.window_ns, true)
             .override_global(FILTER_GLOBAL, &self.filter_kinds, true)
+            .override_global(SYSCALLS_GLOBAL, &self.syscalls, true)
             .override_global(PARTS_GLOBAL, &self.latency_parts, true);
     }
 }

@@ -134,7 +134,7 @@ impl Engine {
             paths,
             file_operations,
             calls,
-            has_calls: plan.has_calls(),
+            has_calls: plan.counts_calls(),
             books,
             clock: shared_clock,
             filter_maps,
@@ -213,7 +213,7 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
                 return Err(FilterError::NoWay("directories"));
             }
             let has_cgroups = (!levels.wire || offsets.cgroup.way != 0)
-                && (!levels.block || offsets.block.has_groups != 0);
+                && (!levels.has_local() || offsets.local.has_groups != 0);
             if kinds & filters::CGROUPS != 0 && !has_cgroups {
                 return Err(FilterError::NoWay("cgroup"));
             }

@@ -88,6 +88,7 @@ mod tests {
         ),
         block: None,
         cache: None,
+        syscalls: None,
         has_releases: false,
     };
 

@@ -7,8 +7,8 @@ use aya::maps::MapError;
 use trackiops_schemas::ebpf::app_sums::{
     APP_CALL_ENTRIES, APP_CALL_MOUNT_ENTRIES, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT,
     APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_LATENCY_WORDS, APP_PLACE_WORDS,
-    APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue, LOCAL,
-    PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED, WRITES, app_latency_bounds,
+    APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue,
+    FILE_SYSTEM, LOCAL, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED, WRITES, app_latency_bounds,
 };
 use trackiops_schemas::histogram::{Histogram, bucket_of};
 use trackiops_schemas::row::AppCalls;
@@ -216,7 +216,7 @@ impl CallsInWindow {
             row: RowKey::from(key),
             window: key.window,
             pid: pid as u32,
-            what: match key.direction & !LOCAL {
+            what: match key.direction & !(LOCAL | FILE_SYSTEM) {
                 WRITES => Summed::Writes,
                 PAGES_ADDED => Summed::PagesAdded,
                 PAGES_EVICTED => Summed::PagesEvicted,

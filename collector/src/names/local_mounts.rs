@@ -1,4 +1,4 @@
-//! The file systems on block devices of this host, from `mountinfo` (proc(5)).
+//! The local file systems of this host, from `mountinfo` (proc(5)).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -12,6 +12,7 @@ use trackiops_schemas::mount::MountPoint;
 
 use crate::names::mountinfo::{HOST, unescape};
 use crate::names::paths::is_below;
+use crate::plan::Levels;
 
 /// What is known of device numbers. A file system that is unmounted stays known until the mounts change once more: its last requests may still
 /// arrive.
@@ -25,10 +26,58 @@ pub struct LocalMounts {
 /// By the device of the superblock.
 type Devices = HashMap<Dev, LocalFileSystem>;
 
+/// Which file systems count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those on block devices.
+    OnDevices,
+    /// All that an application may read and write files of.
+    All,
+}
+
+impl Counted {
+    /// Those of whose files there are rows.
+    pub fn at(levels: Levels) -> Self {
+        match levels.app {
+            true => Self::All,
+            false => Self::OnDevices,
+        }
+    }
+}
+
+/// Types of file systems that have no device, and whose files the kernel makes up; and NFS, which is not local.
+const NOT_COUNTED: [&str; 24] = [
+    "autofs",
+    "binder",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "efivarfs",
+    "fusectl",
+    "mqueue",
+    "nfs",
+    "nfs4",
+    "nfsd",
+    "nsfs",
+    "proc",
+    "pstore",
+    "resctrl",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "sysfs",
+    "tracefs",
+];
+
 /// A file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFileSystem {
-    /// The device that was mounted, such as `/dev/sda1`.
+    /// The device that was mounted, such as `/dev/sda1`; of a file system without one its type and its first mount point, such as
+    /// `tmpfs:/tmp`.
     source: String,
     /// The device number of that, which may be another one than that of the superblock (btrfs).
     device: Option<Dev>,
@@ -46,7 +95,7 @@ struct LocalMount {
 }
 
 /// The mounts of now.
-pub fn read() -> HashMap<Dev, LocalFileSystem> {
+pub fn read(counted: Counted) -> HashMap<Dev, LocalFileSystem> {
     let own = fs::read(format!("/proc/{HOST}/mountinfo")).unwrap_or_default();
     // A service may have mounts of its own.
     let mine = fs::read("/proc/self/mountinfo").unwrap_or_default();
@@ -54,14 +103,14 @@ pub fn read() -> HashMap<Dev, LocalFileSystem> {
         let number = fs::metadata(source).ok()?.rdev();
         Dev::new(major(number), minor(number)).filter(|_| number != 0)
     };
-    parse(&[&own[..], &mine].concat(), device_of)
+    parse(&[&own[..], &mine].concat(), counted, device_of)
 }
 
-/// The file systems on devices among the lines of a `mountinfo` file; other lines are skipped.
-fn parse(text: &[u8], device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
+/// The file systems that count among the lines of a `mountinfo` file; other lines are skipped.
+fn parse(text: &[u8], counted: Counted, device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
     let mut devices = Devices::new();
     for line in String::from_utf8_lossy(text).lines() {
-        let Some((dev, source, point)) = parse_line(line) else {
+        let Some((dev, source, point)) = parse_line(line, counted) else {
             continue;
         };
         let known = devices.entry(dev).or_insert_with(|| LocalFileSystem {
@@ -84,11 +133,13 @@ fn parse(text: &[u8], device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
 }
 
 /// Parses `36 35 254:1 / /srv rw,noatime shared:1 - ext4 /dev/vda1 rw`.
-fn parse_line(line: &str) -> Option<(Dev, String, LocalMount)> {
+fn parse_line(line: &str, counted: Counted) -> Option<(Dev, String, LocalMount)> {
     let (mount, superblock) = line.split_once(" - ")?;
-    let mut superblock = superblock.split(' ').skip(1);
-    let source = unescape(superblock.next()?);
-    if !source.starts_with('/') {
+    let mut superblock = superblock.split(' ');
+    let kind = superblock.next()?;
+    let mut source = unescape(superblock.next()?);
+    let has_device = source.starts_with('/') && !kind.starts_with("fuse");
+    if !has_device && (counted == Counted::OnDevices || NOT_COUNTED.contains(&kind)) {
         return None;
     }
     let superblock_options = superblock.next()?;
@@ -97,6 +148,9 @@ fn parse_line(line: &str) -> Option<(Dev, String, LocalMount)> {
     let root = unescape(mount.next()?);
     let mount_point = unescape(mount.next()?);
     let options = format!("{},{superblock_options}", mount.next()?);
+    if !has_device {
+        source = format!("{kind}:{mount_point}");
+    }
     let point = LocalMount {
         root: root.trim_end_matches('/').to_owned(),
         mount_point,
@@ -191,7 +245,7 @@ pub fn key(source: Option<&str>, file: FileId) -> FileKey {
 
 /// The device of the superblock that a path is on, if that is a local file system. The kernel side compares it; `stat` tells that of a subvolume
 /// (btrfs), so it is found by the mount.
-pub fn device_of(path: &Path) -> Option<Dev> {
+pub fn device_of(path: &Path, counted: Counted) -> Option<Dev> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let mounts = String::from_utf8_lossy(&mounts);
@@ -204,16 +258,19 @@ pub fn device_of(path: &Path) -> Option<Dev> {
     });
     // Of two mounts at one place, the later one is seen.
     let (_, nearest) = above.max_by_key(|(depth, _)| *depth)?;
-    parse_line(nearest).map(|(dev, ..)| dev)
+    parse_line(nearest, counted).map(|(dev, ..)| dev)
 }
 
 /// The devices of the file systems of which a mount is wanted, by its source and its mount point: of their superblocks, and their own.
-pub fn devices_of(wanted: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = Dev> {
+pub fn devices_of(
+    counted: Counted,
+    wanted: impl Fn(&str, &str) -> bool,
+) -> impl Iterator<Item = Dev> {
     let is_wanted = move |known: &LocalFileSystem| {
         let mut points = known.points.iter();
         points.any(|point| wanted(&known.source, &point.mount_point))
     };
-    let devices = read().into_iter();
+    let devices = read(counted).into_iter();
     let devices = devices.filter(move |(_, known)| is_wanted(known));
     devices.flat_map(|(dev, known)| [Some(dev), known.device].into_iter().flatten())
 }
@@ -236,7 +293,7 @@ mod tests {
     fn mounts(text: &[u8]) -> LocalMounts {
         let mut mounts = LocalMounts::default();
         let device_of = |source: &str| (source == "/dev/vdb").then(|| dev("254:16"));
-        mounts.follow(parse(text, device_of));
+        mounts.follow(parse(text, Counted::OnDevices, device_of));
         mounts
     }
 
@@ -267,14 +324,36 @@ mod tests {
     }
 
     #[test]
+    fn a_file_system_without_a_device_is_named_by_its_mount_point() {
+        let lines = "40 22 0:60 / / rw - overlay overlay rw,lowerdir=/l\n\
+            41 22 0:61 / /mnt/s rw - fuse.sshfs u@h:/d rw\n\
+            42 22 0:4 / /proc rw - proc proc rw\n";
+        let text = [TEXT, lines.as_bytes()].concat();
+        let all = parse(&text, Counted::All, |_| None);
+        let source = |of| all.get(&dev(of)).map(|known| known.source.as_str());
+        assert_eq!(source("0:5"), Some("tmpfs:/tmp"));
+        assert_eq!(source("0:60"), Some("overlay:/"));
+        assert_eq!(source("0:61"), Some("fuse.sshfs:/mnt/s"));
+        assert_eq!(source("254:0"), Some("/dev/vda"));
+        assert_eq!(
+            (source("0:4"), source("0:49")),
+            (None, None),
+            "proc and NFS"
+        );
+        let on_devices = parse(&text, Counted::OnDevices, |_| None);
+        assert!(!on_devices.contains_key(&dev("0:5")));
+    }
+
+    #[test]
     fn what_has_left_is_known_until_the_next_change() {
         let mut mounts = mounts(TEXT);
-        let next = parse(b"", |_| None);
+        let next = parse(b"", Counted::OnDevices, |_| None);
         let left = mounts.left(&next);
         assert_eq!(left, [dev("254:0"), dev("0:40"), dev("254:16")].into());
         mounts.follow(next);
         assert_eq!(mounts.source(dev("254:0")), Some("/dev/vda"));
-        mounts.follow(parse(b"9 1 8:1 / /x rw - xfs /dev/sda1 rw\n", |_| None));
+        let another = b"9 1 8:1 / /x rw - xfs /dev/sda1 rw\n";
+        mounts.follow(parse(another, Counted::OnDevices, |_| None));
         assert_eq!(mounts.source(dev("254:0")), None);
         assert!(mounts.take_news() && !mounts.take_news());
     }

@@ -27,13 +27,14 @@ use trackiops_tenants::Rules;
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::generations::Generations;
-use crate::names::local_mounts::{LocalFileSystem, LocalMounts};
+use crate::names::local_mounts::{Counted, LocalFileSystem, LocalMounts};
 use crate::names::mappings::Mappings;
 use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{OpenFile, descriptors};
 use crate::names::path_ring::{PathChange, PathEvent};
 use crate::names::paths::{ExportPath, KnownPaths};
+use crate::plan::Levels;
 use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
 use crate::tenants::naming::{Named, Naming};
@@ -77,17 +78,20 @@ pub struct Names {
     mounts_scanned: Option<MonotonicNs>,
     /// Paths that the kernel side reports, if it does. Then no paths are looked for in `/proc`.
     paths: Option<KnownPaths>,
-    /// File systems on block devices, if requests to these are recorded.
+    /// Local file systems, if rows are of their files.
     local: Option<LocalMounts>,
+    /// Which of them these are.
+    counted: Counted,
     /// Those of now, if mounts have changed, until they are taken over.
     local_next: Option<HashMap<Dev, LocalFileSystem>>,
     local_scanned: Option<MonotonicNs>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, `has_local` whether requests to block
-    /// devices are recorded, and `rules` name tenants.
-    pub fn new(are_told: bool, has_local: bool, rules: Option<Rules>) -> io::Result<Self> {
+    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, `levels` are those that are recorded, and
+    /// `rules` name tenants.
+    pub fn new(are_told: bool, levels: Levels, rules: Option<Rules>) -> io::Result<Self> {
+        let counted = Counted::at(levels);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened before mounts are read, so that no change is missed.
         let mountinfo =
@@ -111,11 +115,12 @@ impl Names {
             looked_for: HashMap::new(),
             mounts_scanned: None,
             paths: are_told.then(KnownPaths::new),
-            local: has_local.then(|| {
+            local: levels.has_local().then(|| {
                 let mut local = LocalMounts::default();
-                local.follow(local_mounts::read());
+                local.follow(local_mounts::read(counted));
                 local
             }),
+            counted,
             local_next: None,
             local_scanned: None,
         })
@@ -131,7 +136,7 @@ impl Names {
         };
         let changed = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
         if changed && self.local.is_some() {
-            self.local_next = Some(local_mounts::read());
+            self.local_next = Some(local_mounts::read(self.counted));
         }
         changed.then(|| mounts_of(HOST).ok()).flatten()
     }
@@ -446,7 +451,7 @@ impl Names {
             return;
         };
         if !local.knows(dev) && is_due(&mut self.local_scanned, now, FULL_SCAN) {
-            local.follow(local_mounts::read());
+            local.follow(local_mounts::read(self.counted));
         }
     }
 
@@ -541,7 +546,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
-        let mut names = Names::new(true, false, None).unwrap();
+        let mut names = Names::new(true, Levels::WIRE, None).unwrap();
         let now = MonotonicNs(0);
         let path = |names: &mut Names, fileid| {
             let attributes = names.attributes(row(fileid), now);

@@ -4,10 +4,12 @@ use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::local::LocalOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
     CgroupOffsets, DirectOffsets, NameOffsets, ReleaseOffsets, TreeOffsets, cgroups,
 };
+use trackiops_schemas::ebpf::syscalls::SyscallOffsets;
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;
@@ -82,6 +84,8 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         // Of other levels.
         block: BlockOffsets::default(),
         cache: CacheOffsets::default(),
+        local: LocalOffsets::default(),
+        syscalls: SyscallOffsets::default(),
     })
 }
 
@@ -218,7 +222,7 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
 
 /// What the calls of applications are about, if that is known. Their files are found as those of
 /// operations are.
-fn app(members: &Members) -> Option<AppOffsets> {
+pub fn app(members: &Members) -> Option<AppOffsets> {
     let of = |structure, member| pointer(members, structure, member);
     let flags = find(members, "kiocb", "ki_flags")?;
     Some(AppOffsets {
@@ -228,9 +232,7 @@ fn app(members: &Members) -> Option<AppOffsets> {
         iterator_count: of("iov_iter", "count")?,
         file_inode: of("file", "f_inode")?,
         file_cred: of("file", "f_cred")?,
-        file_entry: name(members)
-            .and_then(|_| of("file", "f_path.dentry"))
-            .unwrap_or(0),
+        file_entry: of("file", "f_path.dentry").unwrap_or(0),
         registers: if cfg!(target_arch = "x86_64") {
             registers::X86_64
         } else {

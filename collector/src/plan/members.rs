@@ -2,12 +2,14 @@
 //! [`MEMBERS`]; `direct_offsets` makes offsets of them.
 
 use crate::btf::{Member, MemberName, Members};
+use crate::facts::KernelFacts;
+use crate::plan::unsupported::Unsupported;
 
 /// A structure and one of its members. Those from `args.context` on are optional. They lead to a
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
-/// block devices and pages of the cache. `direct_offsets`, `block_offsets` and `cache_offsets` say which of them go together.
-pub const MEMBERS: [MemberName; 109] = [
+/// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
+pub const MEMBERS: [MemberName; 126] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -117,6 +119,23 @@ pub const MEMBERS: [MemberName; 109] = [
     ("inode", "i_rdev"),
     ("super_block", "s_type"),
     ("file_system_type", "fs_flags"),
+    ("pt_regs", "orig_ax"),
+    ("pt_regs", "di"),
+    ("pt_regs", "si"),
+    ("pt_regs", "dx"),
+    ("pt_regs", "syscallno"),
+    ("pt_regs", "orig_x0"),
+    ("pt_regs", "regs"),
+    ("task_struct", "thread_info.status"),
+    ("task_struct", "thread_info.flags"),
+    ("task_struct", "files"),
+    ("files_struct", "fdt"),
+    ("fdtable", "max_fds"),
+    ("fdtable", "fd"),
+    ("file", "f_flags"),
+    ("io_kiocb", "opcode"),
+    ("io_kiocb", "file"),
+    ("io_uring_cqe", "res"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to
@@ -131,6 +150,58 @@ pub fn find<'m>(
         "add `{member}` of `struct {structure}` to MEMBERS"
     );
     members.get(&(structure, member))
+}
+
+/// The members that a level cannot do without.
+pub struct LevelMembers<'f> {
+    level: &'static str,
+    release: &'f str,
+    members: &'f Members,
+}
+
+impl<'f> LevelMembers<'f> {
+    /// Those of this kernel, if it describes any.
+    pub fn new(facts: &'f KernelFacts, level: &'static str) -> Result<Self, Unsupported> {
+        let members = facts.members.as_ref();
+        let members = members.map_err(|cause| Unsupported::NoLevelBtf {
+            level,
+            cause: cause.clone(),
+        })?;
+        Ok(Self {
+            level,
+            release: &facts.release,
+            members,
+        })
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &'f Members {
+        self.members
+    }
+
+    /// Where a member of this size is.
+    pub fn offset(
+        &self,
+        structure: &'static str,
+        member: &'static str,
+        size: u32,
+    ) -> Result<u32, Unsupported> {
+        let found = find(self.members, structure, member);
+        let found = found.filter(|found| found.size == size);
+        found
+            .map(|found| found.offset)
+            .ok_or_else(|| self.lacks(structure, member))
+    }
+
+    /// The error where a member is missing.
+    pub fn lacks(&self, structure: &'static str, member: &'static str) -> Unsupported {
+        Unsupported::NoLevelMember {
+            release: self.release.to_owned(),
+            level: self.level,
+            structure,
+            member,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -89,37 +89,35 @@ pub enum Unsupported {
          with --wait; and the block level cannot be recorded in its place: {0}"
     )]
     NeitherLevel(Box<Unsupported>),
-    /// There is no usable BTF, and the block level needs it.
-    #[error("{0}, and the block level needs it: name a file that has this kernel's BTF with --btf")]
-    NoBlockBtf(BtfError),
-    /// A type lacks a member that the block level needs.
+    /// There is no usable BTF, and a level needs it.
     #[error(
-        "Linux {release} has no `struct {structure}` with a usable member `{member}`, which the block level needs: \
-         leave out --levels block"
+        "{cause}, and the level {level} needs it: name a file that has this kernel's BTF with --btf"
     )]
-    NoBlockMember {
-        /// `uname -r`.
-        release: String,
-        /// The structure.
-        structure: &'static str,
-        /// The member.
-        member: &'static str,
+    NoLevelBtf {
+        /// The level.
+        level: &'static str,
+        /// What is wrong with the BTF.
+        cause: BtfError,
     },
-    /// A type lacks a member that the page cache needs.
+    /// A type lacks a member that a level needs.
     #[error(
-        "Linux {release} has no `struct {structure}` with a usable member `{member}`, which the page cache needs: \
-         leave out `cache` of --levels"
+        "Linux {release} has no `struct {structure}` with a usable member `{member}`, which the level {level} needs: \
+         leave {level} out of --levels"
     )]
-    NoCacheMember {
+    NoLevelMember {
         /// `uname -r`.
         release: String,
+        /// The level.
+        level: &'static str,
         /// The structure.
         structure: &'static str,
         /// The member.
         member: &'static str,
     },
     /// Nothing has rows of files in which the page cache could be counted.
-    #[error("the page cache is counted in the rows of files: add wire or block to --levels cache")]
+    #[error(
+        "the page cache is counted in the rows of files: add wire, app or block to --levels cache"
+    )]
     CacheAlone,
     /// The engine that was asked for sees the wire alone.
     #[error(

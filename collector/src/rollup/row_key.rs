@@ -1,7 +1,8 @@
 //! What identifies a row of a window.
 
-use trackiops_schemas::ebpf::app_sums::{AppKey, LOCAL};
+use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL};
 use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
+use trackiops_schemas::ebpf::local::FILE_SYSTEM_HASH;
 use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 use trackiops_schemas::level::IoLevel;
@@ -53,8 +54,29 @@ row_key_from!(
     RequestRecord: |record| level_of(record.flags),
     FoldKey: |sum| level_of(sum.direction),
     FileOpKey: |_| IoLevel::Wire,
-    AppKey: |sum| match sum.direction & LOCAL {
-        0 => IoLevel::Wire,
-        _ => IoLevel::Block,
-    },
 );
+
+impl From<&AppKey> for RowKey {
+    fn from(sum: &AppKey) -> Self {
+        let is_file = sum.direction & FILE_SYSTEM == 0;
+        Self {
+            file: FileId {
+                dev: Dev(sum.dev),
+                fileid: if is_file { sum.fileid } else { 0 },
+                handle_hash: if is_file {
+                    sum.handle_hash
+                } else {
+                    FILE_SYSTEM_HASH
+                },
+            },
+            tenant: TenantId {
+                uid: sum.uid,
+                cgroup: sum.cgroup,
+            },
+            level: match sum.direction & LOCAL {
+                0 => IoLevel::Wire,
+                _ => IoLevel::Block,
+            },
+        }
+    }
+}

@@ -129,7 +129,7 @@ mod tests {
         });
         let mut requests = records.iter().copied().peekable();
         rollup.add(&clock, &mut copies.copying(&mut requests), |_, _| {});
-        let mut names = Names::new(false, false, None).unwrap();
+        let mut names = Names::new(false, crate::plan::Levels::WIRE, None).unwrap();
         copies.hand_on(&clock, &mut names, MonotonicNs(50));
         copies.hand_on(&clock, &mut names, MonotonicNs(60));
 

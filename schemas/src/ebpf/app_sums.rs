@@ -22,7 +22,7 @@ pub struct AppKey {
     pub handle_hash: u32,
     /// The user (`fsuid`) who opened the file; of pages, who made them come or become dirty.
     pub uid: u32,
-    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`] or [`PAGES_DIRTIED`]; and [`LOCAL`].
+    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`] or [`PAGES_DIRTIED`]; and [`LOCAL`] and [`FILE_SYSTEM`].
     pub direction: u32,
 }
 
@@ -37,8 +37,10 @@ pub const PAGES_ADDED: u32 = 2;
 pub const PAGES_EVICTED: u32 = 3;
 /// Of [`AppKey::direction`]: those that become dirty.
 pub const PAGES_DIRTIED: u32 = 4;
-/// Bit of [`AppKey::direction`]: of a file system on a block device, by its inode's number and generation.
+/// Bit of [`AppKey::direction`]: of another file system than NFS, by its inode's number and generation.
 pub const LOCAL: u32 = 1 << 8;
+/// Bit of [`AppKey::direction`]: of that file system itself, or of who uses its device without it. The inode only tells sums of several apart.
+pub const FILE_SYSTEM: u32 = 1 << 9;
 
 /// What they add up to. Pages have [`AppValue::calls`], [`AppValue::bytes`] and [`AppValue::pid`].
 #[repr(C)]
@@ -125,11 +127,11 @@ pub struct AppPlace {
 }
 
 /// The programs that count calls or pages, each with places of its own.
-pub const APP_PROGRAMS: usize = 8;
+pub const APP_PROGRAMS: usize = 12;
 /// Places of a program on a CPU, a power of two.
 pub const APP_PLACES: usize = 32;
 /// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
-pub const APP_TIMED_PROGRAMS: usize = 3;
+pub const APP_TIMED_PROGRAMS: usize = 5;
 /// These elements of a CPU: of its first half, then of the other.
 pub const APP_LATENCIES_OF_CPU: usize = 2 * APP_TIMED_PROGRAMS * APP_PLACES;
 
@@ -150,7 +152,7 @@ pub const APP_KEY_WORDS: usize = 5;
 pub const APP_VALUE_WORDS: usize = 10;
 /// [`AppPlace`] in words.
 pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
-/// [`AppPlaces`] in words: 68 KiB for each CPU.
+/// [`AppPlaces`] in words: 102 KiB for each CPU.
 pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
 /// A half in words.
 pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;

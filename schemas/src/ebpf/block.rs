@@ -44,14 +44,6 @@ offsets! {
         pub mapping_host: u32,
         /// `struct inode *i_data.host` of `struct inode`.
         pub inode_host: u32,
-        /// `umode_t i_mode` of `struct inode`.
-        pub inode_mode: u32,
-        /// `__u32 i_generation` of `struct inode`.
-        pub inode_generation: u32,
-        /// `struct dentry *s_root` of `struct super_block`.
-        pub superblock_root: u32,
-        /// `unsigned long s_magic` of `struct super_block`.
-        pub superblock_magic: u32,
         /// `struct kiocb *iocb` of `struct iomap_dio`.
         pub direct_call: u32,
         /// `struct file *ki_filp` of `struct kiocb`.
@@ -68,9 +60,6 @@ offsets! {
         pub owner_cgroup: u32,
     }
 }
-
-/// In place of the generation of a file: what no file has. It belongs to the file system itself, or to who uses its device without it.
-pub const FILE_SYSTEM_HASH: u32 = 2;
 
 /// Statuses of requests (`blk_status_t`) that are distinguished.
 pub const BLOCK_STATUSES: usize = 17;

@@ -11,7 +11,7 @@ offsets! {
         /// 1 where files of NFS are counted.
         pub has_wire: u32,
         /// 1 where files of file systems on block devices are.
-        pub has_block: u32,
+        pub has_local: u32,
         /// Bytes of a page.
         pub page_bytes: u32,
         /// `struct address_space *mapping` of `struct folio`, or of `struct page`.
@@ -22,17 +22,5 @@ offsets! {
         pub folio_pages: u32,
         /// `struct inode *host` of `struct address_space`.
         pub mapping_host: u32,
-        /// `umode_t i_mode` of `struct inode`.
-        pub inode_mode: u32,
-        /// `dev_t i_rdev` of `struct inode`.
-        pub inode_device: u32,
-        /// `__u32 i_generation` of `struct inode`.
-        pub inode_generation: u32,
-        /// `unsigned long s_magic` of `struct super_block`.
-        pub superblock_magic: u32,
-        /// `struct file_system_type *s_type` of `struct super_block`.
-        pub superblock_type: u32,
-        /// `int fs_flags` of `struct file_system_type`.
-        pub type_flags: u32,
     }
 }

@@ -59,3 +59,22 @@ echo 3 >/proc/sys/vm/drop_caches
 cat /mnt/ext4/w* >/dev/null
 stop_recorder INT
 expect only_rows trackiops query --store /var/tmp/only --json
+
+# Calls of applications, on file systems with a device and without one.
+STORE=/var/tmp/calls
+mkdir -p /mnt/{tmpfs,overlay} /mnt/ext4/{upper,work}
+mount -t tmpfs tmpfs /mnt/tmpfs
+mount -t overlay -o lowerdir=/usr/share,upperdir=/mnt/ext4/upper,workdir=/mnt/ext4/work overlay /mnt/overlay
+start_recorder --levels wire,app,block --app-latency --granularity 1s,1m
+for kind in ext4 xfs btrfs tmpfs overlay; do
+    mkdir -p "/mnt/$kind/calls"
+    python3 /work/local_calls.py "/mnt/$kind/calls" >"$OUT/calls.$kind"
+done
+for engine in libaio io_uring; do
+    fio --name=$engine --ioengine=$engine --directory=/mnt/ext4/calls --rw=write --bs=4k --size=1m --iodepth=16 \
+        --direct=1 --fallocate=none --output=/dev/null
+done
+stop_recorder INT
+cp "$OUT/record.err" "$OUT/calls.err"
+mkdir "$OUT/calls"
+cp -a "$STORE/." "$OUT/calls/"

@@ -28,6 +28,8 @@ TYPES=(
     btf_trace_block_rq_complete
     # Pages of the cache.
     file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
+    # System calls, the files of threads, and requests of io_uring.
+    pt_regs task_struct thread_info files_struct fdtable io_kiocb io_uring_cqe btf_trace_{sys_exit,io_uring_complete}
     # How programs load from the kernel's memory.
     bpf_rdonly_cast linux_mib
 )

@@ -4,8 +4,10 @@ use crate::ebpf::app_sums::AppOffsets;
 use crate::ebpf::block::BlockOffsets;
 use crate::ebpf::cache::CacheOffsets;
 use crate::ebpf::file_op_sums::FileOpOffsets;
+use crate::ebpf::local::LocalOffsets;
 use crate::ebpf::offsets::offsets;
 use crate::ebpf::op_sums::OpOffsets;
+use crate::ebpf::syscalls::SyscallOffsets;
 
 offsets! {
     /// Byte offsets of the fields of the `nfs_readpage_done` / `nfs_writeback_done` tracepoints.
@@ -151,6 +153,10 @@ offsets! {
         pub block: BlockOffsets,
         /// What a page of the cache is.
         pub cache: CacheOffsets,
+        /// What a file is that is not of NFS.
+        pub local: LocalOffsets,
+        /// What a system call is about.
+        pub syscalls: SyscallOffsets,
     }
 }
 

@@ -1,0 +1,83 @@
+//! Files of local file systems: of any but NFS.
+
+use aya_ebpf::helpers::bpf_get_current_cgroup_id;
+use trackiops_schemas::ebpf::{
+    app_sums::{AppKey, FILE_SYSTEM, LOCAL},
+    ring::cgroups,
+};
+
+use crate::{
+    globals::DIRECT,
+    kernel_memory::{Address, Memory, global},
+};
+
+/// `S_IFMT`, `S_IFBLK` and `S_IFREG`.
+const KIND: u16 = 0o170_000;
+const BLOCK_DEVICE: u16 = 0o060_000;
+const REGULAR: u16 = 0o100_000;
+/// `BTRFS_SUPER_MAGIC` (include/uapi/linux/magic.h), and the inode of its metadata (`BTRFS_BTREE_INODE_OBJECTID`).
+const BTRFS: u64 = 0x9123_683e;
+const BTRFS_METADATA: u64 = 1;
+/// `FS_REQUIRES_DEV` (include/linux/fs.h).
+const REQUIRES_DEVICE: u32 = 1;
+
+/// Whether an inode of this mode is a block device.
+#[inline(always)]
+pub fn is_device(mode: u16) -> bool {
+    mode & KIND == BLOCK_DEVICE
+}
+
+/// Whether it is a regular file.
+#[inline(always)]
+pub fn is_regular(mode: u16) -> bool {
+    mode & KIND == REGULAR
+}
+
+/// Whether a file of this number, where the superblock has this magic number, is what the file system knows of itself.
+#[inline(always)]
+pub fn is_metadata(magic: u64, number: u64) -> bool {
+    number == BTRFS_METADATA && magic == BTRFS
+}
+
+/// Whether a file system of this superblock is on a block device.
+#[inline(always)]
+pub fn has_device<M: Memory>(superblock: Address<M>) -> Option<bool> {
+    let own = &DIRECT.local;
+    let kind = Address::<M>::new(superblock.field(&own.superblock_type)?);
+    Some(kind.field::<u32>(&own.type_flags)? & REQUIRES_DEVICE != 0)
+}
+
+/// Completes the key of a sum for what is done with an inode: the file, or the file system itself.
+#[inline(always)]
+pub fn describe<M: Memory>(
+    key: &mut AppKey,
+    inode: Address<M>,
+    superblock: Address<M>,
+    magic: u64,
+) -> Option<()> {
+    let own = &DIRECT.local;
+    key.direction |= LOCAL;
+    key.fileid = inode.field(&DIRECT.inode_number)?;
+    key.dev = superblock.field(&DIRECT.superblock_dev)?;
+    if is_device(inode.field(&own.inode_mode)?) {
+        key.dev = inode.field(&own.inode_device)?;
+        key.direction |= FILE_SYSTEM;
+    } else if is_metadata(magic, key.fileid) {
+        key.direction |= FILE_SYSTEM;
+    } else {
+        key.handle_hash = inode.field(&own.inode_generation)?;
+    }
+    Some(())
+}
+
+/// The cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
+#[inline(always)]
+pub fn cgroup_of_caller() -> u64 {
+    let is_known =
+        global(&DIRECT.cgroup.way) & cgroups::KNOWN != 0 || global(&DIRECT.local.has_groups) != 0;
+    match is_known {
+        // SAFETY: takes nothing.
+        true => unsafe { bpf_get_current_cgroup_id() },
+        false => 0,
+    }
+}

@@ -1,0 +1,116 @@
+//! Offsets of what the programs on system calls read in the kernel's structures.
+
+use trackiops_schemas::ebpf::ring::DirectOffsets;
+use trackiops_schemas::ebpf::syscalls::{SYSCALLS, SyscallOffsets, kinds, rings};
+
+use crate::btf::RingCompletion;
+use crate::facts::KernelFacts;
+use crate::plan::direct_offsets::app;
+use crate::plan::members::LevelMembers;
+use crate::plan::unsupported::Unsupported;
+
+/// `TS_COMPAT` (arch/x86/include/asm/thread_info.h) and `_TIF_32BIT` (arch/arm64/include/asm/thread_info.h).
+const COMPAT: u32 = if cfg!(target_arch = "x86_64") {
+    1 << 1
+} else {
+    1 << 22
+};
+
+/// Adds the offsets in this kernel to those that are there, or says which member is missing.
+pub fn add_syscall_offsets(
+    offsets: &mut DirectOffsets,
+    facts: &KernelFacts,
+) -> Result<(), Unsupported> {
+    let members = LevelMembers::new(facts, "app")?;
+    let offset = |structure, member, size| members.offset(structure, member, size);
+    // Where the registers are known by their names, so is the architecture.
+    let (number, first, second, third, task_mode) = if cfg!(target_arch = "x86_64") {
+        (
+            offset("pt_regs", "orig_ax", 8)?,
+            offset("pt_regs", "di", 8)?,
+            offset("pt_regs", "si", 8)?,
+            offset("pt_regs", "dx", 8)?,
+            offset("task_struct", "thread_info.status", 4)?,
+        )
+    } else {
+        // The first register has the result.
+        let registers = offset("pt_regs", "regs", 8 * 31)?;
+        (
+            offset("pt_regs", "syscallno", 4)?,
+            offset("pt_regs", "orig_x0", 8)?,
+            registers + 8,
+            registers + 16,
+            offset("task_struct", "thread_info.flags", 8)?,
+        )
+    };
+    let ring = match facts.ring_completion {
+        None => None,
+        Some(form) => {
+            let operation = offset("io_kiocb", "opcode", 1);
+            let file = offset("io_kiocb", "file", 8);
+            let result = offset("io_uring_cqe", "res", 4);
+            operation
+                .and_then(|operation| Ok((form, operation, file?, result?)))
+                .ok()
+        }
+    };
+    let (ring_form, ring_operation, ring_file, ring_result) = match ring {
+        None => (rings::NONE, 0, 0, 0),
+        Some((RingCompletion::Argument, operation, file, _)) => {
+            (rings::ARGUMENT, operation, file, 0)
+        }
+        Some((RingCompletion::Entry, operation, file, result)) => {
+            (rings::ENTRY, operation, file, result)
+        }
+    };
+    offsets.syscalls = SyscallOffsets {
+        is_known: 1,
+        number,
+        first,
+        second,
+        third,
+        task_mode,
+        foreign_modes: COMPAT,
+        task_files: offset("task_struct", "files", 8)?,
+        files_table: offset("files_struct", "fdt", 8)?,
+        table_length: offset("fdtable", "max_fds", 4)?,
+        table_files: offset("fdtable", "fd", 8)?,
+        file_flags: offset("file", "f_flags", 4)?,
+        direct_flag: libc::O_DIRECT.cast_unsigned(),
+        ring_form,
+        ring_operation,
+        ring_file,
+        ring_result,
+    };
+    offsets.cred_uid = offset("cred", "fsuid", 4)?;
+    offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;
+    Ok(())
+}
+
+/// What system calls do, by their numbers on this architecture.
+pub fn syscall_kinds() -> [u8; SYSCALLS] {
+    let of = [
+        (libc::SYS_read, kinds::READS),
+        (libc::SYS_pread64, kinds::READS),
+        (libc::SYS_readv, kinds::READS),
+        (libc::SYS_preadv, kinds::READS),
+        (libc::SYS_preadv2, kinds::READS),
+        (libc::SYS_write, kinds::WRITES),
+        (libc::SYS_pwrite64, kinds::WRITES),
+        (libc::SYS_writev, kinds::WRITES),
+        (libc::SYS_pwritev, kinds::WRITES),
+        (libc::SYS_pwritev2, kinds::WRITES),
+        (libc::SYS_sendfile, kinds::SENDS),
+        (libc::SYS_splice, kinds::COPIES),
+        (libc::SYS_copy_file_range, kinds::COPIES),
+        (libc::SYS_io_submit, kinds::SUBMITS),
+    ];
+    let mut table = [0; SYSCALLS];
+    for (number, kind) in of {
+        let place = usize::try_from(number).ok();
+        if let Some(element) = place.and_then(|place| table.get_mut(place)) {
+            *element = kind;
+        }
+    }
+    table
+}

@@ -1,0 +1,73 @@
+//! What the kernel side has to know about system calls.
+
+use crate::ebpf::offsets::offsets;
+
+offsets! {
+    /// Where the kernel keeps what a system call is about: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`], with which it
+    /// shares those of files and inodes.
+    pub struct SyscallOffsets {
+        /// 1 where they are known, and system calls are counted.
+        pub is_known: u32,
+        /// Number of the call in `struct pt_regs`.
+        pub number: u32,
+        /// Its first argument there.
+        pub first: u32,
+        /// Its second one.
+        pub second: u32,
+        /// Its third one.
+        pub third: u32,
+        /// `thread_info.status` of `struct task_struct`; where threads are known by another member, that one.
+        pub task_mode: u32,
+        /// Bits of it that a thread has which calls as 32-bit programs do, by other numbers.
+        pub foreign_modes: u32,
+        /// `struct files_struct *files` of `struct task_struct`.
+        pub task_files: u32,
+        /// `struct fdtable *fdt` of `struct files_struct`.
+        pub files_table: u32,
+        /// `unsigned int max_fds` of `struct fdtable`.
+        pub table_length: u32,
+        /// `struct file **fd` of `struct fdtable`.
+        pub table_files: u32,
+        /// `unsigned int f_flags` of `struct file`.
+        pub file_flags: u32,
+        /// `O_DIRECT` on this architecture.
+        pub direct_flag: u32,
+        /// One of [`rings`].
+        pub ring_form: u32,
+        /// `u8 opcode` of `struct io_kiocb`.
+        pub ring_operation: u32,
+        /// `struct file *file` of `struct io_kiocb`.
+        pub ring_file: u32,
+        /// `__s32 res` of `struct io_uring_cqe`.
+        pub ring_result: u32,
+    }
+}
+
+/// How the tracepoint on the completion of a request of io_uring tells its result.
+pub mod rings {
+    /// There is none, or it does not tell which request it is.
+    pub const NONE: u32 = 0;
+    /// In its fourth argument.
+    pub const ARGUMENT: u32 = 1;
+    /// In the `struct io_uring_cqe` that the third one points to.
+    pub const ENTRY: u32 = 2;
+}
+
+/// What a system call does: elements of the table [`SYSCALLS_GLOBAL`], by its number. 0 stands for all others.
+pub mod kinds {
+    /// Reads from the descriptor that is its first argument.
+    pub const READS: u8 = 1;
+    /// Writes to it.
+    pub const WRITES: u8 = 2;
+    /// Reads from the second, and writes to the first.
+    pub const SENDS: u8 = 3;
+    /// Reads from the first, and writes to the third.
+    pub const COPIES: u8 = 4;
+    /// Begins what an array of `struct iocb` describes.
+    pub const SUBMITS: u8 = 5;
+}
+
+/// Elements of that table. Numbers from here on are of no call that matters.
+pub const SYSCALLS: usize = 512;
+/// Name of the global.
+pub const SYSCALLS_GLOBAL: &str = "SYSCALL_KINDS";
