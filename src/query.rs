@@ -154,7 +154,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let only_recorded = args.recorded;
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
-            let columns = columns_of_files(columns, &mut question, format)?;
+            let mut columns = columns_of_files(columns, &mut question, format)?;
             let left_out = excluded_column_prefixes(&question.ops);
             let is_left_out = |name: &str| begins_with_any(name, left_out);
             let drawing = Drawing::new(target, columns.as_ref(), is_left_out)?;
@@ -163,7 +163,6 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
             let is_usual = format.is_table() && columns.is_none() && drawing.is_none();
-            let mut columns = columns;
             if is_usual && !only_recorded && is_idle(&outcome) {
                 let (called, of_calls) = question_about_calls(&question, format)?;
                 let found = with_progress(explain, || ask(&called))?;
@@ -226,13 +225,12 @@ fn question_about_calls(
         Some(Step::All) => "",
         _ => "time,",
     };
-    let shown = CALLS.into_iter().filter(|name| {
-        let left_out = excluded_column_prefixes(&question.ops);
-        !left_out
-            .iter()
-            .any(|start| name.starts_with(&format!("app_{start}")))
-    });
-    let shown: Vec<_> = shown.collect();
+    let left_out = excluded_column_prefixes(&question.ops);
+    let is_left_out = |name: &str| begins_with_any(name.trim_start_matches("app_"), left_out);
+    let shown: Vec<_> = CALLS
+        .into_iter()
+        .filter(|name| !is_left_out(name))
+        .collect();
     let columns = Columns::parse(&format!("{start}{keys},{}", shown.join(",")))?;
     if question.sort.is_none() && question.step == Some(Step::All) {
         question.sort = Some("app_bytes".parse()?);
