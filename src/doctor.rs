@@ -310,7 +310,7 @@ fn block_verdict(planned: &Planned) -> String {
             Some(_) => "reads by loads",
             None => "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) in the BTF",
         },
-        match offsets.block.has_groups {
+        match offsets.local.has_groups {
             0 =>
                 "reports no cgroups: the kernel does not charge I/O to those that distinguish users",
             _ => "reports cgroups",

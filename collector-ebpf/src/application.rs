@@ -579,13 +579,18 @@ fn in_map(map: u32, key: &AppKey, pid: u64) -> Option<*mut AppValue> {
 /// Tells the path of the file, by the name that it was opened by. A file of which all is cached has no request that would.
 #[inline(never)]
 fn name(file: u64) {
-    let own = &DIRECT.app;
-    if global(&PATHS) == 0 || global(&own.file_entry) == 0 {
-        return;
-    }
-    let file = Address::<Probe>::new(file);
-    let (inode, entry) = (file.field(&own.file_inode), file.field(&own.file_entry));
-    if let (Some(inode), Some(entry)) = (inode, entry) {
+    if let Some((inode, entry)) = opened(file) {
         paths::name_file::<Probe>(inode, entry);
     }
+}
+
+/// The inode of a file (`struct file`) and the name that it was opened by, where paths are read.
+#[inline(always)]
+pub fn opened(file: u64) -> Option<(u64, u64)> {
+    let own = &DIRECT.app;
+    if global(&PATHS) == 0 || global(&own.file_entry) == 0 {
+        return None;
+    }
+    let file = Address::<Probe>::new(file);
+    Some((file.field(&own.file_inode)?, file.field(&own.file_entry)?))
 }

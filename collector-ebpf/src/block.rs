@@ -387,7 +387,7 @@ fn is_unnamed(inode: Address<Probe>, end_ns: u64) -> bool {
 #[inline(always)]
 fn name(inode: Address<Probe>, end_ns: u64) {
     // Otherwise the next request tries again.
-    if paths::name_cached(inode.0, end_ns) != 0 {
+    if paths::name_cached(inode.0, end_ns) {
         // SAFETY: one of the words.
         unsafe { named(inode).write_volatile(paths::token(inode.0, end_ns)) };
     }
@@ -403,7 +403,7 @@ fn named(inode: Address<Probe>) -> *mut u64 {
 #[inline(always)]
 fn group<M: Memory>(bio: Address<M>) -> u64 {
     let own = &DIRECT.block;
-    if global(&own.has_groups) == 0 {
+    if global(&DIRECT.local.has_groups) == 0 {
         return 0;
     }
     let group = Address::<M>::new(bio.field_or_zero(&own.bio_group));

@@ -158,14 +158,10 @@ pub fn only_name(inode: u64) -> Option<u64> {
 }
 
 /// Tells the path of a file of a local file system, whose pages a request to a device has, if it is not known. Whether it is known now.
-#[unsafe(no_mangle)]
-pub extern "C" fn name_cached(inode: u64, end_ns: u64) -> u32 {
-    name_of_cached(inode, end_ns).map_or(0, u32::from)
-}
-
-#[inline(always)]
-fn name_of_cached(inode: u64, end_ns: u64) -> Option<bool> {
-    name_local(inode, only_name(inode)?, end_ns)
+#[inline(never)]
+pub fn name_cached(inode: u64, end_ns: u64) -> bool {
+    let entry = only_name(inode);
+    entry.and_then(|entry| name_local(inode, entry, end_ns)) == Some(true)
 }
 
 /// Tells the path of a file of a local file system by the name `entry` that it was opened by, if it is not known.

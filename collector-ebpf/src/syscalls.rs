@@ -19,7 +19,7 @@ use trackiops_schemas::ebpf::{
 use crate::{
     application::{self, Program},
     filter,
-    globals::{DIRECT, FILTER, PATHS, SYSCALL_KINDS},
+    globals::{DIRECT, FILTER, SYSCALL_KINDS},
     kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, word},
     local,
     maps::APP_PLACES,
@@ -312,8 +312,11 @@ fn count_file<M: Memory>(
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
     let is_first =
         unsafe { application::add(sum.as_ptr(), is_direct, calls, result, begin_ns, now_ns) };
-    if is_first && global(&PATHS) != 0 && local::is_regular(mode) {
-        name(file);
+    if is_first
+        && local::is_regular(mode)
+        && let Some((inode, entry)) = application::opened(file)
+    {
+        paths::name_opened(inode, entry);
     }
     Some(())
 }
@@ -350,18 +353,4 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
         return None;
     }
     application::claim(places, nth, inode.0, &mut key, pid, begin_ns)
-}
-
-/// Tells the path of the file, by the name that it was opened by.
-#[inline(always)]
-fn name(file: u64) {
-    let app = &DIRECT.app;
-    if global(&app.file_entry) == 0 {
-        return;
-    }
-    let file = Address::<Probe>::new(file);
-    let (inode, entry) = (file.field(&app.file_inode), file.field(&app.file_entry));
-    if let (Some(inode), Some(entry)) = (inode, entry) {
-        paths::name_opened(inode, entry);
-    }
 }

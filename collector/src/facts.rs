@@ -74,7 +74,7 @@ pub struct KernelFacts {
     pub calls: CallFunctions,
     /// The tracepoint on which pages become dirty.
     pub dirty_event: &'static str,
-    /// How the completion of a request of io_uring is told, if it says whose it is.
+    /// How the kernel reports the completion of a request of io_uring, if it reports whose it is.
     pub ring_completion: Option<RingCompletion>,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,

@@ -419,7 +419,7 @@ fn the_block_level_needs_no_nfs_and_says_what_it_lacks() {
         };
         let (with_wire, has_casts) = offsets(plan(&facts, EngineChoice::Auto, Some(both)).unwrap());
         assert_eq!(
-            (with_wire.block.is_known, with_wire.block.has_groups),
+            (with_wire.block.is_known, with_wire.local.has_groups),
             (1, 1),
             "{kernel}"
         );

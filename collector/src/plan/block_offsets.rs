@@ -50,7 +50,6 @@ pub fn add_block_offsets(
         direct_call: offset("iomap_dio", "iocb", 8)?,
         call_file: offset("kiocb", "ki_filp", 8)?,
         file_inode: offset("file", "f_inode", 8)?,
-        has_groups: u32::from(groups.is_some()),
         bio_group,
         group_owner,
         owner_cgroup,

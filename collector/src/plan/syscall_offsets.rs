@@ -43,28 +43,23 @@ pub fn add_syscall_offsets(
             offset("task_struct", "thread_info.flags", 8)?,
         )
     };
-    let ring = match facts.ring_completion {
-        None => None,
-        Some(form) => {
-            let operation = offset("io_kiocb", "opcode", 1);
-            let file = offset("io_kiocb", "file", 8);
-            let result = offset("io_uring_cqe", "res", 4);
-            operation
-                .and_then(|operation| Ok((form, operation, file?, result?)))
-                .ok()
-        }
-    };
-    let (ring_form, ring_operation, ring_file, ring_result) = match ring {
-        None => (rings::NONE, 0, 0, 0),
-        Some((RingCompletion::Argument, operation, file, _)) => {
-            (rings::ARGUMENT, operation, file, 0)
-        }
-        Some((RingCompletion::Entry, operation, file, result)) => {
-            (rings::ENTRY, operation, file, result)
-        }
-    };
+    let ring = facts.ring_completion.and_then(|completion| {
+        let form = match completion {
+            RingCompletion::Argument => rings::ARGUMENT,
+            RingCompletion::Entry => rings::ENTRY,
+        };
+        let operation = offset("io_kiocb", "opcode", 1).ok()?;
+        let file = offset("io_kiocb", "file", 8).ok()?;
+        Some((
+            form,
+            operation,
+            file,
+            offset("io_uring_cqe", "res", 4).ok()?,
+        ))
+    });
+    let none = (rings::NONE, 0, 0, 0);
+    let (ring_form, ring_operation, ring_file, ring_result) = ring.unwrap_or(none);
     offsets.syscalls = SyscallOffsets {
-        is_known: 1,
         number,
         first,
         second,

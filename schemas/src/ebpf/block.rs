@@ -50,8 +50,6 @@ offsets! {
         pub call_file: u32,
         /// `struct inode *f_inode` of `struct file`.
         pub file_inode: u32,
-        /// 1 where the way to the cgroup is known.
-        pub has_groups: u32,
         /// `struct blkcg_gq *bi_blkg` of `struct bio`.
         pub bio_group: u32,
         /// `struct blkcg *blkcg` of `struct blkcg_gq`.

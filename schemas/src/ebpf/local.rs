@@ -20,7 +20,7 @@ offsets! {
         pub superblock_type: u32,
         /// `int fs_flags` of `struct file_system_type`.
         pub type_flags: u32,
-        /// 1 where the cgroups of threads are told. Not where those of their requests to devices are not, so that rows do not split.
+        /// 1 where the way from a request to its cgroup is known: only then do rows of threads have theirs, so that rows do not split.
         pub has_groups: u32,
     }
 }

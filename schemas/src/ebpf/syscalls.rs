@@ -6,8 +6,6 @@ offsets! {
     /// Where the kernel keeps what a system call is about: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`], with which it
     /// shares those of files and inodes.
     pub struct SyscallOffsets {
-        /// 1 where they are known, and system calls are counted.
-        pub is_known: u32,
         /// Number of the call in `struct pt_regs`.
         pub number: u32,
         /// Its first argument there.
