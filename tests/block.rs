@@ -234,7 +234,7 @@ fn calls_for_local_files_are_those_that_applications_made() {
     };
     let mount = local.path("mount");
     let mount = mount.to_str().unwrap();
-    let listed = run("python3", &[&script("local_calls.py"), mount]).unwrap();
+    let listed = run("python3", &["-B", &script("local_calls.py"), mount]).unwrap();
     for (engine, name) in [("libaio", "aio"), ("io_uring", "ring")] {
         let words = format!(
             "--name={name} --ioengine={engine} --directory={mount} --rw=write --bs=4k --size=1m --iodepth=16 --direct=1 \

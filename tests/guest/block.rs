@@ -12,9 +12,16 @@ mod check;
 static RUN: LazyLock<Run> = LazyLock::new(|| run(&[]));
 
 fn run(flags: &[&str]) -> Run {
-    let paths = ["block_io.sh", "resident.py", "local_calls.py"].map(|name| scripts().join(name));
-    let [io, resident, calls] = paths.each_ref().map(|path| path.to_str().expect("a path"));
-    let add = ["--add", io, "--add", resident, "--add", calls];
+    let names = [
+        "block_io.sh",
+        "resident.py",
+        "local_calls.py",
+        "returned.py",
+    ];
+    let paths = names.map(|name| scripts().join(name));
+    let add = paths.each_ref();
+    let add = add.map(|path| ["--add", path.to_str().expect("a path")]);
+    let add = add.concat();
     let packages = ["--deb", "xfsprogs", "--deb", "btrfs-progs"];
     Run::script("block", &[&add[..], &packages, flags].concat())
 }

@@ -13,7 +13,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
             path.to_str().expect("a path").to_owned(),
         ]
     };
-    let flags: Vec<String> = ["calls.py", "handed.py"]
+    let flags: Vec<String> = ["calls.py", "returned.py", "handed.py"]
         .into_iter()
         .flat_map(add)
         .collect();

@@ -10,34 +10,11 @@ import socket
 import sys
 import time
 
+from returned import counts, open_file, read, write
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.pread.restype = LIBC.pwrite.restype = ctypes.c_ssize_t
 BAD = ctypes.c_void_p(8)
-
-base = sys.argv[1]
-counts = {}
-
-
-def note(name, at, returned):
-    own = counts.setdefault(name, [0] * 6)
-    own[at] += 1
-    if returned >= 0:
-        own[at + 1] += returned
-    else:
-        own[at + 2] += 1
-    return returned
-
-
-def read(name, returned):
-    return note(name, 0, returned)
-
-
-def write(name, returned):
-    return note(name, 3, returned)
-
-
-def open_file(name, flags):
-    return os.open(os.path.join(base, name), flags | os.O_CREAT, 0o644)
 
 
 def fill(name, size):

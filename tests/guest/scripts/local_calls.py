@@ -6,37 +6,9 @@ Lines `PATH reads bytes errors writes bytes errors`: calls that returned, the by
 
 import mmap
 import os
-import sys
 import threading
 
-base = os.path.realpath(sys.argv[1])
-counts = {}
-lock = threading.Lock()
-counted = [0, 0]
-
-
-def note(name, at, returned):
-    with lock:
-        own = counts.setdefault(name, [0] * 6)
-        own[at] += 1
-        if returned >= 0:
-            own[at + 1] += returned
-            counted[at // 3] += returned
-        else:
-            own[at + 2] += 1
-    return returned
-
-
-def read(name, returned):
-    return note(name, 0, returned)
-
-
-def write(name, returned):
-    return note(name, 3, returned)
-
-
-def open_file(name, flags):
-    return os.open(os.path.join(base, name), flags | os.O_CREAT, 0o644)
+from returned import base, counts, open_file, read, write
 
 
 def plain():
@@ -154,7 +126,7 @@ for kind in plain, vectored, appended, direct, moved, threads:
     kind()
 last = process()
 print("proc", last[0] - second[0] - reading, last[1] - second[1])
-print("counted", *counted)
+print("counted", *(sum(own[at] for own in counts.values()) for at in (1, 4)))
 spliced()
 inherited()
 for name, numbers in sorted(counts.items()):
