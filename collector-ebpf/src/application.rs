@@ -20,7 +20,9 @@ use crate::{
     cells, cgroup, file_operation, filter,
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
-    kernel_memory::{Address, Memory, Probe, Typed, add, count_half, cpu, global, now_ns, raise},
+    kernel_memory::{
+        Address, Memory, Probe, Typed, add, count_half, cpu, global, now_ns, opaque, raise,
+    },
     maps::{
         self, APP_BEGINS, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_CALLS_UNDER_WAY,
         APP_LATENCIES, APP_PLACES, CallUnderWay,
@@ -406,7 +408,9 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
 /// The number of the place of a program for an inode.
 #[inline(always)]
 pub fn number(program: Program, inode: Address<impl Memory>) -> u32 {
-    program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>()
+    // The compiler would make an `or` of the sum of what has no bit in common. The verifier of Linux 6.1 does not follow that.
+    let hash = opaque(inode.hash::<{ PLACES.ilog2() }>().into());
+    program as u32 * PLACES as u32 + hash as u32
 }
 
 /// The program that has this place.
