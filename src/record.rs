@@ -311,10 +311,10 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     if narrows && !args.no_ops && plan.has_operations() {
         say("operations are not recorded: their sums can be filtered by --ops only");
     }
-    if args.no_ops || narrows {
-        plan.without_operations()
-    } else {
-        plan
+    match (args.no_ops, narrows) {
+        (true, _) => plan.without_operations(),
+        (_, true) => plan.without_rpcs(),
+        _ => plan,
     }
 }
 
@@ -342,6 +342,8 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
         say(
             "calls of applications for files of NFS are not counted: this kernel does not describe the functions that it needs",
         );
+    } else if plan.levels().app && !plan.levels().wire && KernelFacts::nfs_client_is_loaded() {
+        say("calls for files of NFS are not counted: --levels wire,app counts them as well");
     }
     plan
 }

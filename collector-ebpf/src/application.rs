@@ -46,6 +46,9 @@ pub enum Program {
     PagesDirtied = 9,
     RingRead = 10,
     RingWrite = 11,
+    SyscallSync = 12,
+    SyscallOpen = 13,
+    RingSync = 14,
 }
 
 /// `IOCB_DIRECT` (include/linux/fs.h).

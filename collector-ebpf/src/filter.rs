@@ -1,6 +1,8 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
-use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL, PAGES_DIRTIED, WRITES};
+use trackiops_schemas::ebpf::app_sums::{
+    AppKey, FILE_SYSTEM, LOCAL, OPENS, PAGES_DIRTIED, SYNCS, WRITES,
+};
 use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
 
 use crate::{
@@ -96,9 +98,11 @@ pub fn admits_pages(key: &AppKey, pid: u32, inode: u64) -> bool {
 #[inline(always)]
 fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bool {
     let kinds = global(&FILTER);
-    let direction = match key.direction & !(LOCAL | FILE_SYSTEM) {
-        WRITES | PAGES_DIRTIED => flags::WRITE,
-        _ => 0,
+    let left_out = match key.direction & !(LOCAL | FILE_SYSTEM) {
+        WRITES | PAGES_DIRTIED => filters::NO_WRITES,
+        // Where only reads or only writes are wanted, these are not.
+        SYNCS | OPENS => filters::NO_READS | filters::NO_WRITES,
+        _ => filters::NO_READS,
     };
     // The inode of a file system itself is not one of its files.
     let fileid = match key.direction & FILE_SYSTEM {
@@ -106,7 +110,7 @@ fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bo
         _ => 0,
     };
     let listed = |kind: u32, id: u64| kinds & kind == 0 || is_listed(kind, 0, id);
-    kinds & way(direction) == 0
+    kinds & left_out == 0
         && listed(filters::PIDS, u64::from(pid))
         && listed(filters::UIDS, u64::from(key.uid))
         && listed(filters::CGROUPS, key.cgroup)

@@ -11,7 +11,7 @@ use aya_ebpf::{
     maps::PerCpuArray,
 };
 use trackiops_schemas::ebpf::{
-    app_sums::{AppKey, AppPlaces, AppValue, READS, WRITES},
+    app_sums::{AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, WRITES},
     file_op_sums::NFS_SUPER_MAGIC,
     syscalls::{SYSCALLS, kinds, rings},
 };
@@ -120,6 +120,10 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
         kinds::WRITES => (NO_DESCRIPTOR, first),
         kinds::SENDS => (call.field_or_zero(&own.second), first),
         kinds::COPIES => (first, call.field_or_zero(&own.third)),
+        kinds::SYNCS | kinds::OPENS => {
+            operated::<M>(kind, first, result, begin_ns);
+            return;
+        }
         _ => {
             let requests: u64 = call.field_or_zero(&own.third);
             submitted::<M>(requests, result);
@@ -131,6 +135,19 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
     }
     if write != NO_DESCRIPTOR {
         count_descriptor::<M>(Program::SyscallWrite, write, 1, result, begin_ns);
+    }
+}
+
+/// A call has opened a file, or waited until it is on its disk.
+#[inline(always)]
+fn operated<M: Memory>(kind: u8, first: u32, result: i64, begin_ns: u64) {
+    if global(&DIRECT.syscalls.counts_operations) == 0 {
+        return;
+    }
+    if kind == kinds::SYNCS {
+        count_descriptor::<M>(Program::SyscallSync, first, 1, result.min(0), begin_ns);
+    } else if result >= 0 {
+        count_descriptor::<M>(Program::SyscallOpen, result as u32, 1, 0, begin_ns);
     }
 }
 
@@ -267,10 +284,12 @@ pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     } else {
         argument(3) as i32
     };
-    // `enum io_uring_op` (include/uapi/linux/io_uring.h): those with vectors, with registered buffers, and with one buffer.
-    let program = match request.field_or_zero::<u8>(&own.ring_operation) {
-        1 | 4 | 22 | 60 => Program::RingRead,
-        2 | 5 | 23 | 61 => Program::RingWrite,
+    // `enum io_uring_op` (include/uapi/linux/io_uring.h): those with vectors, with registered buffers, and with one buffer; `IORING_OP_FSYNC` and
+    // `IORING_OP_SYNC_FILE_RANGE`.
+    let (program, result) = match request.field_or_zero::<u8>(&own.ring_operation) {
+        1 | 4 | 22 | 60 => (Program::RingRead, result),
+        2 | 5 | 23 | 61 => (Program::RingWrite, result),
+        3 | 8 if global(&own.counts_operations) != 0 => (Program::RingSync, result.min(0)),
         _ => return,
     };
     let file: u64 = request.field_or_zero(&own.ring_file);
@@ -334,7 +353,6 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     }
     let cred = Address::<Probe>::new(of_file.field(&app.file_cred)?);
     let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
-    let writes = const { 1 << Program::SyscallWrite as u32 | 1 << Program::RingWrite as u32 };
     let mut key = AppKey {
         fileid: 0,
         cgroup: local::cgroup_of_caller(),
@@ -342,10 +360,7 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
         dev: 0,
         handle_hash: 0,
         uid: cred.field(&DIRECT.cred_uid)?,
-        direction: match writes >> application::program_of(nth) & 1 {
-            0 => READS,
-            _ => WRITES,
-        },
+        direction: direction_of(application::program_of(nth)),
     };
     local::describe(&mut key, inode, superblock, magic)?;
     let pid = bpf_get_current_pid_tgid() >> 32;
@@ -353,4 +368,19 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
         return None;
     }
     application::claim(places, nth, inode.0, &mut key, pid, begin_ns)
+}
+
+/// What the calls do that a program counts.
+#[inline(always)]
+fn direction_of(program: u32) -> u32 {
+    let is_of = |programs: u32| programs >> program & 1 != 0;
+    if is_of(const { 1 << Program::SyscallWrite as u32 | 1 << Program::RingWrite as u32 }) {
+        WRITES
+    } else if is_of(const { 1 << Program::SyscallSync as u32 | 1 << Program::RingSync as u32 }) {
+        SYNCS
+    } else if is_of(const { 1 << Program::SyscallOpen as u32 }) {
+        OPENS
+    } else {
+        READS
+    }
 }

@@ -229,6 +229,14 @@ impl Plan {
         }
     }
 
+    /// Whether operations of local files are recorded, and the wire is not.
+    pub fn has_operations_of_calls(&self) -> bool {
+        matches!(
+            &self.programs,
+            Programs::Direct { offsets, levels, .. } if !levels.wire && offsets.syscalls.counts_operations != 0
+        )
+    }
+
     /// Whether the kernel side reports the paths of files. Otherwise they are looked for in
     /// `/proc`.
     pub fn has_paths(&self) -> bool {
@@ -281,8 +289,16 @@ impl Plan {
         self
     }
 
-    /// The same plan without operations.
+    /// The same plan without operations, of which files ever.
     pub fn without_operations(mut self) -> Self {
+        if let Programs::Direct { offsets, .. } = &mut self.programs {
+            offsets.syscalls.counts_operations = 0;
+        }
+        self.without_rpcs()
+    }
+
+    /// The same plan without operations of the NFS client.
+    pub fn without_rpcs(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
             // Calls of applications find the handles of their files by what else is there.

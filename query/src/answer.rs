@@ -122,7 +122,7 @@ pub enum EmptyReason {
     },
     /// An export lacks these data; the text says which.
     NotExported(&'static str),
-    /// The recorder ran, but no operation completed.
+    /// The recorder ran, but no operation of a mount completed.
     NoOperation {
         /// The range of the question.
         asked: Interval,
@@ -202,7 +202,10 @@ impl EmptyReason {
             ),
             Self::NotExported(what) => format!("an export has no {what}"),
             Self::NoOperation { asked } => {
-                format!("no operation completed from {}", from_to(asked))
+                format!(
+                    "no operation of an NFS mount completed from {}; --by file,op has those of local files",
+                    from_to(asked)
+                )
             }
             Self::NoneOf { what, asked } => format!("there were no {what} from {}", from_to(asked)),
             Self::Idle { asked, files } => {

@@ -34,8 +34,17 @@ impl fmt::Display for IoLevel {
 
 /// The text is no level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no level `{0}`: write wire or block")]
+#[error("there is no level `{level}`: write wire or block{columns}", level = .0, columns = columns_of(.0))]
 pub struct IoLevelError(String);
+
+/// Where what can be recorded, but has no rows of its own, is to be found.
+fn columns_of(level: &str) -> &'static str {
+    match level {
+        "app" => "; calls of applications are columns `app_...` of their rows",
+        "cache" => "; what the page cache did is columns `cache_...` of their rows",
+        _ => "",
+    }
+}
 
 impl FromStr for IoLevel {
     type Err = IoLevelError;
@@ -58,5 +67,10 @@ mod tests {
         }
         let error = "disk".parse::<IoLevel>().unwrap_err();
         assert!(error.to_string().contains("`disk`"), "{error}");
+        let error = "app".parse::<IoLevel>().unwrap_err();
+        assert!(
+            error.to_string().ends_with("`app_...` of their rows"),
+            "{error}"
+        );
     }
 }

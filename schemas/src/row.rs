@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::captured::Captured;
 use crate::counter_macro::counters;
 use crate::errnos::Errnos;
-use crate::file_ops::FileOps;
+use crate::file_ops::{FileOp, FileOps, OpName};
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
 use crate::ops::OperationRow;
@@ -130,6 +130,19 @@ impl AppCalls {
     /// Mean time of the timed calls, ns; `None` without one.
     pub fn latency_ns_mean(&self) -> Option<f64> {
         (self.timed > 0).then(|| self.latency_ns_sum as f64 / self.timed as f64)
+    }
+
+    /// As an operation of the file: of calls that move no bytes.
+    pub fn as_operation(&self, name: &str) -> FileOp {
+        FileOp {
+            op: OpName::new(name),
+            requests: self.calls,
+            errors: self.errors,
+            queue_ns_sum: 0,
+            rtt_ns_sum: 0,
+            execute_ns_sum: self.latency_ns_sum,
+            execute_ns_max: self.latency_ns_max,
+        }
     }
 
     /// Adds another partial aggregate.

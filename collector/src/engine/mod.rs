@@ -58,6 +58,8 @@ pub struct Engine {
     pub calls: Option<CallSums>,
     /// Whether calls are counted.
     pub has_calls: bool,
+    /// Whether operations are recorded of all levels that have any.
+    pub has_operations: bool,
     books: SharedBooks,
     clock: SharedWord,
     /// The keys that requests are compared with, if there is a filter.
@@ -135,6 +137,7 @@ impl Engine {
             file_operations,
             calls,
             has_calls: plan.counts_calls(),
+            has_operations: plan.has_operations() || plan.has_operations_of_calls(),
             books,
             clock: shared_clock,
             filter_maps,

@@ -8,7 +8,8 @@ use trackiops_schemas::ebpf::app_sums::{
     APP_CALL_ENTRIES, APP_CALL_MOUNT_ENTRIES, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT,
     APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_LATENCY_WORDS, APP_PLACE_WORDS,
     APP_PLACES_WORDS, APP_VALUE_WORDS, AppKey, AppLatencies, AppPlace, AppPlaces, AppValue,
-    FILE_SYSTEM, LOCAL, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED, WRITES, app_latency_bounds,
+    FILE_SYSTEM, LOCAL, OPENS, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED, SYNCS, WRITES,
+    app_latency_bounds,
 };
 use trackiops_schemas::histogram::{Histogram, bucket_of};
 use trackiops_schemas::row::AppCalls;
@@ -156,6 +157,10 @@ pub enum Summed {
     PagesEvicted,
     /// Pages that become dirty.
     PagesDirtied,
+    /// Calls that wait until the file is on its disk. Neither they nor the next ones move bytes.
+    Syncs,
+    /// Calls that open it.
+    Opens,
 }
 
 /// Calls of one direction about one file, or pages of it, in one window.
@@ -181,9 +186,7 @@ impl CallsInWindow {
         match self.what {
             Summed::Reads => Transfers::of_calls(&self.calls, &none),
             Summed::Writes => Transfers::of_calls(&none, &self.calls),
-            Summed::PagesAdded | Summed::PagesEvicted | Summed::PagesDirtied => {
-                Transfers::default()
-            }
+            _ => Transfers::default(),
         }
     }
 
@@ -221,6 +224,8 @@ impl CallsInWindow {
                 PAGES_ADDED => Summed::PagesAdded,
                 PAGES_EVICTED => Summed::PagesEvicted,
                 PAGES_DIRTIED => Summed::PagesDirtied,
+                SYNCS => Summed::Syncs,
+                OPENS => Summed::Opens,
                 _ => Summed::Reads,
             },
             calls: sums,

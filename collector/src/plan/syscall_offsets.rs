@@ -72,6 +72,7 @@ pub fn add_syscall_offsets(
         table_files: offset("fdtable", "fd", 8)?,
         file_flags: offset("file", "f_flags", 4)?,
         direct_flag: libc::O_DIRECT.cast_unsigned(),
+        counts_operations: 1,
         ring_form,
         ring_operation,
         ring_file,
@@ -99,6 +100,16 @@ pub fn syscall_kinds() -> [u8; SYSCALLS] {
         (libc::SYS_splice, kinds::COPIES),
         (libc::SYS_copy_file_range, kinds::COPIES),
         (libc::SYS_io_submit, kinds::SUBMITS),
+        (libc::SYS_fsync, kinds::SYNCS),
+        (libc::SYS_fdatasync, kinds::SYNCS),
+        (libc::SYS_sync_file_range, kinds::SYNCS),
+        (libc::SYS_openat, kinds::OPENS),
+        (libc::SYS_openat2, kinds::OPENS),
+        (libc::SYS_open_by_handle_at, kinds::OPENS),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, kinds::OPENS),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, kinds::OPENS),
     ];
     let mut table = [0; SYSCALLS];
     for (number, kind) in of {

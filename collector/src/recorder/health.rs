@@ -99,7 +99,7 @@ impl Recorder {
         now: MonotonicNs,
     ) {
         health.covered_ms = (covered_ns + 500_000) / 1_000_000;
-        if self.engine.operations.is_some() {
+        if self.engine.has_operations {
             health.ops_covered_ms = health.covered_ms;
             health.ops_seen = ops.values().map(|sums| sums.requests).sum();
         }

@@ -262,6 +262,8 @@ impl Rollup {
                 Summed::PagesAdded => counters.cache.added += calls.bytes,
                 Summed::PagesEvicted => counters.cache.evicted += calls.bytes,
                 Summed::PagesDirtied => counters.cache.dirtied += calls.bytes,
+                Summed::Syncs => counters.ops.add(&calls.as_operation("fsync")),
+                Summed::Opens => counters.ops.add(&calls.as_operation("open")),
             }
             if first {
                 newcomer(row, pid);

@@ -84,9 +84,9 @@ pub struct OperationAnswer {
     pub sums: OperationSums,
     /// The byte counters that are known.
     pub bytes: KnownBytes,
-    /// Requests without a known time. Only READs and WRITEs of files can have any.
+    /// Requests without a known time. Only READs and WRITEs of files can have any, and operations of local files.
     pub untimed: u64,
-    /// Timed requests without known parts of their time. Only READs and WRITEs of files can have any.
+    /// Timed requests without known parts of their time. The same have them.
     pub unsplit: u64,
     /// Requests of all operations of the mount, or of its selected files, in the window.
     pub mount_requests: u64,

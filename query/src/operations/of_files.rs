@@ -170,7 +170,11 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes,
             execute_ns_max: op.execute_ns_max,
             ..OperationSums::default()
         };
-        (op.op, sums, KnownBytes::None, [0; 2])
+        // Of a local file nobody knows the parts, and the whole only where calls are timed.
+        let all_if = |unknown: bool| if unknown { op.requests } else { 0 };
+        let untimed = all_if(op.execute_ns_sum == 0);
+        let unsplit = all_if(untimed == 0 && op.queue_ns_sum == 0 && op.rtt_ns_sum == 0);
+        (op.op, sums, KnownBytes::None, [untimed, unsplit])
     });
     let all = both.into_iter().chain(others);
     all.filter(|(_, sums, ..)| sums.requests > 0)

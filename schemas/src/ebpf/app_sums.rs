@@ -22,7 +22,7 @@ pub struct AppKey {
     pub handle_hash: u32,
     /// The user (`fsuid`) who opened the file; of pages, who made them come or become dirty.
     pub uid: u32,
-    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`] or [`PAGES_DIRTIED`]; and [`LOCAL`] and [`FILE_SYSTEM`].
+    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`], [`PAGES_DIRTIED`], [`SYNCS`] or [`OPENS`]; and [`LOCAL`] and [`FILE_SYSTEM`].
     pub direction: u32,
 }
 
@@ -37,6 +37,10 @@ pub const PAGES_ADDED: u32 = 2;
 pub const PAGES_EVICTED: u32 = 3;
 /// Of [`AppKey::direction`]: those that become dirty.
 pub const PAGES_DIRTIED: u32 = 4;
+/// Of [`AppKey::direction`]: calls that wait until a file is on its disk.
+pub const SYNCS: u32 = 5;
+/// Of [`AppKey::direction`]: calls that open it.
+pub const OPENS: u32 = 6;
 /// Bit of [`AppKey::direction`]: of another file system than NFS, by its inode's number and generation.
 pub const LOCAL: u32 = 1 << 8;
 /// Bit of [`AppKey::direction`]: of that file system itself, or of who uses its device without it. The inode only tells sums of several apart.
@@ -127,7 +131,7 @@ pub struct AppPlace {
 }
 
 /// The programs that count calls or pages, each with places of its own.
-pub const APP_PROGRAMS: usize = 12;
+pub const APP_PROGRAMS: usize = 15;
 /// Places of a program on a CPU, a power of two.
 pub const APP_PLACES: usize = 32;
 /// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
@@ -152,7 +156,7 @@ pub const APP_KEY_WORDS: usize = 5;
 pub const APP_VALUE_WORDS: usize = 10;
 /// [`AppPlace`] in words.
 pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
-/// [`AppPlaces`] in words: 102 KiB for each CPU.
+/// [`AppPlaces`] in words: 128 KiB for each CPU.
 pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
 /// A half in words.
 pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;

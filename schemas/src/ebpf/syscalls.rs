@@ -30,6 +30,8 @@ offsets! {
         pub file_flags: u32,
         /// `O_DIRECT` on this architecture.
         pub direct_flag: u32,
+        /// 1 where calls that open files, or wait until they are on their disks, are counted.
+        pub counts_operations: u32,
         /// One of [`rings`].
         pub ring_form: u32,
         /// `u8 opcode` of `struct io_kiocb`.
@@ -63,6 +65,10 @@ pub mod kinds {
     pub const COPIES: u8 = 4;
     /// Begins what an array of `struct iocb` describes.
     pub const SUBMITS: u8 = 5;
+    /// Waits until the file of the descriptor that is its first argument is on its disk.
+    pub const SYNCS: u8 = 6;
+    /// Opens a file, and returns its descriptor.
+    pub const OPENS: u8 = 7;
 }
 
 /// Elements of that table. Numbers from here on are of no call that matters.

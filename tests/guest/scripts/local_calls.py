@@ -1,14 +1,15 @@
 """Calls of every kind for files below a directory. Prints what they returned, and what the kernel counted of the process.
 
-Lines `PATH reads bytes errors writes bytes errors`: calls that returned, the bytes they returned, and those that failed; and
-`proc rchar wchar`: what `/proc/self/io` says of the calls that it counts, and `counted rchar wchar`: what those returned.
+Lines `PATH reads bytes errors writes bytes errors opens syncs errors`: calls that returned, the bytes they returned, and those that failed; those
+that opened the file, those that waited until it was on its disk, and those of them that failed; and `proc rchar wchar`: what `/proc/self/io` says of the calls that it counts, and `counted rchar wchar`: what those returned.
 """
 
+import ctypes
 import mmap
 import os
 import threading
 
-from returned import base, counts, open_file, read, write
+from returned import base, counts, open_file, operations, read, synced, write
 
 
 def plain():
@@ -111,6 +112,22 @@ def inherited():
     os.close(fd)
 
 
+def on_disk():
+    fd = open_file("synced", os.O_RDWR)
+    for at in range(20):
+        write("synced", os.pwrite(fd, b"s" * 512, at * 512))
+        os.fsync(fd), synced("synced")
+    for _ in range(5):
+        os.fdatasync(fd), synced("synced")
+    # What is no flag is an error.
+    flush = ctypes.CDLL(None).sync_file_range
+    for flags in 2, 1 << 20:
+        synced("synced", flush(fd, ctypes.c_int64(0), ctypes.c_int64(0), flags))
+    os.close(fd)
+    for _ in range(11):
+        os.close(open_file("synced", os.O_RDONLY))
+
+
 def process():
     with open("/proc/self/io") as own:
         lines = dict(line.split(": ") for line in own)
@@ -122,7 +139,7 @@ process()
 first = process()
 second = process()
 reading = second[0] - first[0]
-for kind in plain, vectored, appended, direct, moved, threads:
+for kind in plain, vectored, appended, direct, moved, threads, on_disk:
     kind()
 last = process()
 print("proc", last[0] - second[0] - reading, last[1] - second[1])
@@ -130,4 +147,4 @@ print("counted", *(sum(own[at] for own in counts.values()) for at in (1, 4)))
 spliced()
 inherited()
 for name, numbers in sorted(counts.items()):
-    print(os.path.join(base, name), *numbers)
+    print(os.path.join(base, name), *numbers, *operations[name])

@@ -7,6 +7,8 @@ import threading
 base = os.path.realpath(sys.argv[1])
 # By name: reads that returned, their bytes, those that failed; and the same of writes.
 counts = {}
+# By name: calls that opened it, those that waited until it was on its disk, and those of them that failed.
+operations = {}
 lock = threading.Lock()
 
 
@@ -30,4 +32,17 @@ def write(name, returned):
 
 
 def open_file(name, flags):
-    return os.open(os.path.join(base, name), flags | os.O_CREAT, 0o644)
+    fd = os.open(os.path.join(base, name), flags | os.O_CREAT, 0o644)
+    operated(name, 0)
+    return fd
+
+
+def synced(name, returned=0):
+    operated(name, 1)
+    if returned < 0:
+        operated(name, 2)
+
+
+def operated(name, at):
+    with lock:
+        operations.setdefault(name, [0] * 3)[at] += 1
