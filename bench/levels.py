@@ -17,7 +17,9 @@ REQUESTS = 1500
 SIZE = 4096
 MOUNT = pathlib.Path("/mnt/levels")
 READY = pathlib.Path("/tmp/ready")
-LEVELS = ["block", "block,cache"]
+LEVELS = ["block", "block,cache", "app", "app,block,cache"]
+IOTRACER = "IOTracer's design"
+SAID = pathlib.Path("/tmp/said")
 
 
 def run(*words):
@@ -112,6 +114,11 @@ def direct(call):
     return took
 
 
+def another():
+    """A call that is for no file."""
+    return timed(os.getppid, [()] * REQUESTS)
+
+
 MEASURED = {
     "buffered write, new page": append,
     "buffered write, cached page": overwrite,
@@ -119,6 +126,7 @@ MEASURED = {
     "buffered read, not cached": read_uncached,
     "direct write": lambda: direct(os.pwritev),
     "direct read": lambda: direct(os.preadv),
+    "`getppid`, for no file": another,
 }
 
 
@@ -131,32 +139,49 @@ def measure():
 def recorded(levels):
     READY.unlink(missing_ok=True)
     command = ["trackiops", "record", "--store", f"/tmp/store-{levels}", "--levels", levels, "--no-live"]
-    recorder = subprocess.Popen([*command, "--ready-file", str(READY)], stderr=subprocess.DEVNULL)
-    while not READY.exists():
-        if recorder.poll() is not None:
-            raise SystemExit(f"the recorder of {levels} does not run")
+    return beside([*command, "--ready-file", str(READY)], READY.exists)
+
+
+def beside(command, is_ready):
+    """What is measured while a tracer runs."""
+    with SAID.open("w") as said:
+        tracer = subprocess.Popen(command, stdout=said, stderr=said)
+    while not is_ready():
+        if tracer.poll() is not None:
+            raise SystemExit(f"{command} does not run: {SAID.read_text()}")
         time.sleep(0.1)
     # It looks around at first.
     time.sleep(1)
     # It goes on: each window's sums have to be taken before those of the next but one.
     found = measure()
-    recorder.send_signal(signal.SIGINT)
-    recorder.wait()
+    tracer.send_signal(signal.SIGINT)
+    tracer.wait()
+    return found
+
+
+def iotracer():
+    found = beside(["bpftrace", "-B", "line", "/work/iotracer.bt"], lambda: "attached" in SAID.read_text())
+    text = SAID.read_text()
+    functions = ["vfs_read", "vfs_write", "ext4_file_read_iter", "ext4_file_write_iter", "submit_bio", "bio_endio"]
+    missing = [function for function in functions if f" {function} " not in text]
+    if missing:
+        raise SystemExit(f"no event of {missing}: {text[-2000:]}")
     return found
 
 
 def main():
     prepare()
     base = measure()
-    found = {levels: recorded(levels) for levels in LEVELS}
+    found = {f"`{levels}`": recorded(levels) for levels in LEVELS}
+    found[IOTRACER] = iotracer()
     lines = [
         f"## Linux {os.uname().release}",
         "",
-        "| 4 KiB on ext4 | no recorder | " + " | ".join(f"added by `{levels}`" for levels in LEVELS) + " |",
-        "|---|---:|" + "---:|" * len(LEVELS),
+        "| 4 KiB on ext4 | no recorder | " + " | ".join(f"added by {tracer}" for tracer in found) + " |",
+        "|---|---:|" + "---:|" * len(found),
     ]
     for name, took in base.items():
-        added = [f"{found[levels][name] - took:+,.0f} ({found[levels][name] / took - 1:+.1%})" for levels in LEVELS]
+        added = [f"{of[name] - took:+,.0f} ({of[name] / took - 1:+.1%})" for of in found.values()]
         lines.append(f"| {name} | {took:,.0f} | " + " | ".join(added) + " |")
     table = "\n".join(lines) + "\n"
     print(table)

@@ -16,7 +16,7 @@ trap 'rm -rf "$results"' EXIT
 echo 'exec python3 /work/levels.py' >"$results/levels.sh"
 
 for kernel; do
-    cargo vm run --icount --quiet --kernel "$kernel" --no-nfs --add bench/levels.py --timeout 3600 \
+    cargo vm run --icount --quiet --kernel "$kernel" --no-nfs --deb bpftrace --add bench/levels.py --add bench/iotracer.bt --timeout 3600 \
         --out "$results/$kernel" "$results/levels.sh" >&2
 done
 
