@@ -8,12 +8,14 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use arrow::array::RecordBatch;
+use trackiops_query::marks::marks_in;
 use trackiops_query::times::file_name;
-use trackiops_query::{QueryError, Question};
+use trackiops_query::{QueryError, Question, Range};
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
 use trackiops_render::{Export, ExportDataset, Exported};
 use trackiops_schemas::time::Granularity;
+use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
@@ -78,16 +80,16 @@ pub struct Args {
     requests: bool,
     /// Write into this file, or into a directory under a name of its own
     ///
-    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, .arrow (.feather, .ipc), or .json for chrome. In a
-    /// directory, the name says what the file has.
+    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, .arrow (.feather, .ipc), .json for chrome, or
+    /// .pftrace for perfetto. In a directory, the name says what the file has.
     #[arg(short, long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
-    /// parquet, csv, arrow, chrome [default: by --output, or parquet]
+    /// parquet, csv, arrow, chrome, perfetto [default: by --output, or parquet]
     ///
-    /// All columns are in every format but chrome, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2. chrome has single
-    /// requests as trace events, which https://ui.perfetto.dev draws on a timeline.
+    /// Parquet, CSV and Arrow have all columns; in CSV, lists are JSON. Arrow is an IPC file, also known as Feather 2. chrome and perfetto have
+    /// single requests, which https://ui.perfetto.dev draws on a timeline: the first as JSON, the second in its own format, in half the bytes.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<FileFormat>,
     /// The same as --format csv
@@ -152,20 +154,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         granularity: args.granularity,
         question: args.selection.question()?,
     };
-    if kind == Kind::Chrome {
-        refuse_contradictions_of_chrome(&export, key.is_some())?;
+    if kind.is_timeline() {
+        refuse_contradictions_of_timelines(kind, &export, key.is_some())?;
     }
     refuse_contradictions(&export)?;
     let zone = export.question.zone;
     let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
-    let exported = exported.map_err(in_words_of_exports)?;
+    let mut exported = exported.map_err(in_words_of_exports)?;
     if let Some(why) = &exported.nothing {
         let status = outcome::say_nothing_found(why, &exported.notes, zone);
         if let Destination::File(path) = &place {
             say(format_args!("{} is not written", path.display()));
         }
         return Ok(status);
+    }
+    if let (true, Some(range)) = (kind.is_timeline(), exported.range) {
+        let range = Range {
+            since: Some(range.start),
+            until: Some(range.end),
+        };
+        let (marks, notes) = marks_in(&export.question.stores, range)?;
+        target.mark(&marks)?;
+        exported.notes.extend(notes);
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     outcome::say_notes(&exported.notes, zone);
@@ -200,13 +211,18 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Refuses flags that do not go together with a timeline.
-fn refuse_contradictions_of_chrome(export: &Export, is_anonymous: bool) -> anyhow::Result<()> {
+fn refuse_contradictions_of_timelines(
+    kind: Kind,
+    export: &Export,
+    is_anonymous: bool,
+) -> anyhow::Result<()> {
+    let name = kind.name();
     if export.table != ExportDataset::Requests {
-        bail!("--format chrome draws single requests; add --requests");
+        bail!("--format {name} draws single requests; add --requests");
     }
     if is_anonymous {
         bail!(
-            "--anonymize reads again what it has written, and chrome is not read; write .parquet"
+            "--anonymize reads again what it has written, and {name} is not read; write .parquet"
         );
     }
     Ok(())
@@ -327,6 +343,11 @@ impl ExportFile {
             }
         };
         let written = self.writer.write(hidden.as_ref().unwrap_or(batch));
+        written.with_context(|| cannot_write(self.partial.draft()))
+    }
+
+    fn mark(&mut self, marks: &[Mark]) -> anyhow::Result<()> {
+        let written = self.writer.mark(marks);
         written.with_context(|| cannot_write(self.partial.draft()))
     }
 

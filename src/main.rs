@@ -17,6 +17,7 @@ mod histogram;
 mod import;
 mod input_file;
 mod live_socket;
+mod mark;
 mod metrics;
 mod mounts;
 mod outcome;
@@ -95,6 +96,10 @@ enum Command {
     Flamegraph(flamegraph::Args),
     /// List when which server did not answer
     Stalls(stalls::Args),
+    /// Note something about a moment, for the timeline of `export --requests`
+    Mark(mark::Args),
+    /// List what was noted by `mark`
+    Marks(mark::ListArgs),
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
     /// Try rules that name tenants
@@ -140,6 +145,8 @@ fn main() -> ExitCode {
         Command::Requests(args) => requests::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Stalls(args) => stalls::run(args),
+        Command::Mark(args) => mark::run(args),
+        Command::Marks(args) => mark::list(args),
         Command::Mounts(args) => mounts::run(args),
         Command::Tenants(args) => tenants::run(args),
         Command::Export(args) => export::run(args),
@@ -247,6 +254,7 @@ mod tests {
                 "requests",
                 "flamegraph",
                 "stalls",
+                "marks",
                 "mounts",
                 "test",
                 "export",

@@ -315,6 +315,14 @@ fn write_and_sync(file: File, write: AnswerWriter<'_>) -> io::Result<()> {
     }
 }
 
+/// The name of this host.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

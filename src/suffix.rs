@@ -42,6 +42,7 @@ pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Csv(Texts::AsTheyAre), CSV),
     (Kind::Arrow, ARROW),
     (Kind::Chrome, &["json"]),
+    (Kind::Perfetto, &["pftrace", "perfetto-trace"]),
 ];
 /// Those of flame graphs: whether stacks are folded.
 pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded"])];

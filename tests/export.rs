@@ -14,7 +14,7 @@ use trackiops_testkit::program;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
@@ -515,10 +515,77 @@ fn tracks(events: &[Value]) -> BTreeMap<(u64, u64), Vec<Slice<'_>>> {
     tracks
 }
 
+/// The fields of a message of protocol buffers: numbers and values, which are numbers or bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, &[u8]>)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let value = match key & 7 {
+            0 => Ok(varint(&mut bytes)),
+            2 => {
+                let length = varint(&mut bytes);
+                Err(bytes.split_off(..length as usize).unwrap())
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, value));
+    }
+    fields
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..).step_by(7) {
+        let byte = bytes.split_off_first().unwrap();
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+/// The slices of a trace in Perfetto's format, by their numbers in its `.proto` files: each track ends what it has begun last. And what has no length.
+fn slices_of_packets(trace: &[u8]) -> [Vec<(i64, i64, String)>; 2] {
+    let mut open: BTreeMap<u64, Vec<(i64, String)>> = BTreeMap::new();
+    let (mut slices, mut instants, mut described) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for (_, packet) in fields(trace) {
+        let packet: BTreeMap<_, _> = fields(packet.unwrap_err()).into_iter().collect();
+        if let Some(track) = packet.get(&60) {
+            let track: BTreeMap<_, _> = fields(track.unwrap_err()).into_iter().collect();
+            let parent = track.get(&5);
+            assert!(parent.is_none_or(|parent| described.contains(&parent.unwrap())));
+            assert!(described.insert(track[&1].unwrap()) && track.contains_key(&2));
+        }
+        let Some(event) = packet.get(&11) else {
+            continue;
+        };
+        let event: BTreeMap<_, _> = fields(event.unwrap_err()).into_iter().collect();
+        let (at, track) = (packet[&8].unwrap() as i64, event[&11].unwrap());
+        assert!(described.contains(&track));
+        let open = open.entry(track).or_default();
+        let name = || String::from_utf8(event[&23].unwrap_err().to_vec()).unwrap();
+        match event[&9].unwrap() {
+            1 => open.push((at, name())),
+            2 => {
+                let (from, name) = open.pop().unwrap();
+                slices.push((from, at, name));
+            }
+            3 => instants.push((at, at, name())),
+            other => panic!("type {other}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "{open:?}");
+    [slices, instants]
+}
+
 #[test]
 fn a_timeline_has_each_request_with_its_parts_and_no_slices_that_cross() {
     let store = Store::new();
     let all = store.export("requests", "r.parquet", &[]);
+    let words = "mark --store store --host web-9 --at 2026-11-21T03:00:10Z begin";
+    store.ok(&words.split(' ').collect::<Vec<_>>());
+    let marked_ns = (THREE + 10_000) * 1_000_000;
     let words = "export --store store --requests --output t.json";
     store.ok(&words.split(' ').collect::<Vec<_>>());
     let text = fs::read_to_string(store.path("t.json")).unwrap();
@@ -528,6 +595,12 @@ fn a_timeline_has_each_request_with_its_parts_and_no_slices_that_cross() {
     let midnight_ns = (THREE - 27 * 3_600_000) * 1_000_000;
     let events = file["traceEvents"].as_array().unwrap();
     let tracks = tracks(events);
+    let marks = events.iter().filter(|event| event["cat"] == "mark");
+    let marks: Vec<_> = marks
+        .map(|event| (&event["ph"], &event["name"], &event["ts"]))
+        .collect();
+    let ts = json!((marked_ns - midnight_ns) as f64 / 1000.0);
+    assert_eq!(marks, [(&json!("i"), &json!("begin"), &ts)]);
     let (mut ends, mut parts) = (Vec::new(), 0);
     for slices in tracks.values() {
         let mut open: Vec<Slice> = Vec::new();
@@ -550,6 +623,18 @@ fn a_timeline_has_each_request_with_its_parts_and_no_slices_that_cross() {
     assert_eq!(ends, numbers(&all, "end_time_ns"));
     let split = all.column_by_name("queue_ns").unwrap();
     assert_eq!(parts, 3 * (split.len() - split.null_count()));
+    let mut of_json: Vec<_> = tracks.values().flatten().collect();
+    of_json.sort_unstable();
+    let words = "export --store store --requests --output t.pftrace";
+    store.ok(&words.split(' ').collect::<Vec<_>>());
+    let packets = fs::read(store.path("t.pftrace")).unwrap();
+    let [packets, instants] = slices_of_packets(&packets);
+    assert_eq!(instants, [(marked_ns, marked_ns, "begin".to_owned())]);
+    let packets = packets.iter();
+    let packets = packets.map(|(from, to, name)| (from - midnight_ns, to - midnight_ns, &**name));
+    let mut of_packets: Vec<Slice> = packets.collect();
+    of_packets.sort_unstable();
+    assert_eq!(of_packets.iter().collect::<Vec<_>>(), of_json);
     let refused = |words: &str, why: &str| {
         let args = format!("export --store store --output refused{words}");
         store.refused(&args.split(' ').collect::<Vec<_>>(), &[why]);

@@ -31,6 +31,7 @@ pub mod fuzzing;
 mod granularity_cover;
 pub mod group;
 mod literal;
+pub mod marks;
 pub mod mount_filter;
 pub mod mounts;
 mod near_words;
@@ -64,6 +65,7 @@ pub use file_selector::FileSelector;
 pub use files::{FileActivity, ask_files};
 pub use group::{Entity, GroupBy, Level};
 pub use literal::{Literal, SizeError, parse_size};
+pub use marks::ask_marks;
 pub use mounts::ask_mounts;
 pub use near_words::near;
 pub use operations::{

@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::MountSeen;
+use trackiops_store::{Mark, MountSeen};
 
 use crate::formats::{Kind, Texts, Writer};
 use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    captures, file_rows, files, json, mounts, operations, requests, selected_columns, stalls,
-    units, volume,
+    captures, file_rows, files, json, marks, mounts, operations, requests, selected_columns,
+    stalls, units, volume,
 };
 use trackiops_query::HostStream;
 use trackiops_query::answer::{Answer, AnswerRow};
@@ -324,6 +324,12 @@ impl Render for ServerStall {
 impl Render for HostStream {
     fn table(answer: &Answer<Self>, _: Figures, _: Zone) -> Table {
         captures::table(answer)
+    }
+}
+
+impl Render for Mark {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        marks::table(answer, zone)
     }
 }
 

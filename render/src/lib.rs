@@ -14,6 +14,7 @@ pub mod flame;
 pub mod formats;
 pub mod incident;
 mod json;
+mod marks;
 mod mounts;
 mod operations;
 mod plot;

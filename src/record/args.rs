@@ -11,6 +11,7 @@ use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
 use crate::config::ConfigFlag;
+use crate::output::host_name;
 use crate::store_flag::StoreFlag;
 
 /// Lengths of windows.
@@ -129,7 +130,7 @@ pub struct Args {
     /// The kernel's types, for kernels that do not describe themselves
     #[arg(long, value_name = "FILE", help_heading = KERNEL)]
     pub btf: Option<PathBuf>,
-    /// Record READ and WRITE requests only, not every operation
+    /// Record reads and writes only, no other operation
     #[arg(long, help_heading = KERNEL)]
     pub no_ops: bool,
     /// Do not count the calls by which applications read and write files of NFS
@@ -355,14 +356,6 @@ pub fn rotation(minutes: i64, finest: Granularity) -> Granularity {
         .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())
         .find(|rotate| rotate.ms() >= minutes * 60 * 1000)
         .unwrap_or(finest)
-}
-
-/// The name of this host.
-fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

@@ -53,6 +53,12 @@ pub(crate) fn write_or_create(store: &Path, path: &Path) -> io::Result<File> {
     regular(store, path, flags, UNFINISHED_MODE)
 }
 
+/// Opens a file for reading, and for writing at its end. It need not exist.
+pub(crate) fn append_or_create(store: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
+    regular(store, path, flags, UNFINISHED_MODE)
+}
+
 /// Lets the store's group read a file.
 pub(crate) fn finished(file: &File) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(FILE_MODE))?)

@@ -149,6 +149,9 @@ pub enum StoreError {
         /// The message of the panic.
         why: String,
     },
+    /// What was to be noted about a moment cannot be; the text says why.
+    #[error("the mark is not written: {0}")]
+    RefusedMark(&'static str),
     /// The store was deleted or moved while it was open for writing.
     #[error("{path} was deleted or moved while it was recorded to", path = .0.display())]
     Gone(PathBuf),

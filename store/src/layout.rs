@@ -77,6 +77,11 @@ pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
 }
 
+/// What people have noted about moments.
+pub(crate) fn marks(store: &Path) -> PathBuf {
+    store.join("marks.jsonl")
+}
+
 /// The writer locks this file.
 pub(crate) fn lock(store: &Path) -> PathBuf {
     store.join("lock")
@@ -424,7 +429,7 @@ impl Date {
 }
 
 /// `None` outside the years that chrono supports.
-fn utc(time: UtcMs) -> Option<DateTime<chrono::Utc>> {
+pub(crate) fn utc(time: UtcMs) -> Option<DateTime<chrono::Utc>> {
     DateTime::from_timestamp_millis(time.0)
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields};
 use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::columns::{
-    CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER,
+    CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER, TIME,
     TRANSPORT, mount_item, time_type,
 };
-use trackiops_store::{MountSeen, Seen};
+use trackiops_store::{Mark, MountSeen, Seen};
 
 use super::{Column, Record, Unit, Value};
 use crate::captures::HostStream;
@@ -102,6 +102,16 @@ impl Record for MountSeen {
             ),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.seen.1)),
+        ]
+    }
+}
+
+impl Record for Mark {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::time(TIME, |row: &Self| Value::Time(row.time)),
+            Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            Column::text("text", |row: &Self| Value::text(&row.text)),
         ]
     }
 }

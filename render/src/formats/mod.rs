@@ -1,9 +1,9 @@
 //! Files for other programs: Parquet, Arrow, CSV. Readers and writers work in batches, so the rows need not fit into memory.
 
 mod arrays;
-mod chrome;
 mod read;
 pub(crate) mod text;
+mod timeline;
 mod write;
 
 use std::io;
@@ -26,8 +26,10 @@ pub enum Kind {
     Arrow,
     /// CSV with a header. Unknown values are empty; a list is JSON.
     Csv(Texts),
-    /// Trace events of single requests, which are drawn on a timeline.
+    /// Single requests on a timeline, as trace events in JSON.
     Chrome,
+    /// The same in Perfetto's own format.
+    Perfetto,
 }
 
 /// How CSV writes texts.
@@ -48,13 +50,20 @@ impl Kind {
             Self::Arrow => "arrow",
             Self::Csv(_) => "csv",
             Self::Chrome => "json",
+            Self::Perfetto => "pftrace",
         }
+    }
+
+    /// Whether it has single requests on a timeline, and nothing else.
+    pub fn is_timeline(self) -> bool {
+        matches!(self, Self::Chrome | Self::Perfetto)
     }
 
     /// As `--format` names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chrome => "chrome",
+            Self::Perfetto => "perfetto",
             other => other.extension(),
         }
     }

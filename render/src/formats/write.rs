@@ -11,8 +11,9 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
 use trackiops_schemas::time::UtcMs;
+use trackiops_store::Mark;
 
-use super::chrome::Timeline;
+use super::timeline::Timeline;
 use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
 use trackiops_query::columns::{Columns, Value};
 
@@ -27,8 +28,8 @@ pub enum Writer<W: Write + Send> {
     Arrow(Box<FileWriter<W>>),
     /// CSV.
     Csv(W, Texts),
-    /// Trace events.
-    Chrome(Timeline<W>),
+    /// Single requests on a timeline.
+    Timeline(Timeline<W>),
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -61,7 +62,8 @@ impl<W: Write + Send> Writer<W> {
                 out.write_all(header.as_bytes())?;
                 Self::Csv(out, texts)
             }
-            Kind::Chrome => Self::Chrome(Timeline::new(out)?),
+            Kind::Chrome => Self::Timeline(Timeline::chrome(out)?),
+            Kind::Perfetto => Self::Timeline(Timeline::perfetto(out)),
         })
     }
 
@@ -70,7 +72,7 @@ impl<W: Write + Send> Writer<W> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
-            Self::Chrome(timeline) => timeline.write(batch),
+            Self::Timeline(timeline) => timeline.write(batch),
             Self::Csv(out, texts) => {
                 let schema = batch.schema();
                 let rows: Vec<_> = (0..batch.num_rows()).collect();
@@ -117,6 +119,14 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
+    /// Adds what was noted about moments to a timeline, as its last events; other formats ignore it.
+    pub fn mark(&mut self, marks: &[Mark]) -> io::Result<()> {
+        match self {
+            Self::Timeline(timeline) => timeline.marks(marks),
+            _ => Ok(()),
+        }
+    }
+
     /// Completes the file, and returns the output.
     pub fn finish(self) -> io::Result<W> {
         match self {
@@ -126,7 +136,7 @@ impl<W: Write + Send> Writer<W> {
                 writer.into_inner().map_err(of_arrow)
             }
             Self::Csv(out, _) => Ok(out),
-            Self::Chrome(timeline) => timeline.finish(),
+            Self::Timeline(timeline) => timeline.finish(),
         }
     }
 }

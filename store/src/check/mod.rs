@@ -4,6 +4,7 @@
 
 mod catalog;
 mod journals;
+mod marks;
 mod names;
 mod report;
 mod requests;
@@ -29,6 +30,7 @@ pub fn check(store: &Path) -> Result<Report, StoreError> {
     journals::check(store, view.as_ref(), &mut report)?;
     segments::check(store, view.as_ref(), &mut report)?;
     names::check(store, &mut report)?;
+    marks::check(store, &mut report)?;
     requests::check(store, &mut report)?;
     Ok(report)
 }

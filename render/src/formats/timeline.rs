@@ -1,27 +1,32 @@
-//! Single requests on a timeline: trace events in JSON, which Perfetto's page and chrome://tracing open.
+//! Single requests on a timeline, as Perfetto's page and others draw them.
 //!
 //! A process of a host is a group of tracks. A file has as many tracks there as requests were in flight at once, because slices of one track
 //! may only nest. The parts of a request's latency are slices inside its own.
 
+mod chrome;
+mod perfetto;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use arrow::array::RecordBatch;
-use serde_json::{Map, Value, json};
+use trackiops_query::columns::Value;
 use trackiops_query::requests::KeptRequest;
-use trackiops_query::times::rfc3339;
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DEV, DIRECT, DONE_BYTES, END_TIME_NS, ERRNO, FILE_KEY, FILEID,
     HOST, LATENCY_NS, LEVEL, MOUNT, OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS,
     TENANT_NAME, UID, USER, XID,
 };
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::time::UtcMs;
 use trackiops_schemas::unit::Unit;
+use trackiops_store::Mark;
 
 use crate::units;
 
-const DAY_NS: i64 = 86_400_000_000_000;
+use chrome::TraceEvents;
+use perfetto::Packets;
+
 /// What a slice tells beside its name, where known.
 const TEXTS: [&str; 6] = [MOUNT, PATH, USER, CGROUP, CONTAINER, TENANT_NAME];
 const NUMBERS: [&str; 8] = [
@@ -35,13 +40,53 @@ const NUMBERS: [&str; 8] = [
     XID,
 ];
 
+/// A file of events during writing.
+trait Events {
+    /// Names a group of tracks, by its number.
+    fn process(&mut self, number: u64, name: &str) -> io::Result<()>;
+    /// Names a track. Numbers of tracks are unique.
+    fn track(&mut self, process: u64, number: u64, name: &str) -> io::Result<()>;
+    /// Writes a slice of a track, with those inside.
+    fn slice(&mut self, place: Place, slice: &Slice<'_>) -> io::Result<()>;
+}
+
+/// One of the formats of such files.
+enum Encoded<W> {
+    Chrome(TraceEvents<W>),
+    Perfetto(Packets<W>),
+}
+
+/// Where a slice is.
+#[derive(Clone, Copy)]
+struct Place {
+    process: u64,
+    track: u64,
+}
+
+/// What took a while.
+struct Slice<'a> {
+    name: Cow<'a, str>,
+    /// The level.
+    category: &'a str,
+    /// ns since the epoch.
+    start_ns: i64,
+    /// `None` where the end, which is the start then, is all that is known.
+    length_ns: Option<i64>,
+    arguments: Vec<(&'static str, Argument<'a>)>,
+    /// Inside, one after the other.
+    parts: Vec<Slice<'a>>,
+}
+
+/// What is known of a request.
+enum Argument<'a> {
+    Text(&'a str),
+    Number(i64),
+    Flag(bool),
+}
+
 /// A timeline during writing.
 pub struct Timeline<W> {
-    out: W,
-    /// Whether an event was written.
-    has_events: bool,
-    /// What times count from, ns since the epoch: a number of JSON has no room for nanoseconds since then.
-    begin_ns: Option<i64>,
+    file: Encoded<W>,
     /// By host, level and number.
     processes: HashMap<(String, String, Option<i64>), u64>,
     /// Tracks of a file in a process: their numbers, and when the last request of each ended.
@@ -51,17 +96,30 @@ pub struct Timeline<W> {
 }
 
 impl<W: Write> Timeline<W> {
-    /// Starts a file.
-    pub fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-        Ok(Self {
-            out,
-            has_events: false,
-            begin_ns: None,
+    /// Starts a file of trace events in JSON.
+    pub fn chrome(out: W) -> io::Result<Self> {
+        Ok(Self::new(Encoded::Chrome(TraceEvents::new(out)?)))
+    }
+
+    /// Starts a file of Perfetto's packets.
+    pub fn perfetto(out: W) -> Self {
+        Self::new(Encoded::Perfetto(Packets::new(out)))
+    }
+
+    fn new(file: Encoded<W>) -> Self {
+        Self {
+            file,
             processes: HashMap::new(),
             tracks: HashMap::new(),
             numbered: 0,
-        })
+        }
+    }
+
+    fn events(&mut self) -> &mut dyn Events {
+        match &mut self.file {
+            Encoded::Chrome(events) => events,
+            Encoded::Perfetto(packets) => packets,
+        }
     }
 
     /// Writes requests, in order of completion.
@@ -74,42 +132,28 @@ impl<W: Write> Timeline<W> {
         let end_ns = number(END_TIME_NS).unwrap_or_default();
         let latency_ns = number(LATENCY_NS);
         let start_ns = end_ns - latency_ns.unwrap_or_default();
-        let begin_ns = *self
-            .begin_ns
-            // A request may have begun before the first one ended.
-            .get_or_insert_with(|| (end_ns.div_euclid(DAY_NS) - 1) * DAY_NS);
         let level = request.text(LEVEL).unwrap_or_default();
         let process = self.process(request)?;
         let track = self.track(process, request, start_ns, end_ns)?;
-        let slice = |name: &str, start_ns: i64, length_ns: Option<i64>, arguments: Value| {
-            let mut event = json!({
-                "name": name, "cat": level, "pid": process, "tid": track,
-                "ts": us(start_ns - begin_ns), "args": arguments,
-            });
-            match length_ns {
-                Some(length_ns) => {
-                    event["ph"] = json!("X");
-                    event["dur"] = us(length_ns);
-                }
-                // When it ended is all that is known.
-                None => {
-                    event["ph"] = json!("i");
-                    event["s"] = json!("t");
-                }
-            }
-            event
-        };
-        let answered_by = match level.parse() {
-            Ok(IoLevel::Block) => "device",
-            _ => "network and server",
-        };
         let op = request.text(OP).unwrap_or_default();
         let bytes = number(DONE_BYTES).unwrap_or_default();
+        let slice = |name, start_ns, length_ns| Slice {
+            name,
+            category: level,
+            start_ns,
+            length_ns,
+            arguments: Vec::new(),
+            parts: Vec::new(),
+        };
         let name = format!("{op} {}", units::show(Unit::Bytes, bytes as f64));
-        let whole = slice(&name, start_ns, latency_ns, arguments(request));
-        let mut events = vec![whole];
+        let mut whole = slice(name.into(), start_ns, latency_ns);
+        whole.arguments = arguments(request);
         if let (Some(all), Some(queue), Some(rtt)) = (latency_ns, number(QUEUE_NS), number(RTT_NS))
         {
+            let answered_by = match level.parse() {
+                Ok(IoLevel::Block) => "device",
+                _ => "network and server",
+            };
             let parts = [
                 ("queue", queue),
                 (answered_by, rtt),
@@ -120,12 +164,12 @@ impl<W: Write> Timeline<W> {
                 // Of clocks that differ by some nanoseconds.
                 let length_ns = length_ns.clamp(0, end_ns - at_ns);
                 if length_ns > 0 {
-                    events.push(slice(name, at_ns, Some(length_ns), json!({})));
+                    whole.parts.push(slice(name.into(), at_ns, Some(length_ns)));
                 }
                 at_ns += length_ns;
             }
         }
-        events.iter().try_for_each(|event| self.event(event))
+        self.events().slice(Place { process, track }, &whole)
     }
 
     /// The number of the process that a request was made by, which begins with it. Where that is not known, the level stands for it.
@@ -142,8 +186,7 @@ impl<W: Write> Timeline<W> {
             None => format!("{} {}", key.0, key.1),
         };
         self.processes.insert(key, next);
-        let event = json!({"ph": "M", "name": "process_name", "pid": next, "args": {"name": name}});
-        self.event(&event)?;
+        self.events().process(next, &name)?;
         Ok(next)
     }
 
@@ -172,53 +215,55 @@ impl<W: Write> Timeline<W> {
                 format!("{dev}:{}", request.number(FILEID).unwrap_or_default())
             }
         };
-        let event = json!({
-            "ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": name},
-        });
-        self.event(&event)?;
+        self.events().track(process, number, &name)?;
         Ok(number)
     }
 
-    fn event(&mut self, event: &Value) -> io::Result<()> {
-        let separator: &[u8] = if self.has_events { b",\n" } else { b"\n" };
-        self.has_events = true;
-        self.out.write_all(separator)?;
-        Ok(serde_json::to_writer(&mut self.out, event)?)
+    /// Writes what was noted about moments: a track of each host.
+    pub fn marks(&mut self, marks: &[Mark]) -> io::Result<()> {
+        let mut places: HashMap<&str, Place> = HashMap::new();
+        for mark in marks {
+            let place = match places.get(&*mark.host) {
+                Some(place) => *place,
+                None => {
+                    let process = (self.processes.len() + places.len()) as u64 + 1;
+                    self.numbered += 1;
+                    let track = self.numbered;
+                    self.events()
+                        .process(process, &format!("{} marks", mark.host))?;
+                    self.events().track(process, track, "marks")?;
+                    *places.entry(&mark.host).or_insert(Place { process, track })
+                }
+            };
+            let instant = Slice {
+                name: (&*mark.text).into(),
+                category: "mark",
+                start_ns: mark.time.0.saturating_mul(1_000_000),
+                length_ns: None,
+                arguments: Vec::new(),
+                parts: Vec::new(),
+            };
+            self.events().slice(place, &instant)?;
+        }
+        Ok(())
     }
 
     /// Completes the file.
-    pub fn finish(mut self) -> io::Result<W> {
-        let mut about = Map::new();
-        about.insert("writer".to_owned(), json!("trackiops"));
-        if let Some(begin_ns) = self.begin_ns {
-            let begin = UtcMs(begin_ns.div_euclid(1_000_000));
-            about.insert("times_count_from".to_owned(), json!(rfc3339(begin)));
+    pub fn finish(self) -> io::Result<W> {
+        match self.file {
+            Encoded::Chrome(events) => events.finish(),
+            Encoded::Perfetto(packets) => Ok(packets.finish()),
         }
-        write!(self.out, "\n],\"otherData\":{}}}\n", Value::Object(about))?;
-        Ok(self.out)
     }
 }
 
-/// Trace events count in microseconds.
-fn us(ns: i64) -> Value {
-    json!(ns as f64 / 1000.0)
-}
-
-/// What is known of a request.
-fn arguments(request: &KeptRequest) -> Value {
-    let mut arguments = Map::new();
-    for column in TEXTS {
-        if let Some(text) = request.text(column) {
-            arguments.insert(column.to_owned(), json!(text));
-        }
-    }
-    for column in NUMBERS {
-        if let Some(number) = request.number(column) {
-            arguments.insert(column.to_owned(), json!(number));
-        }
-    }
-    if let trackiops_query::columns::Value::Flag(direct) = request.value(DIRECT) {
-        arguments.insert(DIRECT.to_owned(), json!(direct));
-    }
-    Value::Object(arguments)
+fn arguments(request: &KeptRequest) -> Vec<(&'static str, Argument<'_>)> {
+    let texts = TEXTS.map(|column| Some((column, Argument::Text(request.text(column)?))));
+    let numbers = NUMBERS.map(|column| Some((column, Argument::Number(request.number(column)?))));
+    let flag = match request.value(DIRECT) {
+        Value::Flag(direct) => Some((DIRECT, Argument::Flag(direct))),
+        _ => None,
+    };
+    let all = texts.into_iter().chain(numbers).chain([flag]);
+    all.flatten().collect()
 }

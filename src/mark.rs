@@ -1,0 +1,74 @@
+//! `trackiops mark`: notes something about a moment. `trackiops marks`: lists what was noted.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use trackiops_query::ask_marks;
+use trackiops_query::times::{Zone, parse, show};
+use trackiops_store::Mark;
+
+use crate::help_headings::WHAT;
+use crate::outcome;
+use crate::output::{host_name, say};
+use crate::question_flags::{FormatFlags, WhenFlags, now};
+use crate::store_flag::{StoreFlag, StoreFlags};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo trackiops mark job 17 starts                   now
+  sudo trackiops mark --at 10m 'the server is back'   ten minutes ago
+  trackiops marks --since 1h                          what was noted in the last hour";
+
+/// What `trackiops mark` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to note
+    #[arg(value_name = "TEXT", required = true)]
+    text: Vec<String>,
+    /// When it was, as --since of `trackiops query` [default: now]
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// The host that it is about, as --host of `trackiops record` [default: this host's name]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    #[command(flatten)]
+    store: StoreFlag,
+}
+
+/// What `trackiops marks` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ListArgs {
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    when: WhenFlags,
+    #[command(flatten)]
+    form: FormatFlags,
+}
+
+/// Runs `trackiops mark`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let store = args.store.existing()?;
+    let time = match &args.at {
+        Some(text) => parse(text, now(), Zone::Local).context("--at")?.at,
+        None => now(),
+    };
+    let mark = Mark {
+        time,
+        host: args.host.unwrap_or_else(host_name),
+        text: args.text.join(" "),
+    };
+    mark.add_to(&store)?;
+    say(format_args!("marked {}", show(time, Zone::Local)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `trackiops marks`. Status 0: there are marks; 1: none; 3: some cannot be read.
+pub fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
+    let (format, output) = args.form.choose()?;
+    let range = args.when.range((Zone::Local, now()))?;
+    let outcome = ask_marks(&args.stores.existing()?, range)?;
+    outcome::write_outcome(outcome, None, format, &output, Zone::Local)
+}

@@ -1,0 +1,192 @@
+//! Marks on the timeline of a store: what a person notes about a moment, such as the start of a job.
+//!
+//! They are lines of JSON in a file of their own, which any process may append to, also beside a recorder.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use chrono::{DateTime, SecondsFormat};
+use serde::{Deserialize, Serialize};
+use trackiops_schemas::time::UtcMs;
+
+use crate::beneath;
+use crate::error::StoreError;
+use crate::layout;
+use crate::snapshot::check_is_store;
+
+/// Bytes of a text at most.
+const MOST_BYTES: usize = 4096;
+/// Those of a line: each byte may be escaped.
+const MOST_OF_LINE: u64 = 6 * MOST_BYTES as u64 + 4096;
+
+/// A moment, and what somebody has noted about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When.
+    pub time: UtcMs,
+    /// The host on which it was noted.
+    pub host: String,
+    /// What.
+    pub text: String,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    time: String,
+    host: String,
+    text: String,
+}
+
+impl Mark {
+    /// Adds the mark to those of a store. It is on the disk when this returns.
+    pub fn add_to(&self, store: &Path) -> Result<(), StoreError> {
+        let refused = StoreError::RefusedMark;
+        if self.text.trim().is_empty() {
+            return Err(refused("it has no text"));
+        }
+        if self.text.len() > MOST_BYTES {
+            return Err(refused("its text has more than 4,096 bytes"));
+        }
+        let time =
+            layout::utc(self.time).ok_or_else(|| refused("its time is beyond the calendar"))?;
+        check_is_store(store)?;
+        let line = Line {
+            time: time.to_rfc3339_opts(SecondsFormat::Millis, true),
+            host: self.host.clone(),
+            text: self.text.clone(),
+        };
+        let path = layout::marks(store);
+        let add = || {
+            let mut file = beneath::append_or_create(store, &path)?;
+            let mut text = serde_json::to_string(&line)?;
+            // One that was not written to its end stays a line of its own.
+            if !ends_with_a_line(&mut file)? {
+                text.insert(0, '\n');
+            }
+            text.push('\n');
+            file.write_all(text.as_bytes())?;
+            beneath::finished(&file)?;
+            file.sync_all()
+        };
+        add().map_err(StoreError::io("write", &path))
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let Line { time, host, text } = serde_json::from_slice(line).ok()?;
+        let time = DateTime::parse_from_rfc3339(&time).ok()?;
+        Some(Self {
+            time: UtcMs(time.timestamp_millis()),
+            host,
+            text,
+        })
+    }
+}
+
+fn ends_with_a_line(file: &mut File) -> std::io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+/// The marks of a store, in the order of their times, and how many lines are none.
+pub fn marks(store: &Path) -> Result<(Vec<Mark>, u64), StoreError> {
+    let path = layout::marks(store);
+    let file = match beneath::read(store, &path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((vec![], 0)),
+        file => file.map_err(StoreError::io("read", &path))?,
+    };
+    let (mut marks, mut unread) = (Vec::new(), 0);
+    let mut file = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = file
+            .by_ref()
+            .take(MOST_OF_LINE)
+            .read_until(b'\n', &mut line);
+        if read.map_err(StoreError::io("read", &path))? == 0 {
+            break;
+        }
+        match Mark::parse(&line) {
+            Some(mark) => marks.push(mark),
+            None if line.trim_ascii().is_empty() => {}
+            None => unread += 1,
+        }
+    }
+    marks.sort_by_key(|mark| mark.time);
+    Ok((marks, unread))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use super::*;
+
+    fn mark(ms: i64, text: &str) -> Mark {
+        Mark {
+            time: UtcMs(ms),
+            host: "web-1".to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn store() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("catalog.db"), "").unwrap();
+        dir
+    }
+
+    #[test]
+    fn marks_read_back_as_they_were_made_and_in_order() {
+        let dir = store();
+        let long = "\u{1}".repeat(MOST_BYTES);
+        let all = [
+            mark(5, "a\nb \"c\" \u{e9}"),
+            mark(7, &long),
+            mark(1_795_000_000_000, "end"),
+        ];
+        for mark in [&all[2], &all[0], &all[1]] {
+            mark.add_to(dir.path()).unwrap();
+        }
+        assert_eq!(marks(dir.path()).unwrap(), (all.to_vec(), 0));
+    }
+
+    #[test]
+    fn what_is_no_mark_is_counted_and_loses_no_other() {
+        let dir = store();
+        assert_eq!(marks(dir.path()).unwrap(), (vec![], 0));
+        mark(1, "whole").add_to(dir.path()).unwrap();
+        let path = layout::marks(dir.path());
+        let mut torn = fs::read(&path).unwrap();
+        torn.extend(b"{\"time\":\"2026");
+        fs::write(&path, torn).unwrap();
+        mark(2, "next").add_to(dir.path()).unwrap();
+        let (found, unread) = marks(dir.path()).unwrap();
+        assert_eq!(found, [mark(1, "whole"), mark(2, "next")]);
+        assert_eq!(unread, 1);
+    }
+
+    #[test]
+    fn what_cannot_be_marked_says_why() {
+        let dir = store();
+        for (text, why) in [(" ", "no text"), (&*"x".repeat(MOST_BYTES + 1), "4,096")] {
+            let error = mark(1, text).add_to(dir.path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = mark(i64::MAX, "late").add_to(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("calendar"), "{error}");
+        let nowhere = mark(1, "x")
+            .add_to(&dir.path().join("nowhere"))
+            .unwrap_err();
+        assert!(matches!(nowhere, StoreError::Missing(_)), "{nowhere}");
+    }
+}
