@@ -86,10 +86,10 @@ pub struct Args {
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
-    /// parquet, csv, arrow, chrome, perfetto [default: by --output, or parquet]
+    /// parquet, csv, arrow, chrome, perfetto [default: by --output]
     ///
-    /// Parquet, CSV and Arrow have all columns; in CSV, lists are JSON. Arrow is an IPC file, also known as Feather 2. chrome and perfetto have
-    /// single requests, which https://ui.perfetto.dev draws on a timeline: the first as JSON, the second in its own format, in half the bytes.
+    /// It is parquet where --output does not say. Parquet, CSV and Arrow have all columns; in CSV, lists are JSON. Arrow is an IPC file, also known as Feather 2. chrome and perfetto have
+    /// single requests, which https://ui.perfetto.dev draws on a timeline: the first as JSON, the second in its own format, which is smaller.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<FileFormat>,
     /// The same as --format csv

@@ -26,11 +26,11 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Width: bytes, requests, time, app-bytes or app-calls
+    /// Width: bytes, requests, time, app-bytes or app-calls [default: bytes]
     ///
-    /// `time` is the sum of latencies; `app-bytes` and `app-calls` are of the calls by which applications read and write.
-    #[arg(long, value_name = "MEASURE", default_value = "bytes", help_heading = ROWS)]
-    by: Measure,
+    /// Without requests the default is app-bytes. `time` is the sum of latencies; `app-bytes` and `app-calls` are of the calls by which applications read and write.
+    #[arg(long, value_name = "MEASURE", help_heading = ROWS)]
+    by: Option<Measure>,
     /// Which requests count: read, write, both, or apart
     ///
     /// `both` adds them up; `apart` draws a tree for each direction.
@@ -60,11 +60,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let question = args.selection.question()?;
     let zone = question.zone;
-    let graph = Graph {
-        measure: args.by,
+    let mut graph = Graph {
+        measure: args.by.unwrap_or_default(),
         directions: args.direction,
     };
-    let answer = match with_progress(&question.explain, || flame::stacks(&question, graph))? {
+    let draw = |graph| with_progress(&question.explain, || flame::stacks(&question, graph));
+    let mut stacks = draw(graph)?;
+    if args.by.is_none() && outcome::is_idle(&stacks) {
+        let called = Graph {
+            measure: Measure::AppBytes,
+            ..graph
+        };
+        let found = draw(called)?;
+        if matches!(found, Outcome::Found(_)) {
+            outcome::say_calls_instead();
+            (graph, stacks) = (called, found);
+        }
+    }
+    let answer = match stacks {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, notes } => {
             return Ok(outcome::say_nothing_found(&why, &notes, zone));

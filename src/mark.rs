@@ -16,8 +16,13 @@ use crate::store_flag::{StoreFlag, StoreFlags};
 const EXAMPLES: &str = "\
 Examples:
   sudo trackiops mark job 17 starts                   now
-  sudo trackiops mark --at 10m 'the server is back'   ten minutes ago
-  trackiops marks --since 1h                          what was noted in the last hour";
+  sudo trackiops mark --at 10m 'the server is back'   ten minutes ago";
+
+const EXAMPLES_OF_LIST: &str = "\
+Examples:
+  trackiops marks                                     all
+  trackiops marks --since 1h                          what was noted in the last hour
+  trackiops marks --store web-1 --store web-2 --json  of two hosts, for a program";
 
 /// What `trackiops mark` takes.
 #[derive(clap::Args)]
@@ -38,7 +43,7 @@ pub struct Args {
 
 /// What `trackiops marks` takes.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES_OF_LIST)]
 pub struct ListArgs {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,

@@ -37,6 +37,22 @@ pub fn write_outcome<R: Render>(
     })
 }
 
+/// Whether there were no requests.
+pub fn is_idle<R>(outcome: &Outcome<R>) -> bool {
+    matches!(
+        outcome,
+        Outcome::Nothing {
+            why: EmptyReason::Idle { .. },
+            ..
+        }
+    )
+}
+
+/// Says that what comes is of calls, because there were no requests.
+pub fn say_calls_instead() {
+    say("no requests in this time: these are calls of applications");
+}
+
 /// Writes an answer as `write` does, or says why there is none.
 pub fn write_found<R>(
     outcome: Outcome<R>,

@@ -11,8 +11,8 @@ use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::times::{Zone, rfc3339};
 use trackiops_query::{
-    Answer, AnswerRow, Columns, Condition, Connections, EmptyReason, Explain, Figures, GroupBy,
-    Level, OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
+    Answer, AnswerRow, Columns, Condition, Connections, Explain, Figures, GroupBy, Level,
+    OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
     ask_operations_by,
 };
 use trackiops_render::Format;
@@ -23,7 +23,7 @@ use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Output, write_stderr};
 use crate::progress::with_progress;
 use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
-use crate::{drawing, say, terminal};
+use crate::{drawing, outcome, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -163,11 +163,11 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
             let is_usual = format.is_table() && columns.is_none() && drawing.is_none();
-            if is_usual && !only_recorded && is_idle(&outcome) {
+            if is_usual && !only_recorded && outcome::is_idle(&outcome) {
                 let (called, of_calls) = question_about_calls(&question, format)?;
                 let found = with_progress(explain, || ask(&called))?;
                 if matches!(found, Outcome::Found(_)) {
-                    say("no requests in this time: these are calls of applications");
+                    outcome::say_calls_instead();
                     (question, columns, outcome) = (called, of_calls, found);
                 }
             }
@@ -192,17 +192,6 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             ask_operations_by(question, question.by)
         }),
     }
-}
-
-/// Whether nothing was read or written.
-fn is_idle(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Nothing {
-            why: EmptyReason::Idle { .. },
-            ..
-        }
-    )
 }
 
 /// The same question about calls of applications, where no request was made for them: the cache answered, or only they are recorded.

@@ -656,7 +656,7 @@ fn damage_is_told_and_the_rest_is_answered() {
     assert_eq!((rows.as_str(), status), ("", Some(3)));
     assert!(said.contains(name) && said.contains("of 2 files"), "{said}");
     assert!(said.contains("no rows can be read"), "{said}");
-    assert!(!said.contains("no file was read or written"), "{said}");
+    assert!(!said.contains("no request read or wrote a file"), "{said}");
 
     let rebuilt = trackiops(&["store", "rebuild-catalog", "--store", store]);
     let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();

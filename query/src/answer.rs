@@ -210,9 +210,9 @@ impl EmptyReason {
             Self::NoneOf { what, asked } => format!("there were no {what} from {}", from_to(asked)),
             Self::Idle { asked, files } => {
                 let files = match files {
-                    Which::One => "the file was neither read nor written",
-                    Which::Some => "the files were neither read nor written",
-                    Which::All => "no file was read or written",
+                    Which::One => "no request read or wrote the file",
+                    Which::Some => "no request read or wrote the files",
+                    Which::All => "no request read or wrote a file",
                 };
                 format!("{files} from {}", from_to(asked))
             }

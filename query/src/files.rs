@@ -1,4 +1,4 @@
-//! Lists files: their names, when they were seen, and their requests and bytes.
+//! Lists files: their names, when they were seen, their requests and calls, and the bytes of both.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use crate::file_rows::ask_whole;
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
 use crate::origin::File;
+use crate::projection::Projection;
 use crate::question::Question;
 
 /// A file with activity in the range.
@@ -30,6 +31,14 @@ pub struct FileActivity {
     pub write_requests: u64,
     /// Bytes of these WRITEs.
     pub write_bytes: u64,
+    /// Calls by which applications read in the range.
+    pub app_read_calls: u64,
+    /// Bytes that these returned.
+    pub app_read_bytes: u64,
+    /// Calls by which they wrote.
+    pub app_write_calls: u64,
+    /// Bytes that these returned.
+    pub app_write_bytes: u64,
 }
 
 impl FileActivity {
@@ -42,6 +51,16 @@ impl FileActivity {
     pub fn bytes(&self) -> u64 {
         self.read_bytes + self.write_bytes
     }
+
+    /// Calls of applications in the range.
+    pub fn app_calls(&self) -> u64 {
+        self.app_read_calls + self.app_write_calls
+    }
+
+    /// Bytes of these calls.
+    pub fn app_bytes(&self) -> u64 {
+        self.app_read_bytes + self.app_write_bytes
+    }
 }
 
 /// Lists files with activity, in order of name without `--sort`. Holds one row for each file in memory.
@@ -52,6 +71,7 @@ pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryErro
         conditions: Vec::new(),
         sort: None,
         top: None,
+        projection: Projection::calls(),
         ..question.clone()
     };
     ask_whole(&all, GroupBy::FILE, |snapshot, answer| {
@@ -71,7 +91,7 @@ fn choose(
     terms.sort(rows);
     if let Some(top) = question.top {
         if !terms.is_sorted() {
-            rows.sort_by_key(|row| Reverse(row.bytes()));
+            rows.sort_by_key(|row| Reverse((row.bytes(), row.app_bytes())));
         }
         rows.truncate(top.get());
     }
@@ -104,6 +124,7 @@ fn with_histories(
             names: Vec::new(),
         };
         let (read, write) = (row.sum.read(), row.sum.write());
+        let (app_read, app_write) = (row.sum.app_read(), row.sum.app_write());
         Some(FileActivity {
             host: row.host,
             history: history.unwrap_or_else(whole),
@@ -112,6 +133,10 @@ fn with_histories(
             read_bytes: read.bytes,
             write_requests: write.requests,
             write_bytes: write.bytes,
+            app_read_calls: app_read.calls,
+            app_read_bytes: app_read.all_bytes(),
+            app_write_calls: app_write.calls,
+            app_write_bytes: app_write.all_bytes(),
         })
     };
     let mut rows: Vec<_> = answer.rows.into_iter().filter_map(activity).collect();

@@ -307,8 +307,8 @@ fn an_idle_file_is_not_an_unknown_one() {
     let mut asked = question(dir.path());
     asked.range = range(THREE + 40_000, THREE + 50_000);
     for (file, text) in [
-        (Some("/mnt/f1"), "the file was neither read nor written"),
-        (None, "no file was read or written"),
+        (Some("/mnt/f1"), "no request read or wrote the file"),
+        (None, "no request read or wrote a file"),
     ] {
         asked.files = file.map(select).into_iter().collect();
         match ask(&asked).unwrap() {

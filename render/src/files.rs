@@ -34,6 +34,8 @@ struct Shape {
     offset: Option<String>,
     host: bool,
     mount: bool,
+    /// Whether there are files without requests, but with calls.
+    calls: bool,
 }
 
 impl Shape {
@@ -53,6 +55,7 @@ impl Shape {
             offset: offsets.pop().filter(|_| offsets.is_empty()),
             host: differ(|a, b| a.host == b.host),
             mount: differ(|a, b| a.file.mount == b.file.mount),
+            calls: rows.iter().any(|row| row.requests() == 0),
         }
     }
 
@@ -61,6 +64,10 @@ impl Shape {
         for direction in ["r", "w"] {
             cells.push(right(format!("{direction}-requests")).weighs(80));
             cells.push(right(format!("{direction}-bytes")).weighs(ESSENTIAL + 9));
+        }
+        if self.calls {
+            cells.push(right("calls").weighs(79));
+            cells.push(right("called-bytes").weighs(ESSENTIAL + 9));
         }
         for (text, weight) in [("first seen", 70), ("last seen", ESSENTIAL + 8)] {
             let header = match &self.offset {
@@ -88,6 +95,11 @@ impl Shape {
             right(row.write_requests.to_string()),
             right(bytes(row.write_bytes)),
         ];
+        if self.calls {
+            cells.push(right(row.app_calls().to_string()));
+            cells.push(right(bytes(row.app_bytes())));
+        }
+        let counts = cells.len();
         cells.extend(self.seen(row.history.seen));
         cells.push(whole(format!("{}:{}", file.dev, file.fileid)));
         if self.host {
@@ -102,7 +114,7 @@ impl Shape {
         let names = &row.history.names;
         let is_all = names.len() == 1 && file.path.as_ref() == names.first().map(|(n, _)| n);
         for (name, seen) in names.iter().filter(|_| !is_all) {
-            let mut cells: Vec<_> = (0..4).map(|_| right("")).collect();
+            let mut cells: Vec<_> = (0..counts).map(|_| right("")).collect();
             cells.extend(self.seen(*seen));
             cells.resize_with(columns, || left(""));
             cells.push(left(format!("{NAMED}{}", name)));

@@ -58,8 +58,14 @@ impl Record for FileActivity {
             count(read, "bytes", Unit::Bytes, |row| row.read_bytes),
             count(write, "requests", Unit::Count, |row| row.write_requests),
             count(write, "bytes", Unit::Bytes, |row| row.write_bytes),
+            count("app_read", "calls", Unit::Count, |row| row.app_read_calls),
+            count("app_read", "bytes", Unit::Bytes, |row| row.app_read_bytes),
+            count("app_write", "calls", Unit::Count, |row| row.app_write_calls),
+            count("app_write", "bytes", Unit::Bytes, |row| row.app_write_bytes),
             of_both("requests", Unit::Count, FileActivity::requests),
             of_both("bytes", Unit::Bytes, FileActivity::bytes),
+            of_both("app_calls", Unit::Count, FileActivity::app_calls),
+            of_both("app_bytes", Unit::Bytes, FileActivity::app_bytes),
         ]
     }
 }

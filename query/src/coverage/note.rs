@@ -32,7 +32,7 @@ pub enum Note {
     },
     /// The answer is about one level, and others have rows as well.
     OtherLevels(OtherLevels),
-    /// Entities without rows, because they were neither read nor written.
+    /// Entities without rows, because they had no READ or WRITE requests, and no calls if the question is about these.
     OnlyMetadata {
         /// Number of entities.
         count: usize,
@@ -481,9 +481,8 @@ fn only_metadata(count: usize, by: GroupBy) -> String {
         (_, true) => format!("{count} pairs of {one} and tenant"),
     };
     let tenant = if is_pair { ",tenant" } else { "" };
-    let were = if count == 1 { "was" } else { "were" };
     format!(
-        "{what} {were} neither read nor written; `trackiops query --by {word}{tenant},op` shows their operations"
+        "{what} had no READ or WRITE requests; `trackiops query --by {word}{tenant},op` shows other operations"
     )
 }
 

@@ -1,4 +1,4 @@
-//! Packets of Perfetto's own format (protos/perfetto/trace/trace_packet.proto and what it includes): a third of the size of JSON, and with
+//! Packets of Perfetto's own format (protos/perfetto/trace/trace_packet.proto and what it includes): smaller than JSON, and with
 //! times in nanoseconds since the epoch.
 
 use std::io::{self, Write};
