@@ -3,6 +3,8 @@
 //! The score is the SCI of EZIOTracer (Naas et al.): of each class of requests the fastest one shows what a request takes by itself. What all
 //! requests of somebody took beyond that, divided by the time for which there were any, is that one's score. Sums, counts and minima suffice.
 
+mod overlaps;
+
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use trackiops_schemas::unit::Unit;
 use crate::distribution::Distribution;
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::{Name, Request, Requests};
+
+use overlaps::{Flight, NOBODY, Overlaps, Owner};
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
@@ -109,6 +113,7 @@ struct Least {
 }
 
 struct Whose {
+    number: Owner,
     label: Arc<str>,
     first_start_ns: i64,
     last_end_ns: i64,
@@ -121,13 +126,14 @@ pub struct Contention {
     exact_values: usize,
     whose: AHashMap<(Name, u64), Whose>,
     classes: AHashMap<Class, (Least, Distribution)>,
+    overlaps: Overlaps,
     untimed: u64,
     failed: u64,
 }
 
 impl Contention {
     /// Names of its tables.
-    pub const TABLES: [&'static str; 3] = ["contention", "classes", "counts"];
+    pub const TABLES: [&'static str; 4] = ["contention", "waits", "classes", "counts"];
 
     /// Ready for requests.
     pub fn new(by: By, exact_values: usize) -> Self {
@@ -136,6 +142,7 @@ impl Contention {
             exact_values,
             whose: AHashMap::new(),
             classes: AHashMap::new(),
+            overlaps: Overlaps::default(),
             untimed: 0,
             failed: 0,
         }
@@ -171,10 +178,12 @@ impl Contention {
         least.rtt = least.rtt.min(rtt);
         all.add(latency as f64 / NS_PER_US);
         let by = self.by;
+        let number = Owner::try_from(self.whose.len()).unwrap_or(NOBODY - 1);
         let whose = self
             .whose
             .entry((request.client, by.of(request)))
             .or_insert_with(|| Whose {
+                number,
                 label: by.label(request, names),
                 first_start_ns: start_ns,
                 last_end_ns: request.end_ns,
@@ -187,11 +196,18 @@ impl Contention {
         sums.latency = sums.latency.saturating_add(latency);
         sums.queue = sums.queue.saturating_add(queue);
         sums.rtt = sums.rtt.saturating_add(rtt);
+        self.overlaps.add(Flight {
+            owner: whose.number,
+            class,
+            start_ns,
+            end_ns: request.end_ns,
+        });
     }
 
-    /// Tables: whose requests were held up, the `most` of them that were most so; the classes with the least and other times, us; and counts.
+    /// Tables: whose requests were held up, the `most` of them that were most so; beside whose requests, as many of these; the classes with the
+    /// least and other times, us; and counts.
     /// `low` is the share of a class's requests that are faster than what stands for its fastest in the sturdier score.
-    pub fn sheets(&self, names: &Requests, low: (u64, u64), most: usize) -> [Sheet; 3] {
+    pub fn sheets(&self, names: &Requests, low: (u64, u64), most: usize) -> [Sheet; 4] {
         let lows = self.classes.iter();
         let lows: AHashMap<Class, f64> = lows
             .map(|(class, (_, all))| {
@@ -203,6 +219,7 @@ impl Contention {
         let mut rows: Vec<_> = self.whose.values().map(|of| self.row(of, &lows)).collect();
         rows.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.label.cmp(&b.label)));
         let worst = rows.first().map_or(0.0, |row| row.score);
+        let (waits, waits_left_out) = self.waits(most);
         let left_out = rows.len().saturating_sub(most);
         rows.truncate(most);
         let headings = vec![
@@ -223,15 +240,63 @@ impl Contention {
         let counts = [
             ("worst_score", worst),
             ("rows_left_out", left_out as f64),
+            ("waits_left_out", waits_left_out as f64),
             ("untimed_left_out", self.untimed as f64),
             ("failed_left_out", self.failed as f64),
         ];
         let caption = "the largest score, and what the tables leave out";
         [
             sheet,
+            waits,
             self.classes(names, &lows),
-            Sheet::of_counts(Self::TABLES[2], caption, counts),
+            Sheet::of_counts(Self::TABLES[3], caption, counts),
         ]
+    }
+
+    /// Beside whose requests those of others waited: the `most` pairs with the longest waits, and how many there are more.
+    fn waits(&self, most: usize) -> (Sheet, usize) {
+        let mut labels = vec![Arc::from(""); self.whose.len()];
+        for whose in self.whose.values() {
+            labels[whose.number as usize] = Arc::clone(&whose.label);
+        }
+        let mut waited_s: AHashMap<(Owner, Owner), f64> = AHashMap::new();
+        let mut all_s: AHashMap<Owner, f64> = AHashMap::new();
+        for ((of, beside, class), sum) in self.overlaps.sums() {
+            let least = self.classes.get(&class);
+            let least = least.map_or(0.0, |(least, _)| least.latency as f64);
+            let beyond_s = (sum.latency_ns - least * sum.requests).max(0.0) / NS_PER_S;
+            *waited_s.entry((of, beside)).or_default() += beyond_s;
+            *all_s.entry(of).or_default() += beyond_s;
+        }
+        let mut pairs: Vec<_> = waited_s.into_iter().filter(|(_, s)| *s > 0.0).collect();
+        pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let left_out = pairs.len().saturating_sub(most);
+        pairs.truncate(most);
+        let headings = vec![
+            Heading::text(self.by.name()),
+            Heading::text("beside"),
+            Heading::figure("waited_s", Unit::None),
+            Heading::figure("share", Unit::Ratio),
+        ];
+        let caption = "beside whose requests at the same server or device those of others waited, by the time in flight together";
+        let mut sheet = Sheet::new(Self::TABLES[1], caption, headings);
+        let label = |owner: Owner| Arc::clone(&labels[owner as usize]);
+        let row = |((of, beside), waited_s): ((Owner, Owner), f64)| {
+            let of_all = all_s.get(&of).copied().unwrap_or_default();
+            let beside = match beside {
+                NOBODY => Datum::text("(nobody)"),
+                own if own == of => Datum::text("(itself)"),
+                other => Datum::Text(label(other)),
+            };
+            vec![
+                Datum::Text(label(of)),
+                beside,
+                Datum::Figure(waited_s),
+                Datum::Figure(waited_s / of_all),
+            ]
+        };
+        sheet.rows = pairs.into_iter().map(row).collect();
+        (sheet, left_out)
     }
 
     fn row(&self, of: &Whose, lows: &AHashMap<Class, f64>) -> Row {
@@ -280,7 +345,7 @@ impl Contention {
         ];
         let caption =
             "requests that would take about as long by themselves, and how long they took";
-        let mut sheet = Sheet::new(Self::TABLES[1], caption, headings);
+        let mut sheet = Sheet::new(Self::TABLES[2], caption, headings);
         let mut classes: Vec<_> = self.classes.iter().collect();
         classes.sort_unstable_by_key(|(class, _)| **class);
         sheet.rows = classes
@@ -387,7 +452,7 @@ mod tests {
             },
             &names,
         );
-        let [rows, classes, counts] = contention.sheets(&names, (1, 100), 1);
+        let [rows, _, classes, counts] = contention.sheets(&names, (1, 100), 1);
         let rows = figures(&rows);
         assert_eq!(rows.len(), 1, "the worst one");
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -414,6 +479,50 @@ mod tests {
         assert_eq!(classes.len(), 2);
         assert_eq!(classes[0][2..5], [4096.0, 20.0, 100.0]);
         let counts: Vec<_> = figures(&counts).into_iter().map(|row| row[1]).collect();
-        assert_eq!(counts[1..], [1.0, 1.0, 1.0], "{counts:?}");
+        assert_eq!(counts[1..], [1.0, 0.0, 1.0, 1.0], "{counts:?}");
+    }
+
+    #[test]
+    fn who_waits_beside_whom_adds_up_to_what_is_waited() {
+        let mut contention = Contention::new(By::Process, 1000);
+        let names = Requests::default();
+        // Alone, a request takes 100 us. Of the 800 us that 2 waits it is beside 1 for 650 of 900 us, and beside another of its own for the others;
+        // that one waits 150 us.
+        let requests = [
+            (1, 100, 100),
+            (1, 1750, 750),
+            (2, 2000, 250),
+            (2, 2000, 900),
+        ];
+        for (pid, end_us, latency_us) in requests {
+            contention.add(&request(pid, end_us, latency_us, 0, 4096), &names);
+        }
+        let [rows, waits, ..] = contention.sheets(&names, (1, 100), 20);
+        let text = |datum: &Datum| match datum {
+            Datum::Text(text) => text.trim_start_matches("? ").to_owned(),
+            _ => String::new(),
+        };
+        let found: Vec<_> = waits
+            .rows
+            .iter()
+            .map(|row| (text(&row[0]), text(&row[1])))
+            .zip(figures(&waits))
+            .map(|((of, beside), row)| (of, beside, (row[2] * 1e6).round(), row[3]))
+            .collect();
+        let pairs = found
+            .iter()
+            .map(|(of, beside, us, _)| (&**of, &**beside, *us));
+        let expected = [
+            ("1", "2", 650.0),
+            ("2", "1", 578.0),
+            ("2", "(itself)", 372.0),
+        ];
+        assert_eq!(pairs.collect::<Vec<_>>(), expected);
+        let all: f64 = figures(&waits).iter().map(|row| row[2]).sum();
+        let waited: f64 = figures(&rows).iter().map(|row| row[6]).sum();
+        assert!((all - waited).abs() < 1e-9, "{all} {waited}");
+        let shares = found.iter().filter(|(of, ..)| of == "2");
+        let shares: f64 = shares.map(|(.., share)| share).sum();
+        assert!((shares - 1.0).abs() < 1e-9, "{found:?}");
     }
 }

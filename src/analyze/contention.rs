@@ -32,6 +32,8 @@ const ANALYSIS: Analysis = Analysis {
     method: &[
         "The score is the SCI of EZIOTracer: the sum over classes of (sum of latencies - number x the least latency of the class), divided by the time \
          from the first request's start to the last one's end.",
+        "The waiting of a request is shared out among the requests in flight at the same server or device, by the time that they were: `waits` has beside \
+         whom it was.",
         "The sturdy score takes a low percentile of the class (--low) in place of the least. Of the waiting, queue is what was spent beyond the least \
          until the request was sent or issued, rtt beyond the least until the reply or in the device, and rest what remains.",
     ],
