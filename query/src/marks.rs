@@ -17,15 +17,13 @@ use crate::step::Step;
 pub fn marks_in(stores: &[PathBuf], range: Range) -> Result<(Vec<Mark>, Vec<Note>), QueryError> {
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for store in stores.iter().filter(|store| store.is_dir()) {
-        let (found, unread) = marks(store)?;
-        all.extend(found);
-        if unread > 0 {
-            notes.push(Note::Damaged {
-                path: store.join("marks.jsonl"),
-                why: format!("{unread} of its lines are no marks"),
-                covers: None,
-            });
-        }
+        let found = marks(store)?;
+        all.extend(found.marks);
+        notes.extend(found.damage.map(|why| Note::Damaged {
+            path: found.path,
+            why,
+            covers: None,
+        }));
     }
     let is_in = |time: UtcMs| {
         range.since.is_none_or(|since| since <= time)

@@ -62,7 +62,7 @@ pub use file_index::{FileIndex, PackedIndex};
 pub use journal::scan::Damage;
 pub use journal::write::UncertainTail;
 pub use layout::Dataset;
-pub use marks::{Mark, marks};
+pub use marks::{Mark, Marks, marks};
 pub use mount_roots::MountRoots;
 pub use names::{FileHistory, NameSeen, Names, Seen, is_below, is_in};
 pub use options::{GranularitySet, Options, OptionsError, Retention, RetentionPolicy};

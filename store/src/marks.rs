@@ -3,8 +3,8 @@
 //! They are lines of JSON in a file of their own, which any process may append to, also beside a recorder.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl Mark {
     }
 }
 
-fn ends_with_a_line(file: &mut File) -> std::io::Result<bool> {
+fn ends_with_a_line(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
     }
@@ -94,14 +94,32 @@ fn ends_with_a_line(file: &mut File) -> std::io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// The marks of a store, in the order of their times, and how many lines are none.
-pub fn marks(store: &Path) -> Result<(Vec<Mark>, u64), StoreError> {
+/// What the file of marks has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The file, which need not exist.
+    pub path: PathBuf,
+    /// In the order of their times.
+    pub marks: Vec<Mark>,
+    /// What is wrong with it.
+    pub damage: Option<String>,
+}
+
+/// The marks of a store.
+pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     let path = layout::marks(store);
+    let (mut marks, mut unread) = (Vec::new(), 0_u64);
     let file = match beneath::read(store, &path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((vec![], 0)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let damage = None;
+            return Ok(Marks {
+                path,
+                marks,
+                damage,
+            });
+        }
         file => file.map_err(StoreError::io("read", &path))?,
     };
-    let (mut marks, mut unread) = (Vec::new(), 0);
     let mut file = BufReader::new(file);
     let mut line = Vec::new();
     loop {
@@ -120,7 +138,12 @@ pub fn marks(store: &Path) -> Result<(Vec<Mark>, u64), StoreError> {
         }
     }
     marks.sort_by_key(|mark| mark.time);
-    Ok((marks, unread))
+    let damage = (unread > 0).then(|| format!("lines that are no marks: {unread}"));
+    Ok(Marks {
+        path,
+        marks,
+        damage,
+    })
 }
 
 #[cfg(test)]
@@ -157,22 +180,23 @@ mod tests {
         for mark in [&all[2], &all[0], &all[1]] {
             mark.add_to(dir.path()).unwrap();
         }
-        assert_eq!(marks(dir.path()).unwrap(), (all.to_vec(), 0));
+        let found = marks(dir.path()).unwrap();
+        assert_eq!((found.marks, found.damage), (all.to_vec(), None));
     }
 
     #[test]
     fn what_is_no_mark_is_counted_and_loses_no_other() {
         let dir = store();
-        assert_eq!(marks(dir.path()).unwrap(), (vec![], 0));
+        assert_eq!(marks(dir.path()).unwrap().marks, []);
         mark(1, "whole").add_to(dir.path()).unwrap();
         let path = layout::marks(dir.path());
         let mut torn = fs::read(&path).unwrap();
         torn.extend(b"{\"time\":\"2026");
         fs::write(&path, torn).unwrap();
         mark(2, "next").add_to(dir.path()).unwrap();
-        let (found, unread) = marks(dir.path()).unwrap();
-        assert_eq!(found, [mark(1, "whole"), mark(2, "next")]);
-        assert_eq!(unread, 1);
+        let found = marks(dir.path()).unwrap();
+        assert_eq!(found.marks, [mark(1, "whole"), mark(2, "next")]);
+        assert_eq!(found.damage.as_deref(), Some("lines that are no marks: 1"));
     }
 
     #[test]
