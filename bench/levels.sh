@@ -16,8 +16,8 @@ trap 'rm -rf "$results"' EXIT
 echo 'exec python3 /work/levels.py' >"$results/levels.sh"
 
 for kernel; do
-    cargo vm run --icount --quiet --kernel "$kernel" --no-nfs --deb bpftrace --add bench/levels.py --add bench/iotracer.bt --timeout 3600 \
-        --out "$results/$kernel" "$results/levels.sh" >&2
+    cargo vm run --icount --quiet --kernel "$kernel" --no-nfs --deb bpftrace --timeout 3600 \
+        --add bench/levels.py --add bench/iotracer.bt --out "$results/$kernel" "$results/levels.sh" >&2
 done
 
 page() {

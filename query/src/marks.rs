@@ -36,9 +36,9 @@ pub fn marks_in(stores: &[PathBuf], range: Range) -> Result<(Vec<Mark>, Vec<Note
 
 /// Lists the marks of these stores in a range.
 pub fn ask_marks(stores: &[PathBuf], range: Range) -> Result<Outcome<Mark>, QueryError> {
-    let snapshot = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
     let (rows, notes) = marks_in(stores, range)?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+        let snapshot = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
         let why = match snapshot.span() {
             None => EmptyReason::EmptyStore(stores.to_owned()),
             Some((start, end)) => EmptyReason::NoneOf {

@@ -133,7 +133,8 @@ impl<W: Write> Timeline<W> {
         let latency_ns = number(LATENCY_NS);
         let start_ns = end_ns - latency_ns.unwrap_or_default();
         let level = request.text(LEVEL).unwrap_or_default();
-        let process = self.process(request)?;
+        let text = |column| request.text(column).unwrap_or_default();
+        let process = self.process(text(HOST), level, number(PID))?;
         let track = self.track(process, request, start_ns, end_ns)?;
         let op = request.text(OP).unwrap_or_default();
         let bytes = number(DONE_BYTES).unwrap_or_default();
@@ -172,12 +173,10 @@ impl<W: Write> Timeline<W> {
         self.events().slice(Place { process, track }, &whole)
     }
 
-    /// The number of the process that a request was made by, which begins with it. Where that is not known, the level stands for it.
-    fn process(&mut self, request: &KeptRequest) -> io::Result<u64> {
-        let text = |column| request.text(column).unwrap_or_default().to_owned();
-        let pid = request.number(PID);
+    /// The number of a process of a host, which begins with the first use. Where the process is not known, the level stands for it.
+    fn process(&mut self, host: &str, level: &str, pid: Option<i64>) -> io::Result<u64> {
         let next = self.processes.len() as u64 + 1;
-        let key = (text(HOST), text(LEVEL), pid);
+        let key = (host.to_owned(), level.to_owned(), pid);
         if let Some(known) = self.processes.get(&key) {
             return Ok(*known);
         }
@@ -205,9 +204,7 @@ impl<W: Write> Timeline<W> {
             *ended = end_ns;
             return Ok(*number);
         }
-        self.numbered += 1;
-        let number = self.numbered;
-        tracks.push((number, end_ns));
+        tracks.push((self.numbered + 1, end_ns));
         let name = match request.text(PATH) {
             Some(path) => path.to_owned(),
             None => {
@@ -215,7 +212,14 @@ impl<W: Write> Timeline<W> {
                 format!("{dev}:{}", request.number(FILEID).unwrap_or_default())
             }
         };
-        self.events().track(process, number, &name)?;
+        self.new_track(process, &name)
+    }
+
+    /// The next track.
+    fn new_track(&mut self, process: u64, name: &str) -> io::Result<u64> {
+        self.numbered += 1;
+        let number = self.numbered;
+        self.events().track(process, number, name)?;
         Ok(number)
     }
 
@@ -226,12 +230,8 @@ impl<W: Write> Timeline<W> {
             let place = match places.get(&*mark.host) {
                 Some(place) => *place,
                 None => {
-                    let process = (self.processes.len() + places.len()) as u64 + 1;
-                    self.numbered += 1;
-                    let track = self.numbered;
-                    self.events()
-                        .process(process, &format!("{} marks", mark.host))?;
-                    self.events().track(process, track, "marks")?;
+                    let process = self.process(&mark.host, "marks", None)?;
+                    let track = self.new_track(process, "marks")?;
                     *places.entry(&mark.host).or_insert(Place { process, track })
                 }
             };

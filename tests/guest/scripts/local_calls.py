@@ -1,7 +1,8 @@
 """Calls of every kind for files below a directory. Prints what they returned, and what the kernel counted of the process.
 
 Lines `PATH reads bytes errors writes bytes errors opens syncs errors`: calls that returned, the bytes they returned, and those that failed; those
-that opened the file, those that waited until it was on its disk, and those of them that failed; and `proc rchar wchar`: what `/proc/self/io` says of the calls that it counts, and `counted rchar wchar`: what those returned.
+that opened the file, those that waited until it was on its disk, and those of them that failed; and `proc rchar wchar`: what `/proc/self/io` says of
+the calls that it counts, and `counted rchar wchar`: what those returned.
 """
 
 import ctypes
