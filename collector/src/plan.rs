@@ -229,12 +229,14 @@ impl Plan {
         }
     }
 
-    /// Whether operations of local files are recorded, and the wire is not.
-    pub fn has_operations_of_calls(&self) -> bool {
-        matches!(
-            &self.programs,
-            Programs::Direct { offsets, levels, .. } if !levels.wire && offsets.syscalls.counts_operations != 0
-        )
+    /// Whether operations are recorded of all levels that have any: of the NFS client, or without the wire of local files.
+    pub fn covers_operations(&self) -> bool {
+        match &self.programs {
+            Programs::Direct {
+                offsets, levels, ..
+            } if !levels.wire => offsets.syscalls.counts_operations != 0,
+            _ => self.has_operations(),
+        }
     }
 
     /// Whether the kernel side reports the paths of files. Otherwise they are looked for in

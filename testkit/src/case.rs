@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::Pending;
@@ -166,6 +167,7 @@ impl Recording {
             handle_hash: 1,
         };
         let mount = mount.map(|mount| mount.mount.clone());
+        let is_local = mount.as_deref().is_some_and(|mount| !mount.contains(':'));
         Arc::new(FileAttributes {
             key: FileKey::new(mount.as_deref(), id),
             id,
@@ -173,7 +175,11 @@ impl Recording {
             path: (path != "-").then(|| path.to_owned()),
             path_inferred: false,
             tenant: tenant.into(),
-            level: Default::default(),
+            level: if is_local {
+                IoLevel::Block
+            } else {
+                IoLevel::Wire
+            },
         })
     }
 

@@ -171,8 +171,6 @@ fn generate(
                             .then(|| FileOp {
                                 op: OpName::new("COMMIT"),
                                 requests: fileid % 3,
-                                queue_ns_sum: fileid % 3 * 10_000,
-                                rtt_ns_sum: fileid % 3 * 600_000,
                                 execute_ns_sum: fileid % 3 * 700_000,
                                 ..FileOp::default()
                             })

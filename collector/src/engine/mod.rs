@@ -137,7 +137,7 @@ impl Engine {
             file_operations,
             calls,
             has_calls: plan.counts_calls(),
-            has_operations: plan.has_operations() || plan.has_operations_of_calls(),
+            has_operations: plan.covers_operations(),
             books,
             clock: shared_clock,
             filter_maps,

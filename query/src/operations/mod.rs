@@ -84,7 +84,7 @@ pub struct OperationAnswer {
     pub sums: OperationSums,
     /// The byte counters that are known.
     pub bytes: KnownBytes,
-    /// Requests without a known time. Only READs and WRITEs of files can have any, and operations of local files.
+    /// Requests without a known time. Only READs and WRITEs of files can have any, and calls for local files.
     pub untimed: u64,
     /// Timed requests without known parts of their time. The same have them.
     pub unsplit: u64,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::row::{Direction, Row};
 
@@ -84,7 +85,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
             &nobody
         };
         let window = (row.time, Arc::clone(&row.host), mount.clone());
-        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
+        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row(), row.level) {
             let requests = mounts.entry(window.clone()).or_default();
             *requests = requests.saturating_add(sums.requests);
             let by_tenant = TenantKey::of(tenant);
@@ -137,7 +138,10 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
 }
 
 /// The operations of a row that occurred, with their known bytes, and the numbers of untimed and unsplit requests.
-fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
+fn of_row(
+    row: &Row,
+    level: IoLevel,
+) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
     let Row {
         read, write, ops, ..
     } = row;
@@ -160,7 +164,7 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes,
     ];
     both[0].1.received_bytes = read.bytes;
     both[1].1.sent_bytes = write.bytes;
-    let others = ops.as_slice().iter().map(|op| {
+    let others = ops.as_slice().iter().map(move |op| {
         let sums = OperationSums {
             requests: op.requests,
             errors: op.errors,
@@ -170,11 +174,13 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes,
             execute_ns_max: op.execute_ns_max,
             ..OperationSums::default()
         };
-        // Of a local file nobody knows the parts, and the whole only where calls are timed.
-        let all_if = |unknown: bool| if unknown { op.requests } else { 0 };
-        let untimed = all_if(op.execute_ns_sum == 0);
-        let unsplit = all_if(untimed == 0 && op.queue_ns_sum == 0 && op.rtt_ns_sum == 0);
-        (op.op, sums, KnownBytes::None, [untimed, unsplit])
+        let unknown = match level {
+            IoLevel::Wire => [0, 0],
+            // Calls have no parts, and their times are known where they are timed.
+            IoLevel::Block if op.execute_ns_sum == 0 => [op.requests, 0],
+            IoLevel::Block => [0, op.requests],
+        };
+        (op.op, sums, KnownBytes::None, unknown)
     });
     let all = both.into_iter().chain(others);
     all.filter(|(_, sums, ..)| sums.requests > 0)
