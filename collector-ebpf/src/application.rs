@@ -38,7 +38,7 @@ pub enum Program {
     SpliceRead = 2,
     SyscallRead = 3,
     SyscallWrite = 4,
-    // Those before are timed.
+    // Those before have room for how long each of their calls took.
     DirectRead = 5,
     DirectWrite = 6,
     PagesAdded = 7,
