@@ -7,11 +7,10 @@ use trackiops_query::ask_marks;
 use trackiops_query::times::{Zone, parse, show};
 use trackiops_store::Mark;
 
-use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::output::{host_name, say};
-use crate::question_flags::{FormatFlags, WhenFlags, now};
-use crate::store_flag::{StoreFlag, StoreFlags};
+use crate::question_flags::{ListFlags, now};
+use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,12 +44,8 @@ pub struct Args {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES_OF_LIST)]
 pub struct ListArgs {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
     #[command(flatten)]
-    when: WhenFlags,
-    #[command(flatten)]
-    form: FormatFlags,
+    list: ListFlags,
 }
 
 /// Runs `trackiops mark`.
@@ -72,8 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Runs `trackiops marks`. Status 0: there are marks; 1: none; 3: some cannot be read.
 pub fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
-    let (format, output) = args.form.choose()?;
-    let range = args.when.range((Zone::Local, now()))?;
-    let outcome = ask_marks(&args.stores.existing()?, range)?;
-    outcome::write_outcome(outcome, None, format, &output, Zone::Local)
+    let (question, format, output) = args.list.question()?;
+    let outcome = ask_marks(&question.stores, question.range)?;
+    outcome::write_outcome(outcome, None, format, &output, question.zone)
 }

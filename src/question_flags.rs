@@ -174,6 +174,28 @@ impl SelectionFlags {
     }
 }
 
+/// Of which stores, when, and how it is written: of lists that choose no files.
+#[derive(clap::Args)]
+pub struct ListFlags {
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    when: WhenFlags,
+    #[command(flatten)]
+    form: FormatFlags,
+}
+
+impl ListFlags {
+    /// The question, the format of its answer, and where that goes.
+    pub fn question(self) -> anyhow::Result<(Question, Format, Output)> {
+        let (format, output) = self.form.choose()?;
+        let time = (Zone::Local, now());
+        let range = self.when.range(time)?;
+        let question = FileFlags::default().question(self.stores.existing()?, range, time)?;
+        Ok((question, format, output))
+    }
+}
+
 /// The time that --since names.
 pub fn since_of(text: &str, now: UtcMs, zone: Zone) -> anyhow::Result<UtcMs> {
     let moment = times::parse(text, now, zone).context("--since")?;

@@ -5,16 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use trackiops_query::times::Zone;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask};
 use trackiops_tenants::{Known, Rules};
 
-use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::output::say;
 use crate::progress::with_progress;
-use crate::question_flags::{FileFlags, FormatFlags, WhenFlags, now};
-use crate::store_flag::StoreFlags;
+use crate::question_flags::ListFlags;
 use crate::tenant_rules;
 
 const EXAMPLES: &str = "\
@@ -44,26 +41,20 @@ struct TestArgs {
     /// The rules, as for `record --tenants`
     #[arg(value_name = "RULES")]
     rules: PathBuf,
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
     #[command(flatten)]
-    when: WhenFlags,
-    #[command(flatten)]
-    form: FormatFlags,
+    list: ListFlags,
 }
 
 /// Runs the command. Status 0: something was recorded; 1: nothing was.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Command::Test(args) = args.command;
     let rules = Arc::new(tenant_rules::read(&args.rules)?);
-    let (format, output) = args.form.choose()?;
-    let time = (Zone::Local, now());
-    let range = args.when.range(time)?;
+    let (question, format, output) = args.list.question()?;
     let question = Question {
         projection: Projection::all(),
         by: "tenant".parse()?,
         tenant_rules: Some(Arc::clone(&rules)),
-        ..FileFlags::default().question(args.stores.existing()?, range, time)?
+        ..question
     };
     let matched = with_progress(&question.explain, || matched(&question, &rules))?;
     say_matched(&args.rules, &rules, &matched);

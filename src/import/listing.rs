@@ -3,13 +3,10 @@
 use std::process::ExitCode;
 
 use trackiops_query::ask_captures;
-use trackiops_query::times::Zone;
 
-use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::progress::with_progress;
-use crate::question_flags::{FileFlags, FormatFlags, WhenFlags, now};
-use crate::store_flag::StoreFlags;
+use crate::question_flags::ListFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,20 +18,13 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
     #[command(flatten)]
-    when: WhenFlags,
-    #[command(flatten)]
-    form: FormatFlags,
+    list: ListFlags,
 }
 
 /// Lists the connections. Status 0: there are some; 1: none.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (format, output) = args.form.choose()?;
-    let time = (Zone::Local, now());
-    let range = args.when.range(time)?;
-    let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
+    let (question, format, output) = args.list.question()?;
     let outcome = with_progress(&question.explain, || ask_captures(&question))?;
     outcome::write_outcome(outcome, None, format, &output, question.zone)
 }
