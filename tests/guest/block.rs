@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::run::{Run, kernel, scripts, sum};
+use crate::run::{Run, kernel, long, scripts, sum};
 
 #[path = "../block/calls.rs"]
 mod calls;
@@ -58,6 +58,10 @@ fn guest_requests_to_a_device_equal_its_statistics() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_requests_are_counted_where_the_kernel_preempts_as_well() {
+    if !long() {
+        println!("there is make test-long for this");
+        return;
+    }
     check(&run(&["--append", "preempt=full"]));
 }
 

@@ -34,7 +34,7 @@ attach() {
 number=0
 tcpdump -i lo -s 0 -B 65536 -Z root -w "$OUT/all.pcap" port 2049 2>"$OUT/tcpdump.err" &
 TCPDUMP=$!
-wait_for 20 grep -q listening "$OUT/tcpdump.err"
+wait_for 60 grep -q listening "$OUT/tcpdump.err"
 start_recorder --granularity 1s --requests
 
 attach v3 127.0.2.1 vers=3,nolock

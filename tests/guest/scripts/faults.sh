@@ -27,7 +27,7 @@ proxied() {
         ports+=($((3000 + ${version/./})))
     done
     python3 /work/nfsproxy.py "$OUT/injected" /run/nfsproxy "${ports[@]}" &
-    wait_for 20 test -S /run/nfsproxy
+    wait_for 60 test -S /run/nfsproxy
     for version in "$@"; do
         mkdir "/exp/proxied-$version"
         mount_version "$version" "127.0.0.1:/exp/proxied-$version" "/mnt/$version" \
@@ -57,7 +57,7 @@ task_ids() {
     mount_version "$LAST" 127.0.0.1:/exp2/fast /mnt/fast
     snapshot ids.before
     python3 /work/leased.py /exp/wrapped/held /mnt/wrapped/held /run/held /run/release "$OUT/held" &
-    wait_for 20 test -e /run/held
+    wait_for 60 test -e /run/held
     python3 /work/bpfmaps.py >"$OUT/maps.held"
     python3 /work/aligned.py /mnt/slow/slow /mnt/fast/fast 300 "$OUT/aligned" &
     fio --name=many --filename=/mnt/wrapped/many --rw=randrw --bs=4k --size=4m --io_size=66m --numjobs=4 --direct=1 \

@@ -88,7 +88,7 @@ cut_on
 work hung "${@/#//mnt/}" /mnt/healthy
 python3 /work/mapped.py "/mnt/$1/mapped" /run/mapped /run/locked &
 MAPPED=$!
-wait_for 20 test -e /run/mapped
+wait_for 60 test -e /run/mapped
 nameless &
 sleep 2
 note down

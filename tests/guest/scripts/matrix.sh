@@ -11,7 +11,7 @@ idle() {
 # count FILE: the kernel's statistics, with nothing in flight.
 count() {
     sync -f "$MOUNT"
-    wait_for 20 idle
+    wait_for 60 idle
     cp /proc/self/mountstats "$1"
 }
 

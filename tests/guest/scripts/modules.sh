@@ -21,13 +21,14 @@ tenants() { printf '[[rule]]\ntenant = "%s"\n' "$1" >/run/tenants.toml; }
 tenants early
 trackiops record --store "$STORE" --wait --tenants /run/tenants.toml --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
 RECORDER=$!
-sleep 2
+# It says so once it handles signals: SIGHUP would end it before.
+wait_for 60 grep -q waiting "$OUT/wait.err"
 test ! -e /run/trackiops.ready
 tenants late
 kill -HUP $RECORDER
-wait_for 10 grep -q reloaded "$OUT/wait.err"
+wait_for 60 grep -q reloaded "$OUT/wait.err"
 modprobe nfs
-wait_for 10 test -s /run/trackiops.ready
+wait_for 60 test -s /run/trackiops.ready
 mount_and_write 16
 snapshot first
 umount /mnt/nfs
@@ -53,7 +54,7 @@ for how in TERM KILL; do
     wait "$load"
     umount /mnt/nfs
     # Descriptors of a killed process are closed by the kernel in its own time.
-    if [ "$how" = KILL ]; then wait_for 10 rmmod nfsv4 && wait_for 10 rmmod nfs; else unload; fi
+    if [ "$how" = KILL ]; then wait_for 60 rmmod nfsv4 && wait_for 60 rmmod nfs; else unload; fi
     touch "$OUT/released.$how"
     modprobe nfs
 done

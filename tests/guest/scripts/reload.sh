@@ -35,7 +35,7 @@ with open(sys.argv[1], "w", buffering=1) as told:
         told.write(words.replace("\n", " ") + "\n")
     told.write(words.replace("\n", " ") + "\n")
 EOF
-wait_for 20 test -e "$OUT/notified"
+wait_for 60 test -e "$OUT/notified"
 export NOTIFY_SOCKET=@manager WATCHDOG_USEC=1000000
 start_recorder
 unset NOTIFY_SOCKET WATCHDOG_USEC

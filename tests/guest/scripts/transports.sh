@@ -108,7 +108,7 @@ EXPORT {
 LOG { Default_Log_Level = EVENT; }
 CONF
     ganesha.nfsd -f /etc/ganesha.conf -L "$OUT/ganesha.log" -p /run/ganesha.pid
-    wait_for 30 eval 'ss -Hltn | grep -q :12049'
+    wait_for 60 eval 'ss -Hltn | grep -q :12049'
     attach ganesha "$(address 3):/ganesha" /mnt/ganesha vers=4.2,port=12049
     work /mnt/ganesha
     attach ganesha "$(address 4):/exp-ganesha" /mnt/ganesha3 vers=3,port=12049,mountport=12050,nolock
@@ -333,11 +333,11 @@ case_scsi() {
     echo naa.5001405000000002 >"$target/loopback/naa.5001405000000001/tpgt_1/nexus"
     mkdir -p "$target/loopback/naa.5001405000000001/tpgt_1/lun/lun_0"
     ln -s "$target/core/fileio_0/disk" "$target/loopback/naa.5001405000000001/tpgt_1/lun/lun_0/disk"
-    wait_for 10 compgen -G '/dev/sd?'
+    wait_for 60 compgen -G '/dev/sd?'
     disk=$(compgen -G '/dev/sd?')
     # As udev would.
     mkdir -p /dev/disk/by-id
-    wait_for 10 cat "/sys/block/${disk##*/}/device/wwid"
+    wait_for 60 cat "/sys/block/${disk##*/}/device/wwid"
     ln -s "$disk" "/dev/disk/by-id/wwn-0x$(sed s/naa.// "/sys/block/${disk##*/}/device/wwid")"
     pnfs_case scsi 31 "$disk"
 }

@@ -51,6 +51,6 @@ snapshot after
 list_files /mnt/nfs /mnt/nfs2
 stat -c %d /mnt/nfs /mnt/nfs2 >"$OUT/devices"
 stop_recorder INT
-wait_for 10 grep -q "has ended" "$OUT/watch.json" "$OUT/watch.err"
+wait_for 60 grep -q "has ended" "$OUT/watch.json" "$OUT/watch.err"
 pkill -KILL -f 'trackiops watch'
 keep_store
