@@ -53,7 +53,8 @@ pub struct FileFlags {
     /// Only rows of this level: wire, block [default: the first that has rows]
     ///
     /// The wire has requests of the NFS client, the block level those to the devices of the host. Rows of different levels are not added up:
-    /// to see several, name them with commas and group by level.
+    /// to see several, name them with commas and group by level. Single calls of
+    /// applications are of levels of their own: app, and user for functions of programs.
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = WHAT)]
     level: Vec<IoLevel>,
     /// Name tenants by these rules, in place of the recorded names

@@ -26,7 +26,7 @@ use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
     AppView, BtfError, Filter, KernelFacts, OnDemand, Plan, Recorder, Settings, StartTiming,
-    Unsupported, plan,
+    Unsupported, check_functions, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -97,6 +97,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     if let Some(plan) = &planned {
         refuse_contradictions(&args, plan)?;
     }
+    check_functions(&args.user)?;
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
@@ -170,7 +171,16 @@ async fn record_with_plan(
         );
     }
     let plan = with_wanted_operations(plan, args, &settings.filter);
-    let plan = with_wanted_calls(plan, args);
+    let mut plan = with_wanted_calls(plan, args);
+    if args.requests {
+        plan = plan.keeping_calls();
+    }
+    if !args.user.is_empty() {
+        plan = plan.following_functions().context(
+            "the tracepoint engine does not follow functions of programs: leave out --user, or see `trackiops doctor` for what the direct \
+             engine lacks",
+        )?;
+    }
     let settings = Settings {
         // Those of now: SIGHUP may have changed them while it waited for the NFS client.
         tenant_rules: reload.tenants.rules.clone(),
@@ -213,7 +223,7 @@ async fn record_with_plan(
     let mut dropped = 0;
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
-        window.health.requests_dropped = dropped - before;
+        window.health.requests_dropped += dropped - before;
         if let Some(alarm) = messages::alarm(&window.health) {
             log::report(Level::Error, "audit", &[], alarm);
         }

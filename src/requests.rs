@@ -22,7 +22,7 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Only these: read, write
+    /// Only these: read, write; of calls of applications fsync and open, too
     #[arg(long, value_name = "OP,...", value_delimiter = ',', help_heading = ROWS)]
     op: Vec<String>,
     #[command(flatten)]

@@ -15,6 +15,27 @@ mod calls;
 #[path = "block/check.rs"]
 mod check;
 
+/// A mark of this program, as `DTRACE_PROBE(job, NAME)` of `sys/sdt.h` makes it.
+macro_rules! mark {
+    ($name:literal) => {
+        // SAFETY: an instruction that does nothing, and where that is.
+        unsafe {
+            std::arch::asm!(
+                "990: nop",
+                ".pushsection .note.stapsdt, \"\", \"note\"",
+                ".balign 4",
+                ".4byte 992f - 991f, 994f - 993f, 3",
+                "991: .asciz \"stapsdt\"",
+                "992: .balign 4",
+                "993: .8byte 990b, 0, 0",
+                concat!(".asciz \"job\"\n.asciz \"", $name, "\"\n.asciz \"\""),
+                "994: .balign 4",
+                ".popsection",
+            );
+        }
+    };
+}
+
 /// A file system on a loop device, which is unmounted and detached in the end.
 struct Loop {
     device: String,
@@ -222,7 +243,30 @@ fn requests_of_btrfs_equal_the_statistics_of_its_device() {
 #[ignore = "make test-levels: needs root, BPF and loop devices"]
 fn calls_for_local_files_are_those_that_applications_made() {
     let prepared = Loop::new("ext4", &["-F"]).and_then(|local| {
-        let recorder = Recorder::start(&local, "app", &["--app-latency"])?;
+        let library = run(
+            "sh",
+            &[
+                "-c",
+                "ldd /usr/bin/python3 | grep -o '/[^ ]*/libc[.]so[.]6'",
+            ],
+        )?;
+        let own = std::env::current_exe().unwrap();
+        let of = |name: &str| format!("{}:{name}", own.display());
+        let (function, span, mark) = (
+            format!("{library}:fsync"),
+            of("job:begin-end"),
+            of("job:end"),
+        );
+        let flags = [
+            "--requests",
+            "--user",
+            &function,
+            "--user",
+            &span,
+            "--user",
+            &mark,
+        ];
+        let recorder = Recorder::start(&local, "app", &flags)?;
         Ok((recorder, local))
     });
     let (recorder, local) = match prepared {
@@ -235,6 +279,11 @@ fn calls_for_local_files_are_those_that_applications_made() {
     let mount = local.path("mount");
     let mount = mount.to_str().unwrap();
     let listed = run("python3", &["-B", &script("local_calls.py"), mount]).unwrap();
+    for _ in 0..5 {
+        mark!("begin");
+        sleep(Duration::from_millis(3));
+        mark!("end");
+    }
     for (engine, name) in [("libaio", "aio"), ("io_uring", "ring")] {
         let words = format!(
             "--name={name} --ioengine={engine} --directory={mount} --rw=write --bs=4k --size=1m --iodepth=16 --direct=1 \
@@ -245,7 +294,48 @@ fn calls_for_local_files_are_those_that_applications_made() {
     let said = recorder.stop();
     println!("{said}");
     let rows = answer(&local, "query --step all");
-    calls::check(&rows, &listed, 0, 0);
+    let single = answer(&local, "requests --level app --top 1000000");
+    calls::check(&rows, &single, &listed, 0, 0);
+    let spans = answer(&local, "requests --level user --top 1000000");
+    calls::check_functions(&single, &spans);
+    let of = |name: &'static str| {
+        let own = spans.iter();
+        own.filter(move |span| {
+            span["path"]
+                .as_str()
+                .is_some_and(|path| path.ends_with(name))
+        })
+    };
+    let took: Vec<_> = of(":job:begin-end")
+        .map(|span| span["latency_ns"].as_u64().unwrap())
+        .collect();
+    assert!(
+        took.len() == 5 && took.iter().all(|ns| *ns >= 3_000_000),
+        "{took:?}"
+    );
+    assert_eq!(
+        of(":job:end")
+            .filter(|span| span["latency_ns"].is_null())
+            .count(),
+        5
+    );
+    let places = |op: &str| {
+        let path = format!("{mount}/plain");
+        let own = single.iter().filter(|call| call["path"] == path.as_str());
+        let own = own.filter(|call| call["op"] == op);
+        let mut all: Vec<_> = own.map(|call| call["offset_bytes"].as_u64()).collect();
+        all.sort_unstable();
+        all
+    };
+    let written: Vec<_> = (0..300).map(|at| Some(at * 4096)).collect();
+    assert_eq!(places("write"), written);
+    let read = (0..19).map(|at| Some((at * 70_000).min(300 * 4096)));
+    let mut read: Vec<_> = read.chain([Some(10_000_000)]).collect();
+    read.sort_unstable();
+    let known = places("read").into_iter().filter(Option::is_some);
+    assert_eq!(known.collect::<Vec<_>>(), read);
+    let took = single.iter().filter(|call| call["latency_ns"].is_null());
+    assert_eq!(took.count(), 0, "system calls are timed");
     for name in ["aio", "ring"] {
         let path = format!("{mount}/{name}.0.0");
         let row = rows.iter().find(|row| row["path"] == path.as_str());

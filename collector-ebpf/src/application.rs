@@ -5,7 +5,7 @@
 
 use core::{arch::asm, ptr::NonNull};
 
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, maps::Array};
 use trackiops_schemas::ebpf::{
     app_sums::{
         APP_BEGINS as BEGINS, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_LATENCIES_OF_CPU,
@@ -61,8 +61,14 @@ const QUEUED: i64 = -529;
 /// A call begins, and is to be timed.
 #[inline(always)]
 pub fn begun() {
+    note_begin(&APP_BEGINS);
+}
+
+/// Notes that a call of this thread begins.
+#[inline(always)]
+pub fn note_begin(begins: &Array<AppBegin>) {
     let thread = bpf_get_current_pid_tgid();
-    if let Some(begin) = begin_of(thread) {
+    if let Some(begin) = begin_of(begins, thread) {
         // SAFETY: an element of an array. Threads with the same place write over each other, and see that at their ends.
         unsafe {
             (&raw mut (*begin).thread).write_volatile(thread);
@@ -74,11 +80,17 @@ pub fn begun() {
 /// When this thread's call began, ns; 0 if nobody knows.
 #[inline(always)]
 pub fn begin_ns() -> u64 {
-    if !is_timed() {
-        return 0;
+    match is_timed() {
+        true => take_begin(&APP_BEGINS),
+        false => 0,
     }
+}
+
+/// When this thread's call was noted to begin, ns; 0 if nobody knows.
+#[inline(always)]
+pub fn take_begin(begins: &Array<AppBegin>) -> u64 {
     let thread = bpf_get_current_pid_tgid();
-    let Some(begin) = begin_of(thread) else {
+    let Some(begin) = begin_of(begins, thread) else {
         return 0;
     };
     // SAFETY: as above.
@@ -93,8 +105,8 @@ pub fn begin_ns() -> u64 {
 }
 
 #[inline(always)]
-fn begin_of(thread: u64) -> Option<*mut AppBegin> {
-    APP_BEGINS.get_ptr_mut(thread as u32 & (BEGINS - 1))
+fn begin_of(begins: &Array<AppBegin>, thread: u64) -> Option<*mut AppBegin> {
+    begins.get_ptr_mut(thread as u32 & (BEGINS - 1))
 }
 
 #[inline(always)]
@@ -262,7 +274,7 @@ fn count_direct(sum: *mut AppValue, bytes: u64) {
 
 /// A register of a probed function. The verifier wants its place to stand in the instruction.
 #[inline(always)]
-fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
+pub fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
     let value;
     // SAFETY: one of the registers.
     unsafe {

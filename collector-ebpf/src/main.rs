@@ -46,6 +46,10 @@ mod release;
 #[cfg(target_arch = "bpf")]
 mod rpc_stats_latency;
 #[cfg(target_arch = "bpf")]
+mod single_calls;
+#[cfg(target_arch = "bpf")]
+mod spans;
+#[cfg(target_arch = "bpf")]
 mod sums;
 #[cfg(target_arch = "bpf")]
 mod syscalls;
@@ -58,7 +62,10 @@ mod window;
 mod programs {
     use aya_ebpf::{
         EbpfContext as _,
-        macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe, raw_tracepoint, tracepoint},
+        macros::{
+            btf_tracepoint, fentry, fexit, kprobe, kretprobe, raw_tracepoint, tracepoint, uprobe,
+            uretprobe,
+        },
         programs::{
             BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RawTracePointContext,
             RetProbeContext, TracePointContext,
@@ -71,7 +78,7 @@ mod programs {
         block, cache, direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
-        operation, paths, release, syscalls, tracepoint,
+        operation, paths, release, spans, syscalls, tracepoint,
     };
 
     /// The direction of a READ, in the bits of a record's flags.
@@ -325,6 +332,27 @@ mod programs {
     #[kretprobe]
     pub fn app_probed_splice_read(ctx: RetProbeContext) {
         application::probed_return(Program::SpliceRead, ctx.as_ptr().cast());
+    }
+
+    // Functions of programs, and marks in them.
+    #[uprobe]
+    pub fn span_begin(ctx: ProbeContext) {
+        spans::begun(&ctx);
+    }
+
+    #[uretprobe]
+    pub fn span_return(ctx: RetProbeContext) {
+        spans::returned(&ctx);
+    }
+
+    #[uprobe]
+    pub fn span_end(ctx: ProbeContext) {
+        spans::returned(&ctx);
+    }
+
+    #[uprobe]
+    pub fn span_mark(ctx: ProbeContext) {
+        spans::passed(&ctx);
     }
 
     // Where no BTF describes the module's functions: those of the kernel proper that they call.

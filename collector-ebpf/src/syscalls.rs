@@ -23,19 +23,19 @@ use crate::{
     kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, word},
     local,
     maps::APP_PLACES,
-    paths, window,
+    paths, single_calls, window,
 };
 
 /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h): the call begins once more.
 const RESTARTED: core::ops::RangeInclusive<i64> = -516..=-512;
 /// Stands for no descriptor.
-const NO_DESCRIPTOR: u32 = u32::MAX;
+pub const NO_DESCRIPTOR: u32 = u32::MAX;
 /// Requests of an `io_submit` that are looked at, and of how many descriptors they may be.
 const MOST_SUBMITTED: i64 = 128;
 const MOST_BATCHES: usize = 8;
 
 /// File systems whose files the kernel makes up (include/uapi/linux/magic.h): nobody waits for them as for data.
-const MADE_UP: [u64; 24] = [
+pub const MADE_UP: [u64; 24] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x0027_e0eb, // cgroup
@@ -67,6 +67,9 @@ const MADE_UP: [u64; 24] = [
 pub fn begun(number: u64) {
     if kind_of(number as u32) != 0 {
         application::begun();
+        if global(&DIRECT.syscalls.keeps) != 0 {
+            single_calls::begun();
+        }
     }
 }
 
@@ -115,7 +118,10 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
     let call = Address::<M::Argument>::new(registers);
     let first: u32 = call.field_or_zero(&own.first);
     let begin_ns = application::begin_ns();
-    let (read, write) = match kind {
+    if global(&own.keeps) != 0 {
+        single_calls::keep(registers, kind, result);
+    }
+    let (read, write) = match kind & !kinds::AT {
         kinds::READS => (first, NO_DESCRIPTOR),
         kinds::WRITES => (NO_DESCRIPTOR, first),
         kinds::SENDS => (call.field_or_zero(&own.second), first),
@@ -254,7 +260,7 @@ fn count_descriptor<M: Memory>(
 
 /// The file (`struct file`) of a descriptor of this thread.
 #[inline(always)]
-fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
+pub fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
     let own = &DIRECT.syscalls;
     // SAFETY: takes nothing.
     let task = Address::<M>::new(unsafe { bpf_get_current_task() });

@@ -30,9 +30,10 @@ mod stalls;
 mod tenants;
 mod timing;
 mod tracefs;
+mod user_functions;
 
 pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
-pub use engine::EngineError;
+pub use engine::{EngineError, check_functions};
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
 pub use plan::{
@@ -46,3 +47,4 @@ pub use stalls::rpc_tasks::RpcTasks;
 pub use stalls::{Stall, StallChange};
 pub use tenants::naming::NewRules;
 pub use timing::{StartStep, StartTiming};
+pub use user_functions::{UserFunction, UserFunctionError};

@@ -12,12 +12,13 @@ mod unsupported;
 
 use std::str::FromStr;
 
-use trackiops_schemas::ebpf::app_sums::AppOffsets;
+use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::OpOffsets;
 use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
+use trackiops_schemas::ebpf::syscalls::kept;
 
 use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
@@ -266,6 +267,38 @@ impl Plan {
     /// Whether calls of applications are timed as well.
     pub fn times_calls(&self) -> bool {
         matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.app.is_timed != 0)
+    }
+
+    /// Whether single calls of applications are handed over as well.
+    pub fn keeps_calls(&self) -> bool {
+        matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.syscalls.keeps != 0)
+    }
+
+    /// The same plan, where functions of programs are followed. Not by the tracepoint engine.
+    pub fn following_functions(mut self) -> Option<Self> {
+        let Programs::Direct { offsets, .. } = &mut self.programs else {
+            return None;
+        };
+        if cfg!(target_arch = "x86_64") {
+            offsets.app.registers |= registers::X86_64;
+        }
+        Some(self)
+    }
+
+    /// The same plan, with single calls if the level of applications is recorded. They are timed.
+    pub fn keeping_calls(mut self) -> Self {
+        if let Programs::Direct {
+            offsets, levels, ..
+        } = &mut self.programs
+            && levels.app
+        {
+            offsets.app.is_timed = 1;
+            offsets.syscalls.keeps = match levels.wire {
+                true => kept::LOCAL | kept::NFS,
+                false => kept::LOCAL,
+            };
+        }
+        self
     }
 
     /// The same plan with the calls of applications or without.

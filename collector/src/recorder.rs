@@ -31,6 +31,7 @@ use crate::filter::Filter;
 use crate::names::Names;
 use crate::operations::Operations;
 use crate::plan::Plan;
+use crate::rollup::row_key::RowKey;
 use crate::rollup::single_requests::{self, SingleRequests};
 use crate::rollup::{OpenWindow, Rollup};
 use crate::settings::Settings;
@@ -54,6 +55,8 @@ const FILTER_EVERY: Duration = Duration::from_secs(1);
 const GENERATION: Duration = Duration::from_secs(300);
 /// The same while there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
+/// Single calls taken from their ring at a time: all that it holds.
+const CALLS_AT_ONCE: usize = 160 << 10;
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
 
@@ -142,7 +145,7 @@ impl Recorder {
         settings: &Settings,
         timing: &mut StartTiming,
     ) -> Result<Self, RecordError> {
-        let names = Names::new(
+        let mut names = Names::new(
             plan.has_paths(),
             plan.levels(),
             settings.tenant_rules.clone(),
@@ -150,6 +153,8 @@ impl Recorder {
         .map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
         timing.ended("start threads for names and stalls");
+        let functions = settings.functions.iter();
+        names.follow_functions(functions.map(ToString::to_string).collect());
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
         let is_whole = settings.filter.kinds() == 0;
@@ -257,8 +262,11 @@ impl Recorder {
         if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
+        // Before the paths, which files have that are called for the first time.
+        let calls = self.arrived_calls(CALLS_AT_ONCE);
         self.learn_paths(sample.now);
         let drained_until = self.drain(sample.now);
+        self.keep_calls(&calls, sample.now);
         let books = self.engine.books();
         if books.recorded + books.folded + books.lost > books.seen {
             self.unbalanced += 1;
@@ -394,6 +402,31 @@ impl Recorder {
         (read, drained_until)
     }
 
+    /// Single calls that have arrived by now, where they are kept.
+    fn arrived_calls(&mut self, most: usize) -> Vec<RequestRecord> {
+        let ring = self.engine.single_calls.as_mut();
+        ring.map_or_else(Vec::new, |ring| ring.arrived(most))
+    }
+
+    /// Hands them on.
+    fn keep_calls(&mut self, calls: &[RequestRecord], now: MonotonicNs) {
+        let (Some(ring), Some(kept)) = (&mut self.engine.single_calls, &mut self.single_requests)
+        else {
+            return;
+        };
+        let left_out = ring.take_left_out();
+        if left_out > 0 {
+            let window = self.rollup.window(self.clock.utc(now));
+            window.health.requests_dropped += left_out;
+        }
+        for calls in calls.chunks(SingleRequests::AT_ONCE) {
+            let seen = calls.iter().map(|call| (RowKey::from(call), call.pid));
+            self.names.observe(&seen.collect::<Vec<_>>(), now);
+            kept.copy(calls);
+            kept.hand_on(&self.clock, &mut self.names, now);
+        }
+    }
+
     fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
         if let Some(audit) = &mut self.audit {
             audit.count_closed(window.transfers());
@@ -442,7 +475,16 @@ impl Recorder {
         self.judge_audit(sample.now, true);
         self.engine.detach();
         let detached = ClockSample::take().now;
+        let mut calls = Vec::new();
+        loop {
+            let arrived = self.arrived_calls(CALLS_AT_ONCE);
+            if arrived.is_empty() {
+                break;
+            }
+            calls.extend(arrived);
+        }
         self.learn_paths(detached);
+        self.keep_calls(&calls, detached);
         loop {
             let read = self.read;
             self.drain(detached);

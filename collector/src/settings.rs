@@ -4,6 +4,7 @@ use trackiops_schemas::time::Granularity;
 use trackiops_tenants::Rules;
 
 use crate::filter::Filter;
+use crate::user_functions::UserFunction;
 
 /// What to record, and how much memory that may take.
 #[derive(Clone, Debug)]
@@ -20,4 +21,6 @@ pub struct Settings {
     pub tenant_rules: Option<Rules>,
     /// Whether requests are also kept one by one. Ids of their RPCs need `latency_parts`.
     pub requests: bool,
+    /// Functions of programs whose calls are kept as well, one by one.
+    pub functions: Vec<UserFunction>,
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::{Granularity, GranularityError};
 use trackiops_store::StoreError;
 
@@ -21,6 +22,12 @@ pub enum QueryError {
         "rows of several levels are not added up: name one level with --level, or add `level` to --by"
     )]
     SeveralLevels,
+    /// Rows add calls of applications up in columns of their own.
+    #[error(
+        "there are no rows of the level {0}: `trackiops requests --level {0}` has single calls, where they were kept; their sums are \
+         columns `app_...` of the rows of their files, which --level wire and block have"
+    )]
+    NoRowsOf(IoLevel),
     /// Operations, single requests and stalls are NFS's.
     #[error("{0} are recorded at the level wire alone: leave out --level")]
     OnlyWire(&'static str),

@@ -117,10 +117,10 @@ pub fn execute(
     })
 }
 
-/// Keeps the groups of one level: of the first that has any, in the order of [`IoLevel::ALL`]. Returns it and the others, if there are any.
+/// Keeps the groups of one level: of the first that has any, in the order of [`IoLevel::OF_ROWS`]. Returns it and the others, if there are any.
 fn keep_one_level(groups: &mut Groups) -> Option<OtherLevels> {
     let has = |level: &IoLevel| groups.keys().any(|key| key.level == *level);
-    let mut there = IoLevel::ALL.into_iter().filter(has);
+    let mut there = IoLevel::OF_ROWS.into_iter().filter(has);
     let shown = there.next()?;
     let others: Vec<_> = there.collect();
     if others.is_empty() {

@@ -47,6 +47,8 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
             ..GroupBy::HOST
         },
         projection: Projection::bytes(),
+        // Single calls have no rows of their own.
+        levels: Vec::new(),
         conditions: Vec::new(),
         sort: None,
         top: None,
@@ -91,6 +93,10 @@ pub fn ask_whole<R>(
 
 /// Answers a question about files from one snapshot of the stores.
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+    let is_of_calls = |level: &&IoLevel| !IoLevel::OF_ROWS.contains(level);
+    if let Some(level) = question.levels.iter().find(is_of_calls) {
+        return Err(QueryError::NoRowsOf(*level));
+    }
     if question.levels.len() > 1 && !question.by.levels {
         return Err(QueryError::SeveralLevels);
     }

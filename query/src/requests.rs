@@ -258,6 +258,7 @@ impl KeptRequests {
 /// The first requests by the order of a question.
 struct First<'q> {
     terms: &'q FilterAndSort<KeptRequest>,
+    /// Calls have the names of requests that do the same, in small letters.
     ops: &'q [String],
     top: usize,
     /// With their places in the order.
@@ -302,7 +303,7 @@ impl<'q> First<'q> {
         self.ops.is_empty()
             || row
                 .text(OP)
-                .is_some_and(|op| self.ops.iter().any(|of| of == op))
+                .is_some_and(|op| self.ops.iter().any(|of| of.eq_ignore_ascii_case(op)))
     }
 
     /// The slowest first unless the question says otherwise, and those of unknown latency last.

@@ -2,7 +2,7 @@
 
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, LEVEL, MOUNT,
-    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT_NAME, UID, USER, XID,
+    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT_NAME, TID, UID, USER, XID,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
@@ -34,6 +34,9 @@ struct Shape {
     retrans: bool,
     errors: bool,
     level: bool,
+    /// Calls of applications are among them, or all of them.
+    calls: bool,
+    requests: bool,
     /// What answers the requests.
     answered_by: &'static str,
     offset: String,
@@ -58,6 +61,8 @@ impl Shape {
             retrans: is_any(RETRANS),
             errors: is_any(ERRNO),
             level: differ(LEVEL),
+            calls: rows.iter().any(is_call),
+            requests: !rows.iter().all(is_call),
             answered_by: answered_by(rows.iter().map(|row| {
                 row.text(LEVEL)
                     .and_then(|level| level.parse().ok())
@@ -72,25 +77,30 @@ impl Shape {
             whole(format!("completed ({})", self.offset)).weighs(ESSENTIAL + 7),
             whole("op").weighs(KEY + 8),
         ];
-        for (text, weight) in [
-            ("latency", ESSENTIAL + 9),
-            ("queue", 80),
-            (self.answered_by, 80),
-            ("completion", 79),
-            ("offset", ESSENTIAL + 6),
-            ("asked", 60),
-            ("done", 70),
-        ] {
-            cells.push(right(text).weighs(weight));
+        cells.push(right("latency").weighs(ESSENTIAL + 9));
+        if self.requests {
+            for (text, weight) in [("queue", 80), (self.answered_by, 80), ("completion", 79)] {
+                cells.push(right(text).weighs(weight));
+            }
         }
+        cells.push(right("offset").weighs(ESSENTIAL + 6));
+        if self.requests {
+            cells.push(right("asked").weighs(60));
+        }
+        cells.push(right("done").weighs(70));
         if self.retrans {
             cells.push(right("retrans").weighs(90));
         }
         if self.errors {
             cells.push(right("errno").weighs(95));
         }
-        cells.push(right("xid").weighs(50));
+        if self.requests {
+            cells.push(right("xid").weighs(50));
+        }
         cells.push(right("pid").weighs(40));
+        if self.calls {
+            cells.push(right("tid").weighs(41));
+        }
         if self.host {
             cells.push(left("host").weighs(KEY + 1));
         }
@@ -122,11 +132,15 @@ impl Shape {
             whole(self.time(row.number(END_TIME_NS).unwrap_or(0))),
             whole(row.text(OP).unwrap_or(NONE)),
         ];
-        for us in [all, queue, network, completion] {
-            cells.push(right(us.map_or_else(|| NONE.into(), latency)));
+        let time = |us: Option<f64>| right(us.map_or_else(|| NONE.into(), latency));
+        cells.push(time(all));
+        if self.requests {
+            cells.extend([queue, network, completion].map(time));
         }
         cells.push(number(OFFSET_BYTES));
-        cells.push(size(ASKED_BYTES));
+        if self.requests {
+            cells.push(size(ASKED_BYTES));
+        }
         cells.push(size(DONE_BYTES));
         if self.retrans {
             cells.push(number(RETRANS));
@@ -134,8 +148,13 @@ impl Shape {
         if self.errors {
             cells.push(number(ERRNO));
         }
-        cells.push(number(XID));
+        if self.requests {
+            cells.push(number(XID));
+        }
         cells.push(number(PID));
+        if self.calls {
+            cells.push(number(TID));
+        }
         if self.host {
             cells.push(text(HOST));
         }
@@ -159,6 +178,10 @@ impl Shape {
         let us = ns.rem_euclid(1_000_000_000) / 1000;
         format!("{}.{us:06}", show(second, self.zone))
     }
+}
+
+fn is_call(row: &KeptRequest) -> bool {
+    row.number(TID).is_some()
 }
 
 fn tenant(row: &KeptRequest) -> Tenant {

@@ -146,7 +146,9 @@ pub const END_TIME: &str = "end_time";
 pub const END_TIME_NS: &str = "end_time_ns";
 /// Column of the requests: the process that initiated it; null where not known.
 pub const PID: &str = "pid";
-/// Column of the requests: offset of the first byte asked for.
+/// Column of the requests: the thread that made a call; null for requests.
+pub const TID: &str = "tid";
+/// Column of the requests: offset of the first byte asked for; null where not known.
 pub const OFFSET_BYTES: &str = "offset_bytes";
 /// Column of the requests: bytes asked for.
 pub const ASKED_BYTES: &str = "asked_bytes";
@@ -344,8 +346,9 @@ pub fn request_schema() -> SchemaRef {
     fields.extend([
         text(LEVEL),
         optional(PID, Unit::None),
+        optional(TID, Unit::None),
         text(OP),
-        number(OFFSET_BYTES, Unit::Bytes),
+        optional(OFFSET_BYTES, Unit::Bytes),
         number(ASKED_BYTES, Unit::Bytes),
         number(DONE_BYTES, Unit::Bytes),
         optional(LATENCY_NS, Unit::Nanoseconds),
@@ -406,11 +409,12 @@ mod tests {
     }
 
     /// Numbers that name something rather than count or measure it.
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         FILE_KEY,
         FILEID,
         UID,
         PID,
+        TID,
         XID,
         ERRNO,
         CLIENT,

@@ -11,17 +11,25 @@ pub enum IoLevel {
     Wire,
     /// Requests of file systems to the block devices of the host.
     Block,
+    /// Single calls of applications. Their sums are in rows of the other levels.
+    App,
+    /// Calls of functions of programs that are followed.
+    User,
 }
 
 impl IoLevel {
     /// All of them, as they are preferred where an answer shows one.
-    pub const ALL: [Self; 2] = [Self::Wire, Self::Block];
+    pub const ALL: [Self; 4] = [Self::Wire, Self::Block, Self::App, Self::User];
+    /// Those that rows of windows have.
+    pub const OF_ROWS: [Self; 2] = [Self::Wire, Self::Block];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wire => "wire",
             Self::Block => "block",
+            Self::App => "app",
+            Self::User => "user",
         }
     }
 }
@@ -34,13 +42,12 @@ impl fmt::Display for IoLevel {
 
 /// The text is no level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no level `{level}`: write wire or block{columns}", level = .0, columns = columns_of(.0))]
+#[error("there is no level `{level}`: write wire, block, app or user{columns}", level = .0, columns = columns_of(.0))]
 pub struct IoLevelError(String);
 
 /// Where what can be recorded, but has no rows of its own, is to be found.
 fn columns_of(level: &str) -> &'static str {
     match level {
-        "app" => "; calls of applications are columns `app_...` of their rows",
         "cache" => "; what the page cache did is columns `cache_...` of their rows",
         _ => "",
     }
@@ -67,9 +74,9 @@ mod tests {
         }
         let error = "disk".parse::<IoLevel>().unwrap_err();
         assert!(error.to_string().contains("`disk`"), "{error}");
-        let error = "app".parse::<IoLevel>().unwrap_err();
+        let error = "cache".parse::<IoLevel>().unwrap_err();
         assert!(
-            error.to_string().ends_with("`app_...` of their rows"),
+            error.to_string().ends_with("`cache_...` of their rows"),
             "{error}"
         );
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::ebpf::ring::{RequestRecord, flags};
+use crate::ebpf::ring::{NO_OFFSET, RequestRecord, flags};
 use crate::identity::FileAttributes;
+use crate::level::IoLevel;
 
-/// A completed request.
+/// A completed request, or a call of an application that has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// When it completed: UTC in ns since the epoch.
@@ -14,7 +15,7 @@ pub struct Request {
     pub file: u32,
     /// Bits of [`flags`].
     pub flags: u32,
-    /// Offset of the first byte asked for.
+    /// As in [`RequestRecord`]; see [`Self::offset`].
     pub offset: u64,
     /// Bytes asked for.
     pub asked_bytes: u32,
@@ -26,7 +27,7 @@ pub struct Request {
     pub queue_ns: u64,
     /// As in [`RequestRecord`]; see [`Self::parts_ns`].
     pub rtt_ns: u64,
-    /// As in [`RequestRecord`]; see [`Self::xid`].
+    /// As in [`RequestRecord`]; see [`Self::xid`] and [`Self::tid`].
     pub xid: u32,
     /// As in [`RequestRecord`]; see [`Self::retransmissions`].
     pub retransmissions: u32,
@@ -77,9 +78,44 @@ impl Request {
         (!self.is(flags::UNSPLIT)).then_some(self.retransmissions)
     }
 
+    /// Where it was seen. A call is of another level than its file.
+    pub fn level(&self, of_file: IoLevel) -> IoLevel {
+        if self.is(flags::SPAN) {
+            IoLevel::User
+        } else if self.is(flags::CALL) {
+            IoLevel::App
+        } else {
+            of_file
+        }
+    }
+
+    /// What it did: a procedure of NFS stands for requests of all levels, and a system call for its kin.
+    pub fn operation(&self) -> &'static str {
+        let is = |flag| self.is(flag);
+        match is(flags::CALL) {
+            true if is(flags::SPAN) => "call",
+            true if is(flags::SYNC) => "fsync",
+            true if is(flags::OPEN) => "open",
+            true if is(flags::WRITE) => "write",
+            true => "read",
+            false if is(flags::WRITE) => "WRITE",
+            false => "READ",
+        }
+    }
+
+    /// Offset of the first byte asked for, where it is known.
+    pub fn offset(&self) -> Option<u64> {
+        (self.offset != NO_OFFSET).then_some(self.offset)
+    }
+
     /// Id of the RPC as on the wire, where it is known.
     pub fn xid(&self) -> Option<u32> {
-        (self.xid != 0).then_some(self.xid)
+        (self.xid != 0 && !self.is(flags::CALL)).then_some(self.xid)
+    }
+
+    /// The thread that made the call; of requests it is not known.
+    pub fn tid(&self) -> Option<u32> {
+        (self.xid != 0 && self.is(flags::CALL)).then_some(self.xid)
     }
 
     /// The error with which it ended, as in errno(3).

@@ -202,7 +202,13 @@ fn listed(values: &Values<'_>) -> anyhow::Result<Listed> {
 }
 
 fn level(values: &Values<'_>) -> anyhow::Result<Option<IoLevel>> {
-    values.parsed(Field::Level, "a level, such as wire")
+    let level = values.parsed(Field::Level, "a level, such as wire")?;
+    if level.is_some_and(|level| !IoLevel::OF_ROWS.contains(&level)) {
+        anyhow::bail!(
+            "single calls (levels app and user) are no requests: leave them out, as `trackiops export --requests --level wire` does"
+        );
+    }
+    Ok(level)
 }
 
 fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {

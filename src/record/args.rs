@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
-use trackiops_collector::{EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings};
+use trackiops_collector::{
+    EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
+};
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
@@ -146,6 +148,13 @@ pub struct Args {
     /// Adds a histogram of their times for each file, and --app-view. Each call takes some 300 instructions more.
     #[arg(long, conflicts_with = "no_app_view", help_heading = KERNEL)]
     pub app_latency: bool,
+    /// Keep calls of this function as well: PROGRAM:FUNCTION; repeatable
+    ///
+    /// With --requests, each call of the function, in every process that runs the program, is a row of the level user. PROGRAM is a path, or a
+    /// name in PATH; it may be a library. PROGRAM:PROVIDER:BEGIN-END is from one mark of the program (USDT) to another one, PROGRAM:PROVIDER:MARK
+    /// one by itself. A probe costs the program some microseconds for each call.
+    #[arg(long, value_name = "FUNCTION", requires = "requests", help_heading = KERNEL)]
+    pub user: Vec<UserFunction>,
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,
@@ -317,6 +326,7 @@ impl Args {
             filter: self.filter.clone().into(),
             tenant_rules: None,
             requests: self.requests,
+            functions: self.user.clone(),
         }
     }
 

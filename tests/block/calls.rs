@@ -5,9 +5,46 @@ use serde_json::{Map, Value};
 const COLUMNS: [&str; 2] = ["app_read", "app_write"];
 const OPERATIONS: [&str; 2] = ["open", "fsync"];
 
+/// Calls of functions of the C library by the process whose calls these are: as many `fsync` as `local_calls.py` makes, each around the system
+/// call of the same name.
+pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value>]) {
+    let plain = single.iter().find(|call| {
+        let path = call["path"].as_str();
+        path.is_some_and(|path| path.ends_with("/plain")) && call["op"] == "write"
+    });
+    let pid = &plain.unwrap()["pid"];
+    let of = |name: &str| -> Vec<_> {
+        let own = spans.iter().filter(|span| span["pid"] == *pid);
+        let is_it = |span: &&Map<String, Value>| {
+            let path = span["path"].as_str();
+            path.is_some_and(|path| path.ends_with(name))
+        };
+        own.filter(is_it).collect()
+    };
+    let functions = of(":fsync");
+    assert_eq!(functions.len(), 20, "{spans:?}");
+    let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
+    for function in functions {
+        let inside = single.iter().filter(|call| {
+            call["op"] == "fsync"
+                && call["tid"] == function["tid"]
+                && ns(call, "end_time_ns") <= ns(function, "end_time_ns")
+                && ns(call, "end_time_ns") - ns(call, "latency_ns")
+                    >= ns(function, "end_time_ns") - ns(function, "latency_ns")
+        });
+        assert_eq!(inside.count(), 1, "{function:?}");
+    }
+}
+
 /// Each file that the application has listed, and what the kernel counted of the process, `again` bytes of them twice. `missed` calls may be in no
-/// row.
-pub fn check(rows: &[Map<String, Value>], listed: &str, missed: u64, again: u64) {
+/// row, and not among the `single` ones.
+pub fn check(
+    rows: &[Map<String, Value>],
+    single: &[Map<String, Value>],
+    listed: &str,
+    missed: u64,
+    again: u64,
+) {
     let mut left = missed;
     let mut files = 0;
     for line in listed.lines() {
@@ -42,9 +79,18 @@ pub fn check(rows: &[Map<String, Value>], listed: &str, missed: u64, again: u64)
                 let told = transfers.iter().copied();
                 let told = told.chain([*opened, 0, 0, *synced, 0, *failed]);
                 let told: Vec<_> = told.collect();
-                for (seen, told) in calls.into_iter().chain(operations).zip(told.chunks(3)) {
+                let kept = ["read", "write", "open", "fsync"].map(|op| {
+                    let those = single.iter().filter(|call| call["path"] == path);
+                    let those = those.filter(|call| call["op"] == op && !call["tid"].is_null());
+                    let bytes = those.clone().filter_map(|call| call["done_bytes"].as_u64());
+                    let failed = those.clone().filter(|call| !call["errno"].is_null());
+                    [those.count() as u64, bytes.sum(), failed.count() as u64]
+                });
+                let all = calls.into_iter().chain(operations).zip(kept);
+                for ((seen, kept), told) in all.zip(told.chunks(3)) {
                     if left == 0 {
                         assert_eq!(seen, told, "{path}: {own:?}");
+                        assert_eq!(kept, told, "{path}, one by one");
                     } else {
                         assert!(seen.iter().zip(told).all(|(seen, told)| seen <= told));
                         left = left

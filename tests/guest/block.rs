@@ -151,10 +151,20 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
         "newest" => sum(&health, "app_missed"),
         _ => 0,
     };
+    let single = Run::requests_of(&store, &["--level", "app", "--top", "1000000"]);
     for kind in ["ext4", "xfs", "btrfs", "tmpfs", "overlay"] {
         // An overlay has the file system below copy, which the kernel counts as well.
         let again = if kind == "overlay" { 50_000 } else { 0 };
-        calls::check(&rows, &RUN.text(&format!("calls.{kind}")), missed, again);
+        let listed = RUN.text(&format!("calls.{kind}"));
+        calls::check(&rows, &single, &listed, missed, again);
+    }
+    if kernel() != "5.10" && missed == 0 {
+        let of_ext4 = single.iter().filter(|call| {
+            let path = call["path"].as_str();
+            path.is_some_and(|path| path.starts_with("/mnt/ext4/"))
+        });
+        let spans = Run::requests_of(&store, &["--level", "user", "--top", "1000000"]);
+        calls::check_functions(&of_ext4.cloned().collect::<Vec<_>>(), &spans);
     }
     // Linux before 5.19 does not tell whose request of io_uring completes.
     let rings = if kernel() == "5.10" { 0 } else { 256 };
@@ -168,4 +178,62 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
             assert_eq!(sum(&own, "app_write_direct_bytes"), calls << 12, "{own:?}");
         }
     }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_calls_lead_to_the_requests_that_were_made_for_them() {
+    let store = RUN.out.join("calls");
+    let to = RUN.out.join("timeline.json");
+    let _ = std::fs::remove_file(&to);
+    let exported = std::process::Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(["export", "--requests", "--format", "chrome", "--store"])
+        .args([&*store, std::path::Path::new("--output"), &*to])
+        .output()
+        .expect("the program runs");
+    assert!(exported.status.success(), "{exported:?}");
+    let timeline = RUN.json("timeline.json");
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let of = |category: &str, path: &str, op: &str| -> Vec<_> {
+        let is_one = |event: &&serde_json::Value| {
+            let name = event["name"].as_str().unwrap_or_default();
+            event["cat"] == category
+                && event["args"]["path"] == path
+                && name.split(' ').next() == Some(op)
+        };
+        events.iter().filter(is_one).cloned().collect()
+    };
+    if kernel() == "newest" {
+        return; // which skips the programs for some calls
+    }
+    for (op, call) in [("WRITE", "write"), ("READ", "read")] {
+        let requests = of("wire", "/mnt/nfs/called", op);
+        // Over 4.2 the end of a file is a READ as well.
+        assert!((8..=9).contains(&requests.len()), "{requests:?}");
+        for request in &requests {
+            let told = &request["args"];
+            assert_eq!(
+                (&told["callers"], &told["ambiguous"]),
+                (&1.into(), &false.into()),
+                "{request}"
+            );
+        }
+        let calls = of("app", "/mnt/nfs/called", call);
+        let told = calls
+            .iter()
+            .filter(|call| call["args"]["done_bytes"] == 65_536);
+        assert_eq!(told.count(), 8, "{calls:?}");
+        assert!(calls.iter().all(|call| call["args"]["tid"].is_u64()));
+    }
+    let back = of("wire", "/mnt/nfs/called_back", "WRITE");
+    assert!(!back.is_empty());
+    for request in &back {
+        // Who wrote the bytes, and who waits for them to be on disk.
+        let pages = request["args"]["done_bytes"].as_u64().unwrap_or(0) / 4096;
+        let callers = request["args"]["callers"].as_u64().unwrap_or(0);
+        assert!(callers == pages || callers == pages + 1, "{request}");
+    }
+    let arrows = |kind: &str| events.iter().filter(|event| event["ph"] == kind).count();
+    assert_eq!(arrows("s"), arrows("f"));
+    assert!(arrows("s") >= 16);
 }

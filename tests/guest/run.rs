@@ -209,7 +209,12 @@ impl Run {
 
     /// The single requests that `trackiops requests` lists of it.
     pub fn requests(&self, flags: &[&str]) -> Vec<Answer> {
-        rows_of(&ask("requests", &self.store(), flags))
+        Self::requests_of(&self.store(), flags)
+    }
+
+    /// The same of another store.
+    pub fn requests_of(store: &Path, flags: &[&str]) -> Vec<Answer> {
+        rows_of(&ask("requests", store, flags))
     }
 
     pub fn query_output(&self, flags: &[&str]) -> Output {

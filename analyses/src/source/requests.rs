@@ -15,8 +15,9 @@ use crate::error::AnalysisError;
 
 /// Size of the file, where a reply had it; stores do not.
 pub const FILE_SIZE: &str = "file_size";
-/// Stores name operations in capitals; so do captures that were joined.
+/// Stores name operations in capitals and calls in small letters; so do captures that were joined.
 const READ: &str = "READ";
+const WRITE: &str = "WRITE";
 
 /// A READ or WRITE that completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +195,13 @@ impl Requests {
             let Some(end_ns) = ends.get(row).filter(|ns| is_within(*ns, range)) else {
                 continue;
             };
+            let op = ops.get(row).unwrap_or_default();
+            let is_read = op.eq_ignore_ascii_case(READ);
+            // Other calls move no bytes; where a call did, such as `sendfile`, may be unknown.
+            let has_place = offsets.count(row).is_some() || !has(OFFSET_BYTES);
+            if !is_read && !op.eq_ignore_ascii_case(WRITE) || !has_place {
+                continue;
+            }
             let mount = self.mount(mounts.get(row).unwrap_or_default());
             let server = self.server_of.get(mount as usize).copied();
             let tenant = tenants.get(row).or_else(|| users.get(row));
@@ -211,7 +219,7 @@ impl Requests {
                 mount,
                 server: server.unwrap_or_default(),
                 tenant: self.tenants.of(tenant.unwrap_or_default()),
-                is_read: ops.get(row).is_some_and(|op| op.eq_ignore_ascii_case(READ)),
+                is_read,
                 offset: offsets.count(row).unwrap_or_default(),
                 bytes: done.count(row).unwrap_or_default(),
                 file_size: sizes.count(row),

@@ -69,7 +69,7 @@ impl Transfers {
         let of = |d: &Direction| {
             let left_out = match level {
                 IoLevel::Wire => d.errors,
-                IoLevel::Block => 0,
+                _ => 0,
             };
             (d.requests.saturating_sub(left_out), d.bytes)
         };

@@ -7,6 +7,7 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 
 use crate::filter::FilterError;
+use crate::user_functions::UserFunctionError;
 
 /// Why the kernel side could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,20 @@ pub enum EngineError {
         event: &'static str,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// A function cannot be followed.
+    #[error(transparent)]
+    Function(#[from] UserFunctionError),
+    /// The kernel does not tell the programs which function is called.
+    #[error("functions of programs can be followed since Linux 5.15: leave out --user")]
+    FunctionsSince5_15,
+    /// A program could not be attached to a function.
+    #[error("cannot attach to `{function}`: {}", causes(.source))]
+    AttachFunction {
+        /// The function.
+        function: String,
+        /// What the kernel said.
+        source: ProgramError,
     },
     /// The kernel's information about a program cannot be read.
     #[error("cannot get information about a BPF program: {0}")]

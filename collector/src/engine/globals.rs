@@ -12,7 +12,10 @@ use trackiops_schemas::ebpf::ring::{
     PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, SLOT_MASK_GLOBAL, TRACEPOINT_WORDS,
     WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters, parts,
 };
-use trackiops_schemas::ebpf::syscalls::{SYSCALLS, SYSCALLS_GLOBAL};
+use trackiops_schemas::ebpf::spans::{SPAN_ENTRIES, SPANS_MAP};
+use trackiops_schemas::ebpf::syscalls::{
+    CALL_BEGINS_MAP, CALL_RING_BYTES, CALL_RING_MAP, SYSCALLS, SYSCALLS_GLOBAL,
+};
 
 use crate::kernel_sums::by_operation;
 use crate::plan::{CallPrograms, Plan, Programs, syscall_kinds};
@@ -37,6 +40,10 @@ pub struct ProgramGlobals {
     calls_on_cpus: u32,
     /// CPUs on which they are timed.
     timed_calls_on_cpus: Option<u32>,
+    /// Single calls are kept.
+    keeps_calls: bool,
+    /// Functions of programs are followed.
+    has_functions: bool,
     /// Calls that may be under way at once where they are probed at begin and end.
     calls_under_way: u32,
 }
@@ -70,6 +77,8 @@ impl ProgramGlobals {
             filter_kinds: settings.filter.kinds(),
             syscalls: syscall_kinds(),
             calls_on_cpus: if plan.has_sums_of_files() { cpus } else { 1 },
+            keeps_calls: plan.keeps_calls(),
+            has_functions: !settings.functions.is_empty(),
             timed_calls_on_cpus: plan.times_calls().then_some(cpus),
             calls_under_way: match &plan.programs {
                 Programs::Direct {
@@ -84,6 +93,11 @@ impl ProgramGlobals {
                 (true, true) => parts::SPLIT | parts::XIDS,
             },
         }
+    }
+
+    /// Whether single calls are handed over, of system or of functions.
+    pub fn keeps_single_calls(&self) -> bool {
+        self.keeps_calls || self.has_functions
     }
 
     /// Has the loader set the globals, and the sizes of the maps that the programs will use.
@@ -103,6 +117,15 @@ impl ProgramGlobals {
         }
         loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
         loader.map_max_entries("APP_CALLS_UNDER_WAY", self.calls_under_way);
+        if self.keeps_single_calls() {
+            loader.map_max_entries(CALL_RING_MAP, CALL_RING_BYTES);
+        }
+        if self.has_functions {
+            loader.map_max_entries(SPANS_MAP, SPAN_ENTRIES);
+        }
+        if self.keeps_calls {
+            loader.map_max_entries(CALL_BEGINS_MAP, APP_BEGINS);
+        }
         if let Some(cpus) = self.timed_calls_on_cpus {
             loader.map_max_entries(APP_LATENCIES_MAP, cpus * APP_LATENCIES_OF_CPU as u32);
             loader.map_max_entries(APP_BEGINS_MAP, APP_BEGINS);

@@ -14,6 +14,7 @@ use trackiops_schemas::ebpf::ring::{
     BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RECOVERY_MAP,
     RECOVERY_WORDS, RINGS_MAP,
 };
+use trackiops_schemas::ebpf::syscalls::{CALL_RING_MAP, CALLS_LEFT_OUT_MAP};
 use trackiops_schemas::time::Granularity;
 
 use crate::clock::ClockSample;
@@ -26,6 +27,7 @@ use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
 use crate::names::path_ring::PathRing;
+use crate::rings::call_ring::CallRing;
 use crate::rings::record_ring::RecordMemory;
 use crate::rings::{RingSizes, Rings};
 use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
@@ -124,6 +126,12 @@ pub fn paths(programs: &mut Ebpf) -> Result<PathFeed, EngineError> {
         ring: PathRing::new(ring).map_err(map_error(PATH_RING_MAP))?,
         epoch: SharedWord::map(array_fd(programs, EPOCH_MAP)?).map_err(EngineError::Shared)?,
     })
+}
+
+/// The single calls that are kept.
+pub fn single_calls(programs: &mut Ebpf) -> Result<CallRing, EngineError> {
+    let left_out = shared_words(programs, CALLS_LEFT_OUT_MAP, 1)?;
+    CallRing::new(take(programs, CALL_RING_MAP)?, left_out).map_err(map_error(CALL_RING_MAP))
 }
 
 /// The sums of operations.

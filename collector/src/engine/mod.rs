@@ -10,6 +10,7 @@ mod globals;
 mod maps;
 mod missed;
 pub(crate) mod relocations;
+mod spans;
 
 use std::{io, thread};
 
@@ -26,12 +27,14 @@ use crate::engine::globals::ProgramGlobals;
 use crate::engine::maps::{PathFeed, map_error};
 pub use crate::engine::missed::MissedCompletions;
 use crate::engine::missed::{MissedCounter, SharedRecovery};
+pub use crate::engine::spans::check_functions;
 use crate::filter::{Filter, FilterError, ResolvedFilter};
 use crate::kernel_sums::by_call::CallSums;
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
 use crate::plan::{Plan, Programs};
+use crate::rings::call_ring::CallRing;
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
 use crate::shared_memory::{SharedBooks, SharedWord};
@@ -52,6 +55,8 @@ pub struct Engine {
     pub operations: Option<OpSums>,
     /// Paths of files, if the kernel side reports them.
     pub paths: Option<PathFeed>,
+    /// Single calls of applications, if they are kept.
+    pub single_calls: Option<CallRing>,
     /// Sums of RPCs by file, if operations are recorded.
     pub file_operations: Option<FileOpSums>,
     /// Sums of the calls of applications and of pages of the cache, if any are counted.
@@ -82,6 +87,7 @@ impl Engine {
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
         let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
         let filter = resolve_filter(plan, &settings.filter)?;
+        let functions = spans::find(&settings.functions)?;
         let globals = ProgramGlobals::new(plan, settings, sizes, cpus);
         let mut loader = loader();
         globals.hand_to(&mut loader);
@@ -117,6 +123,10 @@ impl Engine {
             true => Some(maps::paths(&mut programs)?),
             false => None,
         };
+        let single_calls = match globals.keeps_single_calls() {
+            true => Some(maps::single_calls(&mut programs)?),
+            false => None,
+        };
         let books = maps::books(&programs, cpus)?;
         let shared_clock = maps::clock(&programs)?;
         shared_clock.set(clock.offset_ns);
@@ -127,6 +137,7 @@ impl Engine {
         let recovery = maps::recovery(&programs)?;
         timing.ended("make rings and sums");
         let attached = attach::attach(&mut programs, plan, by_cast, loaded_calls, timing)?;
+        spans::attach(&mut programs, &functions, timing)?;
         recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),
@@ -134,6 +145,7 @@ impl Engine {
             folds,
             operations,
             paths,
+            single_calls,
             file_operations,
             calls,
             has_calls: plan.counts_calls(),

@@ -85,6 +85,8 @@ pub struct Names {
     /// Those of now, if mounts have changed, until they are taken over.
     local_next: Option<HashMap<Dev, LocalFileSystem>>,
     local_scanned: Option<MonotonicNs>,
+    /// Functions of programs that are followed, by their numbers.
+    functions: Vec<String>,
 }
 
 impl Names {
@@ -123,6 +125,7 @@ impl Names {
             counted,
             local_next: None,
             local_scanned: None,
+            functions: Vec::new(),
         })
     }
 
@@ -255,7 +258,8 @@ impl Names {
         for (row, _) in seen {
             match row.level {
                 IoLevel::Wire => self.look_for_mount(row.file, now),
-                IoLevel::Block => self.look_for_local_mount(row.file.dev, now),
+                IoLevel::User => {}
+                _ => self.look_for_local_mount(row.file.dev, now),
             }
         }
         self.tenants
@@ -375,8 +379,10 @@ impl Names {
             tenant,
             level,
         } = row;
-        if level == IoLevel::Block {
-            return self.local_attributes(row, now);
+        match level {
+            IoLevel::Block => return self.local_attributes(row, now),
+            IoLevel::User => return self.function_attributes(row).into(),
+            _ => {}
         }
         self.look_for_mount(file, now);
         let tenant = self.tenants.tenant(tenant);
@@ -411,6 +417,27 @@ impl Names {
     }
 
     /// The attributes of a row of the block level.
+    /// Names the functions of programs that are followed.
+    pub fn follow_functions(&mut self, functions: Vec<String>) {
+        self.functions = functions;
+    }
+
+    /// A function stands where a file does.
+    fn function_attributes(&self, row: RowKey) -> FileAttributes {
+        let name = usize::try_from(row.file.fileid)
+            .ok()
+            .and_then(|number| self.functions.get(number));
+        FileAttributes {
+            key: FileKey::new(name.map(String::as_str), row.file),
+            id: row.file,
+            mount: None,
+            path: name.cloned(),
+            path_inferred: false,
+            tenant: self.tenants.tenant(row.tenant).into(),
+            level: row.level,
+        }
+    }
+
     fn local_attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey {
             file,

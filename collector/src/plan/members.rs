@@ -9,7 +9,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 126] = [
+pub const MEMBERS: [MemberName; 128] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -121,6 +121,7 @@ pub const MEMBERS: [MemberName; 126] = [
     ("file_system_type", "fs_flags"),
     ("pt_regs", "orig_ax"),
     ("pt_regs", "di"),
+    ("pt_regs", "r10"),
     ("pt_regs", "si"),
     ("pt_regs", "dx"),
     ("pt_regs", "syscallno"),
@@ -133,6 +134,7 @@ pub const MEMBERS: [MemberName; 126] = [
     ("fdtable", "max_fds"),
     ("fdtable", "fd"),
     ("file", "f_flags"),
+    ("file", "f_pos"),
     ("io_kiocb", "opcode"),
     ("io_kiocb", "file"),
     ("io_uring_cqe", "res"),

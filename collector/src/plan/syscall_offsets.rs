@@ -24,12 +24,13 @@ pub fn add_syscall_offsets(
     let members = LevelMembers::new(facts, "app")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
     // Where the registers are known by their names, so is the architecture.
-    let (number, first, second, third, task_mode) = if cfg!(target_arch = "x86_64") {
+    let (number, first, second, third, fourth, task_mode) = if cfg!(target_arch = "x86_64") {
         (
             offset("pt_regs", "orig_ax", 8)?,
             offset("pt_regs", "di", 8)?,
             offset("pt_regs", "si", 8)?,
             offset("pt_regs", "dx", 8)?,
+            offset("pt_regs", "r10", 8)?,
             offset("task_struct", "thread_info.status", 4)?,
         )
     } else {
@@ -40,6 +41,7 @@ pub fn add_syscall_offsets(
             offset("pt_regs", "orig_x0", 8)?,
             registers + 8,
             registers + 16,
+            registers + 24,
             offset("task_struct", "thread_info.flags", 8)?,
         )
     };
@@ -64,6 +66,7 @@ pub fn add_syscall_offsets(
         first,
         second,
         third,
+        fourth,
         task_mode,
         foreign_modes: COMPAT,
         task_files: offset("task_struct", "files", 8)?,
@@ -71,8 +74,10 @@ pub fn add_syscall_offsets(
         table_length: offset("fdtable", "max_fds", 4)?,
         table_files: offset("fdtable", "fd", 8)?,
         file_flags: offset("file", "f_flags", 4)?,
+        file_position: offset("file", "f_pos", 8)?,
         direct_flag: libc::O_DIRECT.cast_unsigned(),
         counts_operations: 1,
+        keeps: 0,
         ring_form,
         ring_operation,
         ring_file,
@@ -87,15 +92,15 @@ pub fn add_syscall_offsets(
 pub fn syscall_kinds() -> [u8; SYSCALLS] {
     let of = [
         (libc::SYS_read, kinds::READS),
-        (libc::SYS_pread64, kinds::READS),
+        (libc::SYS_pread64, kinds::READS | kinds::AT),
         (libc::SYS_readv, kinds::READS),
-        (libc::SYS_preadv, kinds::READS),
-        (libc::SYS_preadv2, kinds::READS),
+        (libc::SYS_preadv, kinds::READS | kinds::AT),
+        (libc::SYS_preadv2, kinds::READS | kinds::AT),
         (libc::SYS_write, kinds::WRITES),
-        (libc::SYS_pwrite64, kinds::WRITES),
+        (libc::SYS_pwrite64, kinds::WRITES | kinds::AT),
         (libc::SYS_writev, kinds::WRITES),
-        (libc::SYS_pwritev, kinds::WRITES),
-        (libc::SYS_pwritev2, kinds::WRITES),
+        (libc::SYS_pwritev, kinds::WRITES | kinds::AT),
+        (libc::SYS_pwritev2, kinds::WRITES | kinds::AT),
         (libc::SYS_sendfile, kinds::SENDS),
         (libc::SYS_splice, kinds::COPIES),
         (libc::SYS_copy_file_range, kinds::COPIES),

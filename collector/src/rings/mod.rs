@@ -1,5 +1,6 @@
 //! The rings that requests arrive in: one for each CPU, up to [`MAX_RINGS`], read as one.
 
+pub(crate) mod call_ring;
 pub(crate) mod record_ring;
 pub(crate) mod ring_buffer;
 

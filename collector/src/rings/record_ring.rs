@@ -148,7 +148,7 @@ impl RecordRing {
             self.head = Some(at);
             if self
                 .head()
-                .is_some_and(|record| record.flags & !flags::ALL == 0)
+                .is_some_and(|record| record.flags & !flags::OF_REQUESTS == 0)
             {
                 return;
             }
@@ -267,7 +267,7 @@ pub mod tests {
     fn what_is_no_record_is_left_out_and_what_is_not_written_yet_waits() {
         let (mut programs, mut ring) = Programs::ring(32, 0);
         let unknown = RequestRecord {
-            flags: !flags::ALL,
+            flags: !flags::OF_REQUESTS,
             ..record(1, 1)
         };
         programs.put(&unknown);

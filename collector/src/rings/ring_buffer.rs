@@ -111,7 +111,7 @@ impl RingBuffer {
                 let record = self.record((at + HEADER_BYTES) & self.mask);
                 // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is
                 // all integers.
-                if unsafe { record.as_ref() }.flags & !flags::ALL == 0 {
+                if unsafe { record.as_ref() }.flags & !flags::OF_REQUESTS == 0 {
                     self.head = Some(record);
                     return;
                 }
@@ -324,7 +324,7 @@ pub mod tests {
     fn what_is_no_record_is_left_out_and_what_is_not_written_yet_waits() {
         let (mut kernel, mut ring) = Kernel::ring(4096, 0);
         let unknown = RequestRecord {
-            flags: !flags::ALL,
+            flags: !flags::OF_REQUESTS,
             ..record(1, 1)
         };
         kernel.put(&unknown);

@@ -61,7 +61,7 @@ impl OpenWindow {
         counted.map(|(file, level, row)| {
             let dev = match level {
                 IoLevel::Wire => file.dev,
-                IoLevel::Block => DISKS,
+                _ => DISKS,
             };
             (dev, Transfers::of_row(level, row))
         })

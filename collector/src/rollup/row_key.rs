@@ -20,8 +20,9 @@ pub struct RowKey {
 
 /// The level of requests with these flags.
 fn level_of(bits: u32) -> IoLevel {
-    match bits & flags::BLOCK {
+    match bits & (flags::BLOCK | flags::SPAN) {
         0 => IoLevel::Wire,
+        flags::SPAN => IoLevel::User,
         _ => IoLevel::Block,
     }
 }

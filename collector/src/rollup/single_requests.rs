@@ -30,6 +30,11 @@ impl SingleRequests {
         }
     }
 
+    /// Copies records that did not come as requests do.
+    pub fn copy(&mut self, records: &[RequestRecord]) {
+        self.records.extend(records);
+    }
+
     /// Wraps `requests`, so that each is copied when it is passed.
     pub fn copying<'a, R: RequestStream>(
         &'a mut self,

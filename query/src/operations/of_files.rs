@@ -177,8 +177,8 @@ fn of_row(
         let unknown = match level {
             IoLevel::Wire => [0, 0],
             // Calls have no parts, and their times are known where they are timed.
-            IoLevel::Block if op.execute_ns_sum == 0 => [op.requests, 0],
-            IoLevel::Block => [0, op.requests],
+            _ if op.execute_ns_sum == 0 => [op.requests, 0],
+            _ => [0, op.requests],
         };
         (op.op, sums, KnownBytes::None, unknown)
     });

@@ -4,6 +4,7 @@
 //! * [`op_sums`] and [`file_op_sums`]: sums of every other operation, by procedure and by file;
 //! * [`app_sums`]: sums of the calls by which applications read and write;
 //! * [`paths`]: the names of files;
+//! * [`spans`]: calls of functions of programs;
 //! * [`offsets`]: structures of which each field is an offset.
 
 pub mod app_sums;
@@ -15,4 +16,5 @@ pub mod offsets;
 pub mod op_sums;
 pub mod paths;
 pub mod ring;
+pub mod spans;
 pub mod syscalls;

@@ -22,6 +22,9 @@ pub use shared_maps::*;
 /// Stands for a user who is not known: no user has this id (`INVALID_UID` of the kernel).
 pub const NO_USER: u32 = u32::MAX;
 
+/// Stands for an offset that is not known: no file is as long.
+pub const NO_OFFSET: u64 = u64::MAX;
+
 /// Size of a [`RequestRecord`].
 pub const RECORD_BYTES: usize = 96;
 
@@ -41,7 +44,7 @@ pub struct RequestRecord {
     pub latency_ns: u64,
     /// NFS fileid (inode number).
     pub fileid: u64,
-    /// Offset of the first byte asked for.
+    /// Offset of the first byte asked for; [`NO_OFFSET`] when not known.
     pub offset: u64,
     /// Bytes asked for.
     pub asked_bytes: u32,
@@ -68,7 +71,7 @@ pub struct RequestRecord {
     pub queue_ns: u64,
     /// Part of the latency from then until the reply, ns: network and server. The rest is the client's completion.
     pub rtt_ns: u64,
-    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set or nobody asked for it.
+    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set or nobody asked for it. Of a call its thread (tid).
     pub xid: u32,
     /// How often it was transmitted again.
     pub retransmissions: u32,
@@ -100,8 +103,18 @@ pub mod flags {
     pub const BLOCK: u32 = 1 << 6;
     /// More bytes of a request that another record counts: those of another file, or those that completed apart.
     pub const PIECE: u32 = 1 << 7;
+    /// No request: a call of an application, for a file of the level that [`BLOCK`] tells. It is in no sum of requests.
+    pub const CALL: u32 = 1 << 8;
+    /// A call that waits until a file is on its disk.
+    pub const SYNC: u32 = 1 << 9;
+    /// A call that opens a file.
+    pub const OPEN: u32 = 1 << 10;
+    /// A call of a function of a program: [`RequestRecord::fileid`](super::RequestRecord::fileid) is its number among those that are followed.
+    pub const SPAN: u32 = 1 << 11;
     /// All bits that have a meaning.
-    pub const ALL: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE | BLOCK | PIECE;
+    pub const ALL: u32 = OF_REQUESTS | CALL | SYNC | OPEN | SPAN;
+    /// Those of requests.
+    pub const OF_REQUESTS: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE | BLOCK | PIECE;
 }
 
 const _: () = {

@@ -14,6 +14,8 @@ offsets! {
         pub second: u32,
         /// Its third one.
         pub third: u32,
+        /// Its fourth one.
+        pub fourth: u32,
         /// `thread_info.status` of `struct task_struct`; where threads are known by another member, that one.
         pub task_mode: u32,
         /// Bits of it that a thread has which calls as 32-bit programs do, by other numbers.
@@ -28,10 +30,14 @@ offsets! {
         pub table_files: u32,
         /// `unsigned int f_flags` of `struct file`.
         pub file_flags: u32,
+        /// `loff_t f_pos` of `struct file`.
+        pub file_position: u32,
         /// `O_DIRECT` on this architecture.
         pub direct_flag: u32,
         /// 1 where calls that open files, or wait until they are on their disks, are counted.
         pub counts_operations: u32,
+        /// Bits of [`kept`].
+        pub keeps: u32,
         /// One of [`rings`].
         pub ring_form: u32,
         /// `u8 opcode` of `struct io_kiocb`.
@@ -42,6 +48,24 @@ offsets! {
         pub ring_result: u32,
     }
 }
+
+/// Calls for which files are handed over one by one, beside being added up.
+pub mod kept {
+    /// For those of local file systems.
+    pub const LOCAL: u32 = 1 << 0;
+    /// For those of NFS.
+    pub const NFS: u32 = 1 << 1;
+}
+
+/// Name of the ring buffer in which calls are handed over that are kept one by one: each is a [`RequestRecord`](crate::ebpf::ring::RequestRecord)
+/// with [`flags::CALL`](crate::ebpf::ring::flags::CALL).
+pub const CALL_RING_MAP: &str = "CALL_RING";
+/// Bytes of that ring, where they are kept: some 160,000 calls between two looks.
+pub const CALL_RING_BYTES: u32 = 1 << 24;
+/// Name of the array of [`AppBegin`](crate::ebpf::app_sums::AppBegin) of these calls.
+pub const CALL_BEGINS_MAP: &str = "CALL_BEGINS";
+/// Name of the array, of one element (`u64`), that counts those for which there was no room; userspace may `mmap` it.
+pub const CALLS_LEFT_OUT_MAP: &str = "CALLS_LEFT_OUT";
 
 /// How the tracepoint on the completion of a request of io_uring tells its result.
 pub mod rings {
@@ -69,6 +93,8 @@ pub mod kinds {
     pub const SYNCS: u8 = 6;
     /// Opens a file, and returns its descriptor.
     pub const OPENS: u8 = 7;
+    /// Bit of those that read or write: at the place that is the fourth argument.
+    pub const AT: u8 = 1 << 7;
 }
 
 /// Elements of that table. Numbers from here on are of no call that matters.

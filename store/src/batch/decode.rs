@@ -210,7 +210,10 @@ pub fn decode_rows<'a>(
 
 fn level(name: Option<&str>) -> Result<IoLevel, BatchError> {
     let parsed = name.map_or(Ok(IoLevel::Wire), str::parse);
-    parsed.map_err(|_| BatchError(columns::LEVEL.into()))
+    parsed
+        .ok()
+        .filter(|level| IoLevel::OF_ROWS.contains(level))
+        .ok_or_else(|| BatchError(columns::LEVEL.into()))
 }
 
 /// The starts of the windows of a batch's rows, in order.

@@ -44,22 +44,23 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
     };
     let ends_ns = || requests().map(|request| request.end_ns);
     let ends = TimestampMicrosecondArray::from_iter_values(ends_ns().map(|ns| ns.div_euclid(1000)));
-    let operation = |request: &Request| match request.is(flags::WRITE) {
-        true => "WRITE",
-        false => "READ",
-    };
     let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(ends.with_timezone("UTC")),
         Arc::new(Int64Array::from_iter_values(ends_ns())),
         hosts(host, rows.len()),
     ];
     arrays.extend(file_columns(rows.iter().map(|row| &*row.file)));
-    let levels = rows.iter().map(|row| row.file.level.as_str());
-    let of_requests: [ArrayRef; 16] = [
+    let levels = rows
+        .iter()
+        .map(|row| row.request.level(row.file.level).as_str());
+    let of_requests: [ArrayRef; 17] = [
         Arc::new(StringArray::from_iter_values(levels)),
         id(Request::pid),
-        Arc::new(StringArray::from_iter_values(requests().map(operation))),
-        number(|request| request.offset),
+        id(Request::tid),
+        Arc::new(StringArray::from_iter_values(
+            requests().map(Request::operation),
+        )),
+        known(Request::offset),
         number(|request| u64::from(request.asked_bytes)),
         number(|request| u64::from(request.done_bytes)),
         known(Request::latency_ns),

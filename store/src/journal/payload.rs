@@ -130,17 +130,17 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
     })
 }
 
-/// Numbers of levels in journals: their places in [`IoLevel::ALL`] may change.
+/// Numbers of levels of files in journals: their places in [`IoLevel::ALL`] may change.
 fn level_number(level: IoLevel) -> u8 {
     match level {
         IoLevel::Wire => 0,
-        IoLevel::Block => 1,
+        _ => 1,
     }
 }
 
 fn level(input: &mut Input<'_>) -> Result<IoLevel, DecodeError> {
     let number = input.byte()?;
-    let mut all = IoLevel::ALL.into_iter();
+    let mut all = IoLevel::OF_ROWS.into_iter();
     all.find(|level| level_number(*level) == number)
         .ok_or(DecodeError::Malformed("there is no such level"))
 }

@@ -45,8 +45,8 @@ impl Totals {
             // A device whose file system is not known stays apart from mounts of NFS that are not.
             let device = || Some(file.id.dev.to_string());
             let mount = match file.level {
-                IoLevel::Block => file.mount.clone().or_else(device),
                 IoLevel::Wire => file.mount.clone(),
+                _ => file.mount.clone().or_else(device),
             };
             let sum = self.mounts.of(&mount, MOST_MOUNTS, || mount.clone());
             add_direction(&mut sum.read, &row.read);

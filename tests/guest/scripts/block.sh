@@ -65,7 +65,11 @@ STORE=/var/tmp/calls
 mkdir -p /mnt/{tmpfs,overlay} /mnt/ext4/{upper,work}
 mount -t tmpfs tmpfs /mnt/tmpfs
 mount -t overlay -o lowerdir=/usr/share,upperdir=/mnt/ext4/upper,workdir=/mnt/ext4/work overlay /mnt/overlay
-start_recorder --levels wire,app,block --app-latency --granularity 1s,1m
+functions=()
+library=$(ldd "$(command -v python3)" | grep -o '/[^ ]*/libc[.]so[.]6')
+# Since Linux 5.15.
+[[ $(uname -r) == 5.10* ]] || functions=(--user "$library:fsync")
+start_recorder --levels wire,app,block --requests --granularity 1s,1m "${functions[@]}"
 for kind in ext4 xfs btrfs tmpfs overlay; do
     mkdir -p "/mnt/$kind/calls"
     python3 /work/local_calls.py "/mnt/$kind/calls" >"$OUT/calls.$kind"
@@ -74,6 +78,9 @@ for engine in libaio io_uring; do
     fio --name=$engine --ioengine=$engine --directory=/mnt/ext4/calls --rw=write --bs=4k --size=1m --iodepth=16 \
         --direct=1 --fallocate=none --output=/dev/null
 done
+dd if=/dev/zero of=/mnt/nfs/called bs=64k count=8 oflag=direct 2>/dev/null
+dd if=/mnt/nfs/called of=/dev/null bs=64k iflag=direct 2>/dev/null
+dd if=/dev/zero of=/mnt/nfs/called_back bs=4k count=64 conv=fsync 2>/dev/null
 stop_recorder INT
 cp "$OUT/record.err" "$OUT/calls.err"
 mkdir "$OUT/calls"

@@ -1,0 +1,196 @@
+//! Single calls of applications, where they are kept: a system call by which an application reads, writes, opens or syncs a file returns, and its
+//! record goes into a ring of its own. It is in no sum of requests.
+
+use core::ptr;
+
+use aya_ebpf::{
+    bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
+    btf_maps::RingBuf,
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_ringbuf_output},
+    macros::{btf_map, map},
+    maps::Array,
+};
+use trackiops_schemas::ebpf::{
+    app_sums::{AppBegin, AppKey, FILE_SYSTEM, OPENS, READS, SYNCS, WRITES},
+    file_op_sums::NFS_SUPER_MAGIC,
+    local::FILE_SYSTEM_HASH,
+    ring::{NO_OFFSET, RequestRecord, flags},
+    syscalls::{kept, kinds},
+};
+
+use crate::{
+    application, filter,
+    globals::{DIRECT, FILTER},
+    kernel_memory::{Address, Probe, global, now_ns},
+    local, maps,
+    syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
+};
+
+/// Where they are handed over. Userspace gives it its size.
+#[btf_map]
+static CALL_RING: RingBuf<u8, 4096> = RingBuf::new();
+
+/// Calls that found no room there.
+#[map]
+static CALLS_LEFT_OUT: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// When threads began them: calls for files of NFS are timed elsewhere as well.
+#[map]
+static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
+
+/// Stands for the position of the file before the call.
+const POSITION: u64 = NO_OFFSET - 1;
+
+/// A call begins.
+#[inline(always)]
+pub fn begun() {
+    application::note_begin(&CALL_BEGINS);
+}
+
+/// Hands a call over that has returned. Memory is read by the helper, whatever reads the rest: who keeps single calls pays for each.
+#[inline(never)]
+pub fn keep(registers: u64, kind: u8, result: i64) {
+    let own = &DIRECT.syscalls;
+    let begin_ns = application::take_begin(&CALL_BEGINS);
+    let call = Address::<Probe>::new(registers);
+    let first: u32 = call.field_or_zero(&own.first);
+    let (mut read, mut write, mut at) = (NO_DESCRIPTOR, NO_DESCRIPTOR, NO_OFFSET);
+    if kind & kinds::AT != 0 {
+        at = call.field_or_zero(&own.fourth);
+    }
+    match kind & !kinds::AT {
+        kinds::READS => read = first,
+        kinds::WRITES => write = first,
+        kinds::SENDS => (read, write) = (call.field_or_zero(&own.second), first),
+        kinds::COPIES => (read, write) = (first, call.field_or_zero(&own.third)),
+        kinds::SYNCS => {
+            let _ = hand_over(first, SYNCS, NO_OFFSET, result.min(0), begin_ns);
+        }
+        kinds::OPENS if result >= 0 => {
+            let _ = hand_over(result as u32, OPENS, NO_OFFSET, 0, begin_ns);
+        }
+        _ => {}
+    }
+    // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
+    if kind & !kinds::AT <= kinds::WRITES && at == NO_OFFSET {
+        at = POSITION;
+    }
+    if read != NO_DESCRIPTOR {
+        let _ = hand_over(read, READS, at, result, begin_ns);
+    }
+    if write != NO_DESCRIPTOR {
+        let _ = hand_over(write, WRITES, at, result, begin_ns);
+    }
+}
+
+#[inline(never)]
+fn hand_over(
+    descriptor: u32,
+    direction: u32,
+    mut offset: u64,
+    result: i64,
+    begin_ns: u64,
+) -> Option<()> {
+    let (own, app) = (&DIRECT.syscalls, &DIRECT.app);
+    let file = Address::<Probe>::new(file_of::<Probe>(descriptor)?);
+    let inode_address: u64 = file.field(&app.file_inode)?;
+    let inode = Address::<Probe>::new(inode_address);
+    let mode: u16 = inode.field(&DIRECT.local.inode_mode)?;
+    if !local::is_regular(mode) && !local::is_device(mode) {
+        return None;
+    }
+    let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
+    let magic: u64 = superblock.field(&DIRECT.local.superblock_magic)?;
+    let cred = Address::<Probe>::new(file.field(&app.file_cred)?);
+    let mut key = AppKey {
+        fileid: 0,
+        cgroup: local::cgroup_of_caller(),
+        window: 0,
+        dev: 0,
+        handle_hash: 0,
+        uid: cred.field(&DIRECT.cred_uid)?,
+        direction,
+    };
+    let mut bits = flags::CALL | flags::UNSPLIT;
+    if magic == NFS_SUPER_MAGIC {
+        if global(&own.keeps) & kept::NFS == 0 {
+            return None;
+        }
+        key.fileid = inode.field(&DIRECT.inode_number)?;
+        key.dev = superblock.field(&DIRECT.superblock_dev)?;
+        let hash = application::hash(inode_address);
+        if hash > u64::from(u32::MAX) {
+            return None;
+        }
+        key.handle_hash = hash as u32;
+    } else {
+        if MADE_UP.contains(&magic) {
+            return None;
+        }
+        local::describe(&mut key, inode, superblock, magic)?;
+        bits |= flags::BLOCK;
+    }
+    let thread = bpf_get_current_pid_tgid();
+    let pid = (thread >> 32) as u32;
+    if global(&FILTER) != 0 && !filter::admits_call(&key, pid, file) {
+        return None;
+    }
+    if key.direction & FILE_SYSTEM != 0 {
+        (key.fileid, key.handle_hash) = (0, FILE_SYSTEM_HASH);
+    }
+    bits |= match direction {
+        WRITES => flags::WRITE,
+        SYNCS => flags::SYNC,
+        OPENS => flags::OPEN,
+        _ => 0,
+    };
+    if file.field::<u32>(&own.file_flags)? & global(&own.direct_flag) != 0 {
+        bits |= flags::DIRECT;
+    }
+    let done = result.max(0).cast_unsigned();
+    if offset == POSITION {
+        let after: u64 = file.field(&own.file_position)?;
+        offset = after.wrapping_sub(done);
+    }
+    let end_ns = now_ns();
+    let mut latency_ns = end_ns.saturating_sub(begin_ns);
+    if begin_ns == 0 {
+        bits |= flags::UNTIMED;
+        latency_ns = 0;
+    }
+    let record = RequestRecord {
+        end_ns,
+        latency_ns,
+        fileid: key.fileid,
+        offset,
+        asked_bytes: done as u32,
+        done_bytes: done as u32,
+        dev: key.dev,
+        handle_hash: key.handle_hash,
+        error: result.min(0) as i32,
+        pid,
+        flags: bits,
+        uid: key.uid,
+        cgroup: key.cgroup,
+        queue_ns: 0,
+        rtt_ns: 0,
+        xid: thread as u32,
+        retransmissions: 0,
+    };
+    output(&record);
+    Some(())
+}
+
+/// Hands a record over.
+#[inline(always)]
+pub fn output(record: &RequestRecord) {
+    // SAFETY: a map, and a record that the verifier sees filled.
+    unsafe {
+        let ring = ptr::from_ref(&CALL_RING).cast_mut().cast();
+        let from = ptr::from_ref(record).cast_mut().cast();
+        let size = size_of::<RequestRecord>() as u64;
+        if bpf_ringbuf_output(ring, from, size, u64::from(BPF_RB_NO_WAKEUP)) != 0 {
+            maps::count(&CALLS_LEFT_OUT, 0);
+        }
+    }
+}

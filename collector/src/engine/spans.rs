@@ -1,0 +1,81 @@
+//! Attaches the programs to functions of programs that are followed.
+
+use aya::Ebpf;
+use aya::programs::UProbe;
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
+use aya::util::KernelVersion;
+use trackiops_schemas::ebpf::spans::BY_MARKS;
+
+use crate::engine::error::EngineError;
+use crate::timing::StartTiming;
+use crate::user_functions::{End, Points, UserFunction};
+
+const BEGIN: &str = "span_begin";
+const RETURN: &str = "span_return";
+const END: &str = "span_end";
+const MARK: &str = "span_mark";
+
+/// Says why functions cannot be followed, if they cannot.
+pub fn check_functions(functions: &[UserFunction]) -> Result<(), EngineError> {
+    find(functions).map(drop)
+}
+
+/// Finds functions in their programs.
+pub fn find(functions: &[UserFunction]) -> Result<Vec<(&UserFunction, Points)>, EngineError> {
+    if !functions.is_empty()
+        && KernelVersion::current().is_ok_and(|own| own < KernelVersion::new(5, 15, 0))
+    {
+        return Err(EngineError::FunctionsSince5_15);
+    }
+    let found = functions
+        .iter()
+        .map(|function| Ok((function, function.points()?)));
+    found.collect()
+}
+
+/// Follows them. The cookies of their probes have their places in the list.
+pub fn attach(
+    programs: &mut Ebpf,
+    functions: &[(&UserFunction, Points)],
+    timing: &mut StartTiming,
+) -> Result<(), EngineError> {
+    for (number, (function, points)) in (0_u64..).zip(functions) {
+        let mut attach = |name: &'static str, offsets: &[u64], cookie| {
+            let probe: &mut UProbe = programs
+                .program_mut(name)
+                .and_then(|program| program.try_into().ok())
+                .ok_or(EngineError::Object(name))?;
+            let failed = |source| EngineError::AttachFunction {
+                function: function.to_string(),
+                source,
+            };
+            if probe.fd().is_err() {
+                probe.load().map_err(failed)?;
+            }
+            for offset in offsets {
+                let point = UProbeAttachPoint {
+                    location: UProbeAttachLocation::AbsoluteOffset(*offset),
+                    cookie: Some(cookie),
+                };
+                probe
+                    .attach(point, function.program(), UProbeScope::AllProcesses)
+                    .map_err(failed)?;
+            }
+            Ok::<_, EngineError>(())
+        };
+        // Ends first: what has begun before is left out.
+        match &points.end {
+            End::Return => {
+                attach(RETURN, &points.begins, number)?;
+                attach(BEGIN, &points.begins, number)?;
+            }
+            End::Marks(ends) => {
+                attach(END, ends, number | BY_MARKS)?;
+                attach(BEGIN, &points.begins, number | BY_MARKS)?;
+            }
+            End::None => attach(MARK, &points.begins, number)?,
+        }
+        timing.ended(format!("attach to {function}"));
+    }
+    Ok(())
+}
