@@ -1,14 +1,17 @@
 //! Single requests on a timeline, as Perfetto's page and others draw them.
 //!
-//! A process of a host is a group of tracks. A file has as many tracks there as requests were in flight at once, because slices of one track
-//! may only nest. The parts of a request's latency are slices inside its own.
+//! A process of a host is a group of tracks. A thread has one, with its calls. A file has as many as requests were in flight at once, because
+//! slices of one track may only nest. The parts of a request's latency are slices inside its own. Arrows lead from calls to the requests that were
+//! made for them; so a request is held back until the calls that were under way with it have returned.
 
+mod callers;
 mod chrome;
 mod perfetto;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
+use std::mem;
 
 use arrow::array::RecordBatch;
 use trackiops_query::columns::Value;
@@ -16,7 +19,7 @@ use trackiops_query::requests::KeptRequest;
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DEV, DIRECT, DONE_BYTES, END_TIME_NS, ERRNO, FILE_KEY, FILEID,
     HOST, LATENCY_NS, LEVEL, MOUNT, OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS,
-    TENANT_NAME, UID, USER, XID,
+    TENANT_NAME, TID, UID, USER, XID,
 };
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::unit::Unit;
@@ -24,21 +27,30 @@ use trackiops_store::Mark;
 
 use crate::units;
 
+use callers::{Call, Deed, Does, RecentCalls};
 use chrome::TraceEvents;
 use perfetto::Packets;
 
 /// What a slice tells beside its name, where known.
 const TEXTS: [&str; 6] = [MOUNT, PATH, USER, CGROUP, CONTAINER, TENANT_NAME];
-const NUMBERS: [&str; 8] = [
+const NUMBERS: [&str; 9] = [
     OFFSET_BYTES,
     ASKED_BYTES,
     DONE_BYTES,
     PID,
+    TID,
     UID,
     RETRANS,
     ERRNO,
     XID,
 ];
+
+/// How many calls a request was made for, and that it may have been for others.
+const CALLERS: &str = "callers";
+const AMBIGUOUS: &str = "ambiguous";
+/// For how long a request is held back after its end: calls that last longer are not known to be its callers. And how many are.
+const HELD_BACK_NS: i64 = 10_000_000_000;
+const MOST_HELD_BACK: usize = 1 << 18;
 
 /// A file of events during writing.
 trait Events {
@@ -73,6 +85,10 @@ struct Slice<'a> {
     /// `None` where the end, which is the start then, is all that is known.
     length_ns: Option<i64>,
     arguments: Vec<(&'static str, Argument<'a>)>,
+    /// The number of the arrows that leave it.
+    leaving: Option<u64>,
+    /// Arrows that arrive: their number, and where and when they leave.
+    arriving: Vec<(u64, Place, i64)>,
     /// Inside, one after the other.
     parts: Vec<Slice<'a>>,
 }
@@ -91,8 +107,15 @@ pub struct Timeline<W> {
     processes: HashMap<(String, String, Option<i64>), u64>,
     /// Tracks of a file in a process: their numbers, and when the last request of each ended.
     tracks: HashMap<(u64, i64), Vec<(u64, i64)>>,
+    /// Tracks of threads, by process and thread.
+    threads: HashMap<(u64, i64), u64>,
     /// Tracks that have a number.
     numbered: u64,
+    calls: RecentCalls,
+    /// Calls that have a number.
+    numbered_calls: u64,
+    /// Requests that were not written yet, by their ends.
+    held_back: VecDeque<(i64, KeptRequest)>,
 }
 
 impl<W: Write> Timeline<W> {
@@ -111,7 +134,11 @@ impl<W: Write> Timeline<W> {
             file,
             processes: HashMap::new(),
             tracks: HashMap::new(),
+            threads: HashMap::new(),
             numbered: 0,
+            calls: RecentCalls::default(),
+            numbered_calls: 0,
+            held_back: VecDeque::new(),
         }
     }
 
@@ -124,35 +151,77 @@ impl<W: Write> Timeline<W> {
 
     /// Writes requests, in order of completion.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
-        KeptRequest::all_of(batch).try_for_each(|request| self.request(&request))
+        for request in KeptRequest::all_of(batch) {
+            let end_ns = request.number(END_TIME_NS).unwrap_or_default();
+            if matches!(level_of(&request), Some(IoLevel::App | IoLevel::User)) {
+                self.call(&request)?;
+            } else {
+                self.held_back.push_back((end_ns, request));
+            }
+            while let Some((held_ns, _)) = self.held_back.front()
+                && (end_ns.saturating_sub(*held_ns) > HELD_BACK_NS
+                    || self.held_back.len() > MOST_HELD_BACK)
+                && let Some((_, request)) = self.held_back.pop_front()
+            {
+                self.request(&request)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a call of an application, on the track of its thread.
+    fn call(&mut self, call: &KeptRequest) -> io::Result<()> {
+        let deed = deed(call);
+        let host = call.text(HOST).unwrap_or_default();
+        let thread = call.number(TID);
+        let process = self.process(host, IoLevel::App.as_str(), deed.process)?;
+        let key = (process, thread.unwrap_or_default());
+        let track = match self.threads.get(&key) {
+            Some(track) => *track,
+            None => {
+                let track = self.new_track(process, &format!("thread {}", key.1))?;
+                self.threads.insert(key, track);
+                track
+            }
+        };
+        let place = Place { process, track };
+        self.numbered_calls += 1;
+        let mut slice = whole_slice(call, &deed);
+        if deed.does != Does::Other {
+            slice.leaving = Some(self.numbered_calls);
+            self.calls.add(Call {
+                deed,
+                thread,
+                place,
+                flow: self.numbered_calls,
+            });
+        }
+        self.events().slice(place, &slice)
     }
 
     fn request(&mut self, request: &KeptRequest) -> io::Result<()> {
         let number = |column| request.number(column);
-        let end_ns = number(END_TIME_NS).unwrap_or_default();
-        let latency_ns = number(LATENCY_NS);
-        let start_ns = end_ns - latency_ns.unwrap_or_default();
+        let deed = deed(request);
+        let (start_ns, end_ns, latency_ns) = (deed.start_ns, deed.end_ns, number(LATENCY_NS));
         let level = request.text(LEVEL).unwrap_or_default();
-        let text = |column| request.text(column).unwrap_or_default();
-        let process = self.process(text(HOST), level, number(PID))?;
+        let host = request.text(HOST).unwrap_or_default();
+        let process = self.process(host, level, deed.process)?;
         let track = self.track(process, request, start_ns, end_ns)?;
-        let op = request.text(OP).unwrap_or_default();
-        let bytes = number(DONE_BYTES).unwrap_or_default();
-        let slice = |name, start_ns, length_ns| Slice {
-            name,
-            category: level,
-            start_ns,
-            length_ns,
-            arguments: Vec::new(),
-            parts: Vec::new(),
-        };
-        let name = format!("{op} {}", units::show(Unit::Bytes, bytes as f64));
-        let mut whole = slice(name.into(), start_ns, latency_ns);
-        whole.arguments = arguments(request);
+        let mut whole = whole_slice(request, &deed);
+        let callers = self.calls.callers_of(&deed);
+        if !callers.calls.is_empty() {
+            let count = callers.calls.len() as i64;
+            whole.arguments.push((CALLERS, Argument::Number(count)));
+            let is_ambiguous = Argument::Flag(callers.is_ambiguous);
+            whole.arguments.push((AMBIGUOUS, is_ambiguous));
+            let calls = callers.calls.iter();
+            let arrows = calls.map(|call| (call.flow, call.place, call.deed.start_ns));
+            whole.arriving = arrows.collect();
+        }
         if let (Some(all), Some(queue), Some(rtt)) = (latency_ns, number(QUEUE_NS), number(RTT_NS))
         {
-            let answered_by = match level.parse() {
-                Ok(IoLevel::Block) => "device",
+            let answered_by = match level_of(request) {
+                Some(IoLevel::Block) => "device",
                 _ => "network and server",
             };
             let parts = [
@@ -165,7 +234,8 @@ impl<W: Write> Timeline<W> {
                 // Of clocks that differ by some nanoseconds.
                 let length_ns = length_ns.clamp(0, end_ns - at_ns);
                 if length_ns > 0 {
-                    whole.parts.push(slice(name.into(), at_ns, Some(length_ns)));
+                    let part = Slice::new(name.into(), level, at_ns, Some(length_ns));
+                    whole.parts.push(part);
                 }
                 at_ns += length_ns;
             }
@@ -176,6 +246,7 @@ impl<W: Write> Timeline<W> {
     /// The number of a process of a host, which begins with the first use. Where the process is not known, the level stands for it.
     fn process(&mut self, host: &str, level: &str, pid: Option<i64>) -> io::Result<u64> {
         let next = self.processes.len() as u64 + 1;
+        let level = if pid.is_some() { "" } else { level };
         let key = (host.to_owned(), level.to_owned(), pid);
         if let Some(known) = self.processes.get(&key) {
             return Ok(*known);
@@ -235,26 +306,80 @@ impl<W: Write> Timeline<W> {
                     *places.entry(&mark.host).or_insert(Place { process, track })
                 }
             };
-            let instant = Slice {
-                name: (&*mark.text).into(),
-                category: "mark",
-                start_ns: mark.time.0.saturating_mul(1_000_000),
-                length_ns: None,
-                arguments: Vec::new(),
-                parts: Vec::new(),
-            };
+            let at_ns = mark.time.0.saturating_mul(1_000_000);
+            let instant = Slice::new((&*mark.text).into(), "mark", at_ns, None);
             self.events().slice(place, &instant)?;
         }
         Ok(())
     }
 
     /// Completes the file.
-    pub fn finish(self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
+        for (_, request) in mem::take(&mut self.held_back) {
+            self.request(&request)?;
+        }
         match self.file {
             Encoded::Chrome(events) => events.finish(),
             Encoded::Perfetto(packets) => Ok(packets.finish()),
         }
     }
+}
+
+impl<'a> Slice<'a> {
+    fn new(name: Cow<'a, str>, category: &'a str, start_ns: i64, length_ns: Option<i64>) -> Self {
+        Self {
+            name,
+            category,
+            start_ns,
+            length_ns,
+            arguments: Vec::new(),
+            leaving: None,
+            arriving: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+}
+
+fn level_of(request: &KeptRequest) -> Option<IoLevel> {
+    request.text(LEVEL)?.parse().ok()
+}
+
+/// What a request or a call did, and when.
+fn deed(request: &KeptRequest) -> Deed {
+    let number = |column| request.number(column);
+    let end_ns = number(END_TIME_NS).unwrap_or_default();
+    // At the block level they count from the begin of the device.
+    let is_of_device = level_of(request) == Some(IoLevel::Block);
+    let offset = number(OFFSET_BYTES).filter(|_| !is_of_device);
+    let bytes = number(DONE_BYTES).unwrap_or_default();
+    Deed {
+        file: number(FILE_KEY).unwrap_or_default(),
+        does: Does::of(request.text(OP).unwrap_or_default()),
+        bytes: offset.map(|offset| offset..offset.saturating_add(bytes)),
+        start_ns: end_ns - number(LATENCY_NS).unwrap_or_default(),
+        end_ns,
+        process: number(PID),
+    }
+}
+
+/// The slice of a request or a call, without what is inside.
+fn whole_slice<'a>(request: &'a KeptRequest, deed: &Deed) -> Slice<'a> {
+    let op = request.text(OP).unwrap_or_default();
+    let name = match deed.does {
+        Does::Read | Does::Write => {
+            let bytes = request.number(DONE_BYTES).unwrap_or_default();
+            format!("{op} {}", units::show(Unit::Bytes, bytes as f64)).into()
+        }
+        // The name of a function.
+        Does::Other if level_of(request) == Some(IoLevel::User) => {
+            request.text(PATH).unwrap_or(op).into()
+        }
+        Does::Sync | Does::Other => op.into(),
+    };
+    let level = request.text(LEVEL).unwrap_or_default();
+    let mut slice = Slice::new(name, level, deed.start_ns, request.number(LATENCY_NS));
+    slice.arguments = arguments(request);
+    slice
 }
 
 fn arguments(request: &KeptRequest) -> Vec<(&'static str, Argument<'_>)> {

@@ -29,7 +29,7 @@ pub enum Writer<W: Write + Send> {
     /// CSV.
     Csv(W, Texts),
     /// Single requests on a timeline.
-    Timeline(Timeline<W>),
+    Timeline(Box<Timeline<W>>),
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -62,8 +62,8 @@ impl<W: Write + Send> Writer<W> {
                 out.write_all(header.as_bytes())?;
                 Self::Csv(out, texts)
             }
-            Kind::Chrome => Self::Timeline(Timeline::chrome(out)?),
-            Kind::Perfetto => Self::Timeline(Timeline::perfetto(out)),
+            Kind::Chrome => Self::Timeline(Box::new(Timeline::chrome(out)?)),
+            Kind::Perfetto => Self::Timeline(Box::new(Timeline::perfetto(out))),
         })
     }
 

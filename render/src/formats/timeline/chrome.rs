@@ -82,6 +82,19 @@ impl<W: Write> Events for TraceEvents<W> {
             }
         }
         self.event(&event)?;
+        for (flow, from, at_ns) in &slice.arriving {
+            let mut arrow = json!({
+                "ph": "s", "name": "for", "cat": "call", "id": flow, "pid": from.process, "tid": from.track,
+                "ts": us(at_ns - begin_ns),
+            });
+            self.event(&arrow)?;
+            arrow["ph"] = json!("f");
+            arrow["bp"] = json!("e");
+            arrow["pid"] = json!(place.process);
+            arrow["tid"] = json!(place.track);
+            arrow["ts"] = us(slice.start_ns - begin_ns);
+            self.event(&arrow)?;
+        }
         let mut parts = slice.parts.iter();
         parts.try_for_each(|part| self.slice(place, part))
     }

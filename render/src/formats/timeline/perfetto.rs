@@ -107,10 +107,13 @@ impl<W: Write> Events for Packets<W> {
             ..Default::default()
         };
         let kind = slice.length_ns.map_or(INSTANT, |_| SLICE_BEGIN);
+        let arriving = slice.arriving.iter().map(|(flow, ..)| *flow);
+        let arrows = slice.leaving.into_iter().chain(arriving);
         let begin = TrackEvent {
             debug_annotations: slice.arguments.iter().map(annotation).collect(),
             categories: vec![slice.category.to_owned()],
             name: Some(slice.name.clone().into_owned()),
+            flow_ids: arrows.collect(),
             ..event(kind)
         };
         self.event(slice.start_ns, begin)?;
@@ -201,6 +204,8 @@ struct TrackEvent {
     categories: Vec<String>,
     #[prost(string, optional, tag = "23")]
     name: Option<String>,
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    flow_ids: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
