@@ -8,7 +8,9 @@ use std::sync::Arc;
 use trackiops_testkit::lake;
 use trackiops_testkit::program;
 
+use trackiops_schemas::ebpf::ring::{NO_OFFSET, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
@@ -213,4 +215,79 @@ fn duckdb_polars_and_pandas_read_the_values_that_were_recorded() {
 #[ignore = "make science: needs a Python with PySpark, and Java"]
 fn spark_and_clickhouse_read_the_values_that_were_recorded() {
     compare_extremes(&["PySpark", "ClickHouse"]);
+}
+
+/// A thread that reads and writes, within functions, and the requests that were made for it.
+fn calls(dir: &Path) {
+    let of = |path: &str, level| FileAttributes {
+        level,
+        ..(*used_by(&file(1, Some(path)), "1000:/a.service")).clone()
+    };
+    let files = [
+        of("/mnt/a", IoLevel::Wire),
+        of("/usr/bin/job:step", IoLevel::Wire),
+    ];
+    let plain = Request {
+        end_ns: 0,
+        file: 0,
+        flags: 0,
+        offset: 0,
+        asked_bytes: 4096,
+        done_bytes: 4096,
+        latency_ns: 100,
+        queue_ns: 10,
+        rtt_ns: 50,
+        xid: 7,
+        retransmissions: 0,
+        error: 0,
+        pid: 1234,
+    };
+    let steps = (0..200).flat_map(|step| {
+        let at_ns = THREE * 1_000_000 + step * 10_000;
+        let call = flags::CALL | flags::UNSPLIT;
+        let of = |end_ns, flags| Request {
+            end_ns: at_ns + end_ns,
+            flags,
+            offset: step as u64 * 4096,
+            ..plain
+        };
+        let whole = Request {
+            file: 1,
+            latency_ns: 4000,
+            ..of(4500, call | flags::SPAN)
+        };
+        let sync = Request {
+            offset: NO_OFFSET,
+            done_bytes: 0,
+            ..of(3000, call | flags::SYNC)
+        };
+        let written = of(2000, call | flags::WRITE);
+        [
+            of(1500, flags::WRITE),
+            of(1501, flags::WRITE),
+            written,
+            sync,
+            whole,
+        ]
+    });
+    let mut writer = Writer::open(dir.join("store"), options_of("h", "1s,10s", "1m")).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    writer
+        .append(&windows(3, THREE, 1000, 1, 1).remove(0))
+        .unwrap();
+    let batch = RequestBatch {
+        files: files.map(Arc::new).into(),
+        requests: steps.collect(),
+    };
+    kept.append(&batch).unwrap();
+    kept.finish().unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+#[ignore = "make science: needs a Python with otf2"]
+fn an_otf2_archive_has_every_request_and_call() {
+    let dir = tempfile::tempdir().unwrap();
+    calls(dir.path());
+    python(dir.path(), "otf2_archive.py", &[], &[]);
 }
