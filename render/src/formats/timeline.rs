@@ -355,7 +355,8 @@ fn deed(request: &KeptRequest) -> Deed {
     Deed {
         file: number(FILE_KEY).unwrap_or_default(),
         does: Does::of(request.text(OP).unwrap_or_default()),
-        bytes: offset.map(|offset| offset..offset.saturating_add(bytes)),
+        // What moves nothing, such as at the end of a file, is at a place, too.
+        bytes: offset.map(|offset| offset..offset.saturating_add(bytes.max(1))),
         start_ns: end_ns - number(LATENCY_NS).unwrap_or_default(),
         end_ns,
         process: number(PID),
