@@ -57,6 +57,9 @@ fn count(sum: *mut FoldValue, record: &RequestRecord) {
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically.
     unsafe {
         add!(FoldValue, sum.bytes, u64::from(record.done_bytes));
+        if record.flags & flags::DIRECT != 0 {
+            add!(FoldValue, sum.direct_bytes, u64::from(record.done_bytes));
+        }
         if record.flags & flags::PIECE != 0 {
             return;
         }

@@ -162,7 +162,7 @@ impl Recorder {
         let mut recorder = Self {
             engine,
             clock: Clock::new(sample),
-            rollup: Rollup::new(settings.granularity),
+            rollup: Rollup::new(settings.granularity).with_cache(plan.levels().cache),
             single_requests: None,
             names,
             lookout,

@@ -239,6 +239,7 @@ mod tests {
                 added: read.bytes,
                 evicted: requests,
                 dirtied: write.bytes,
+                written: write.bytes,
             };
             Row {
                 cache,

@@ -153,7 +153,7 @@ impl AppCalls {
 }
 
 counters! {
-    /// What the page cache did with a file: whole pages.
+    /// What the page cache did with a file: whole pages, and what was written from them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CachedBytes {
         /// Bytes of pages that came into the cache: to be read, ahead of that, or to be written.
@@ -162,6 +162,8 @@ counters! {
         evicted: "evicted_bytes", Bytes, sum;
         /// Bytes of pages that became dirty, each time that they did.
         dirtied: "dirtied_bytes", Bytes, sum;
+        /// Bytes that were written from it: to the server or the device.
+        written: "written_bytes", Bytes, sum;
     }
     and {}
 }

@@ -142,6 +142,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 added: read.bytes,
                 evicted: 4096 * ops,
                 dirtied: write.bytes,
+                written: 4096 * ops,
             },
             read,
             write,

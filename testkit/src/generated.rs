@@ -164,6 +164,7 @@ fn generate(
                             added: read.bytes,
                             evicted: read.bytes / 2,
                             dirtied: write.bytes,
+                            written: write.bytes / 2,
                         },
                         read,
                         write,

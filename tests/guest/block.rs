@@ -68,7 +68,7 @@ fn guest_requests_are_counted_where_the_kernel_preempts_as_well() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_pages_of_the_cache_are_those_that_are_there() {
-    let columns = "path,cache_added_bytes,cache_evicted_bytes,cache_dirtied_bytes";
+    let columns = "path,write_bytes,cache_added_bytes,cache_evicted_bytes,cache_dirtied_bytes,cache_written_bytes";
     let flags = ["--step", "all", "--columns", columns, "--level"];
     let rows = RUN.query(&[&flags[..], &["block"]].concat());
     let of = |path: &str| -> Vec<_> {
@@ -94,6 +94,9 @@ fn guest_pages_of_the_cache_are_those_that_are_there() {
             }
             if path.contains("/many") {
                 assert_eq!(dirtied, 4096, "{path}: {own:?}");
+                let written = sum(&own, "cache_written_bytes");
+                assert_eq!(written, sum(&own, "write_bytes"), "{path}: {own:?}");
+                assert!(written == 4096 || kind == "btrfs", "{path}: {own:?}");
                 files += 1;
             }
         }
@@ -105,6 +108,7 @@ fn guest_pages_of_the_cache_are_those_that_are_there() {
     let own: Vec<_> = own.cloned().collect();
     assert_eq!(sum(&own, "cache_added_bytes"), 4096, "{own:?}");
     assert_eq!(sum(&own, "cache_dirtied_bytes"), 4096, "{own:?}");
+    assert_eq!(sum(&own, "cache_written_bytes"), 9, "{own:?}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ pub fn folded(sum: &FoldValue) -> Direction {
         unsplit,
         retransmissions,
         direct,
+        direct_bytes: _,
         stable,
     } = *sum;
     Direction {

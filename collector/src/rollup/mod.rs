@@ -94,6 +94,8 @@ pub struct Rollup {
     serials: u64,
     /// There was no room for a file.
     is_full: bool,
+    /// The page cache is recorded: what was written from it is counted.
+    has_cache: bool,
 }
 
 impl Rollup {
@@ -106,7 +108,13 @@ impl Rollup {
             new_files: NewFileBudget::new(),
             serials: 0,
             is_full: false,
+            has_cache: false,
         }
+    }
+
+    /// The same, where what was written from the page cache counts.
+    pub fn with_cache(self, has_cache: bool) -> Self {
+        Self { has_cache, ..self }
     }
 
     /// The length of its windows.
@@ -158,6 +166,7 @@ impl Rollup {
         mut newcomer: impl FnMut(RowKey, &RequestRecord),
     ) {
         let (mut window, mut index) = (0..0, 0);
+        let has_cache = self.has_cache;
         while let Some(mut record) = requests.peek() {
             let key = RowKey::from(record);
             if !window.contains(&record.end_ns) {
@@ -172,6 +181,9 @@ impl Rollup {
             let mut counted = 0;
             loop {
                 count(row, &mut state.history, record);
+                if has_cache && record.flags & (flags::WRITE | flags::DIRECT) == flags::WRITE {
+                    row.cache.written += u64::from(record.done_bytes);
+                }
                 counted += 1;
                 requests.pass();
                 match requests.peek() {
@@ -188,7 +200,11 @@ impl Rollup {
     /// with them.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
+        let has_cache = self.has_cache;
         let (_, row, _, health, first) = self.row(key.into(), index);
+        if has_cache && key.direction & flags::WRITE != 0 {
+            row.cache.written += sum.bytes.saturating_sub(sum.direct_bytes);
+        }
         let direction = match key.direction & flags::WRITE {
             0 => &mut row.read,
             _ => &mut row.write,

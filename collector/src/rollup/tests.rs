@@ -202,6 +202,7 @@ fn folded_requests_stand_in_their_window_and_row_without_a_histogram() {
         unsplit: 1,
         retransmissions: 4,
         direct: 5,
+        direct_bytes: 4000,
         stable: 3,
     };
     add(&mut rollup, &record(1, flags::WRITE, 4096, 0), UtcMs(1500));
@@ -501,4 +502,39 @@ fn bytes_of_a_piece_belong_to_a_request_that_another_record_counts() {
             (1, wire, 1, 4096, 1)
         ]
     );
+}
+
+#[test]
+fn what_was_written_from_the_cache_is_what_was_not_direct() {
+    let mut rollup = Rollup::new("1s".parse().unwrap()).with_cache(true);
+    for bits in [
+        0,
+        flags::WRITE,
+        flags::WRITE | flags::DIRECT,
+        flags::WRITE | flags::PIECE,
+    ] {
+        add(&mut rollup, &record(1, bits, 4096, 0), UtcMs(1500));
+    }
+    let key = FoldKey {
+        fileid: 1,
+        cgroup: 0,
+        window: 1,
+        dev: 49,
+        handle_hash: 1,
+        uid: 7,
+        direction: flags::WRITE,
+    };
+    let sum = FoldValue {
+        bytes: 5000,
+        direct_bytes: 4000,
+        ..FoldValue::default()
+    };
+    rollup.add_folded(&key, &sum, UtcMs(1000));
+    let windows = rollup.take_windows(|_, _| true);
+    let written: Vec<_> = windows[0]
+        .rows
+        .iter()
+        .map(|(_, row)| row.cache.written)
+        .collect();
+    assert_eq!(written, [2 * 4096, 1000]);
 }

@@ -52,6 +52,8 @@ pub struct FoldValue {
     pub retransmissions: u64,
     /// Requests made by O_DIRECT.
     pub direct: u64,
+    /// Bytes that these transferred.
+    pub direct_bytes: u64,
     /// WRITE requests that ask for stable storage.
     pub stable: u64,
 }
@@ -59,7 +61,7 @@ pub struct FoldValue {
 /// [`FoldKey`] in words, as maps hold it.
 pub const FOLD_KEY_WORDS: usize = 5;
 /// [`FoldValue`] in words, as maps hold it.
-pub const FOLD_VALUE_WORDS: usize = 13;
+pub const FOLD_VALUE_WORDS: usize = 14;
 
 const _: () = {
     assert!(size_of::<FoldKey>() == 8 * FOLD_KEY_WORDS);

@@ -45,7 +45,7 @@ pub const FOLDS_MAP: &str = "FOLDS";
 pub const FOLDS_BY_FILE: u32 = 0;
 /// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
 pub const FOLDS_BY_MOUNT: u32 = 1;
-/// Entries of the map by file: 144 bytes each and 16 for its bucket, 2.5 MiB.
+/// Entries of the map by file: 152 bytes each and 16 for its bucket, 2.5 MiB.
 pub const FOLD_ENTRIES: u32 = 16_384;
 /// Entries of the map by mount.
 pub const FOLD_MOUNT_ENTRIES: u32 = 4096;
