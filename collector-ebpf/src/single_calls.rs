@@ -41,6 +41,9 @@ static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
 /// Stands for the position of the file before the call.
 const POSITION: u64 = NO_OFFSET - 1;
 
+/// `O_APPEND` (include/uapi/asm-generic/fcntl.h).
+const APPEND: u32 = 0o2000;
+
 /// A call begins.
 #[inline(always)]
 pub fn begun() {
@@ -144,8 +147,13 @@ fn hand_over(
         OPENS => flags::OPEN,
         _ => 0,
     };
-    if file.field::<u32>(&own.file_flags)? & global(&own.direct_flag) != 0 {
+    let file_flags: u32 = file.field(&own.file_flags)?;
+    if file_flags & global(&own.direct_flag) != 0 {
         bits |= flags::DIRECT;
+    }
+    // Linux appends, wherever `pwrite` wants it.
+    if direction == WRITES && file_flags & APPEND != 0 && offset != POSITION {
+        offset = NO_OFFSET;
     }
     let done = result.max(0).cast_unsigned();
     if offset == POSITION {

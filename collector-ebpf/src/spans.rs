@@ -32,13 +32,11 @@ static SPANS: LruHashMap<SpanKey, SpanBegin> = LruHashMap::with_max_entries(1, 0
 pub fn begun(context: &impl EbpfContext) {
     let (thread, cookie) = (bpf_get_current_pid_tgid(), cookie(context));
     if is_wanted(thread) {
-        let begin = SpanBegin {
-            begin_ns: now_ns(),
-            cookie,
-        };
+        let begin = SpanBegin { begin_ns: now_ns() };
         let key = SpanKey {
             thread,
             place: place(context, cookie, 0),
+            cookie,
         };
         // Without room its end belongs to no begin.
         let _ = SPANS.insert(&key, &begin, 0);
@@ -53,13 +51,12 @@ pub fn returned(context: &impl EbpfContext) {
         thread,
         // On x86-64 a function takes its return address from the stack.
         place: place(context, cookie, 8),
+        cookie,
     };
     // SAFETY: a map value, copied; only this thread writes it.
     if let Some(begin) = unsafe { SPANS.get(&key).copied() } {
         let _ = SPANS.remove(&key);
-        if begin.cookie == cookie {
-            hand_over(cookie, begin.begin_ns);
-        }
+        hand_over(cookie, begin.begin_ns);
     }
 }
 
@@ -82,7 +79,7 @@ fn cookie(context: &impl EbpfContext) -> u64 {
 fn place(context: &impl EbpfContext, cookie: u64, taken: u64) -> u64 {
     let all = context.as_ptr().cast();
     if cookie & BY_MARKS != 0 {
-        cookie
+        0
     } else if global(&DIRECT.app.registers) & registers::X86_64 != 0 {
         // `sp` of `struct pt_regs`.
         register::<152>(all).wrapping_sub(taken)

@@ -1,12 +1,13 @@
 //! Functions of programs whose calls are followed, and marks that programs have for such purposes (`sys/sdt.h`): where to probe them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolFlags, SymbolKind};
 
 /// Kind of a note that describes a mark.
 const NT_STAPSDT: u32 = 3;
@@ -15,6 +16,11 @@ const MARKS: &str = ".note.stapsdt";
 const MARKS_BASE: &str = ".stapsdt.base";
 /// Sections of programs in Go, whose stacks move: a probe at the end of a function would end them.
 const OF_GO: [&str; 2] = [".go.buildinfo", ".gopclntab"];
+/// What programs have whose functions are left by exceptions as well: the probe at a function's end stands where its caller's address was, and who
+/// unwinds the stack would not know it, and end the program.
+const PERSONALITIES: [&str; 2] = ["__gxx_personality_v0", "rust_eh_personality"];
+/// Kind of a symbol that is called once, to choose a function (`STT_GNU_IFUNC`).
+const CHOOSES: u8 = 10;
 /// Names that an error tells.
 const MOST_NAMES: usize = 4;
 
@@ -57,13 +63,19 @@ pub enum UserFunctionError {
         source: io::Error,
     },
     /// It is no program.
-    #[error("{} is no program or library of this machine", .0.display())]
+    #[error("{} is no program or library for 64 bits: name one, by its path", .0.display())]
     NoElf(PathBuf),
     /// It is in Go.
     #[error(
         "{} is in Go, whose stacks move: probes at the ends of its functions would crash it; leave it out", .0.display()
     )]
     Go(PathBuf),
+    /// Its functions may be left by exceptions.
+    #[error(
+        "functions of {} may be left by exceptions, as in C++ and Rust: a probe at their ends would crash it; name marks of it, \
+         as PROGRAM:PROVIDER:BEGIN-END, or leave it out", .0.display()
+    )]
+    Throws(PathBuf),
     /// It has no such function or mark.
     #[error("{} has no {what} `{name}`{others}", program.display(), others = in_words(.others))]
     Unknown {
@@ -128,6 +140,9 @@ impl UserFunction {
             program: program.clone(),
             source,
         };
+        if !program.is_file() {
+            return Err(UserFunctionError::NoElf(program.clone()));
+        }
         let bytes = fs::read(program).map_err(unreadable)?;
         let file = object::File::parse(&*bytes).ok();
         let file = file.filter(|file| file.is_64() && file.is_little_endian());
@@ -137,8 +152,11 @@ impl UserFunction {
                 if OF_GO.iter().any(|of| file.section_by_name(of).is_some()) {
                     return Err(UserFunctionError::Go(program.clone()));
                 }
+                if throws(&file) {
+                    return Err(UserFunctionError::Throws(program.clone()));
+                }
                 Ok(Points {
-                    begins: vec![self.function(&file, name)?],
+                    begins: self.functions(&file, name)?,
                     end: End::Return,
                 })
             }
@@ -160,17 +178,27 @@ impl UserFunction {
         }
     }
 
-    fn function(&self, file: &object::File<'_>, name: &str) -> Result<u64, UserFunctionError> {
+    /// All functions of this name: those that are private to a source file may share it.
+    fn functions(
+        &self,
+        file: &object::File<'_>,
+        name: &str,
+    ) -> Result<Vec<u64>, UserFunctionError> {
         let functions = || {
             let all = file.symbols().chain(file.dynamic_symbols());
-            all.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+            all.filter(|symbol| {
+                let chooses = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info & 0xf == CHOOSES);
+                symbol.kind() == SymbolKind::Text && symbol.is_definition() && !chooses
+            })
         };
-        let found = functions().find(|symbol| symbol.name() == Ok(name));
-        let place = found.and_then(|symbol| offset_of(file, symbol.address()));
-        place.ok_or_else(|| {
+        let found = functions().filter(|symbol| symbol.name() == Ok(name));
+        let places = found.filter_map(|symbol| offset_of(file, symbol.address()));
+        let places: BTreeSet<_> = places.collect();
+        if places.is_empty() {
             let names = functions().filter_map(|symbol| symbol.name().ok());
-            self.unknown("function", name, names)
-        })
+            return Err(self.unknown("function", name, names));
+        }
+        Ok(places.into_iter().collect())
     }
 
     fn mark(
@@ -294,7 +322,16 @@ fn offset_of(file: &object::File<'_>, address: u64) -> Option<u64> {
         let inside = address.checked_sub(section.address())?;
         (section.address() != 0 && inside < section.size()).then_some((section, inside))
     })?;
-    Some(section.file_range()?.0 + inside)
+    section.file_range()?.0.checked_add(inside)
+}
+
+fn throws(file: &object::File<'_>) -> bool {
+    let mut all = file.symbols().chain(file.dynamic_symbols());
+    all.any(|symbol| {
+        symbol
+            .name()
+            .is_ok_and(|name| PERSONALITIES.contains(&name))
+    })
 }
 
 /// A mark.
@@ -384,16 +421,31 @@ mod tests {
     #[test]
     fn a_function_is_where_the_program_has_it() {
         let own = std::env::current_exe().unwrap();
+        // The C library, as this test has loaded it.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let library = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(5));
+        let mut libraries = library.filter(|path| path.contains("/libc.so"));
+        let library = libraries.next().unwrap();
         let of = |name: &str| {
-            let what = format!("{}:{name}", own.display());
+            let what = format!("{library}:{name}");
             what.parse::<UserFunction>().unwrap().points()
         };
-        let points = of("main").unwrap();
+        let points = of("fsync").unwrap();
         assert_eq!((points.begins.len(), points.end), (1, End::Return));
-        let error = of("mai").unwrap_err().to_string();
-        assert!(error.contains("no function `mai`; it has main"), "{error}");
+        let error = of("fsyn").unwrap_err().to_string();
+        assert!(
+            error.contains("no function `fsyn`; it has fsync"),
+            "{error}"
+        );
         let error = of("no_such_function").unwrap_err().to_string();
         assert!(error.contains("nm -D"), "{error}");
+        assert!(of("strlen").is_err(), "chosen when the program is loaded");
+        // It is in Rust.
+        let what = format!("{}:main", own.display());
+        let error = what.parse::<UserFunction>().unwrap().points().unwrap_err();
+        assert!(error.to_string().contains("exceptions"), "{error}");
         let text = tempfile::NamedTempFile::new().unwrap();
         let what = format!("{}:main", text.path().display());
         let error = what.parse::<UserFunction>().unwrap().points().unwrap_err();

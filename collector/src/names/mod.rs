@@ -416,7 +416,6 @@ impl Names {
         self.naming.named(&known.attributes, &mut known.named)
     }
 
-    /// The attributes of a row of the block level.
     /// Names the functions of programs that are followed.
     pub fn follow_functions(&mut self, functions: Vec<String>) {
         self.functions = functions;
@@ -438,6 +437,7 @@ impl Names {
         }
     }
 
+    /// The attributes of a row of the block level.
     fn local_attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey {
             file,

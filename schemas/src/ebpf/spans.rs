@@ -6,9 +6,11 @@
 pub struct SpanKey {
     /// As `bpf_get_current_pid_tgid` names it.
     pub thread: u64,
-    /// Where the thread's stack was at the begin. A function that calls itself is at another place there. Where the begin and the end are marks of
-    /// the program, the cookie.
+    /// Where the thread's stack was at the begin: a function that calls itself is at another place there. 0 where the begin and the end are marks
+    /// of the program.
     pub place: u64,
+    /// What the probe was attached with.
+    pub cookie: u64,
 }
 
 /// A begin.
@@ -17,8 +19,6 @@ pub struct SpanKey {
 pub struct SpanBegin {
     /// By `CLOCK_MONOTONIC`, ns.
     pub begin_ns: u64,
-    /// What the probe that saw it was attached with.
-    pub cookie: u64,
 }
 
 /// Bit of a probe's cookie: its begin and its end are marks of the program. The other bits are the number of the function.
