@@ -13,7 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::mem;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use trackiops_query::columns::Value;
 use trackiops_query::requests::KeptRequest;
 use trackiops_schemas::columns::{
@@ -85,12 +86,18 @@ struct Slice<'a> {
     /// `None` where the end, which is the start then, is all that is known.
     length_ns: Option<i64>,
     arguments: Vec<(&'static str, Argument<'a>)>,
-    /// The number of the arrows that leave it.
-    leaving: Option<u64>,
-    /// Arrows that arrive: their number, and where and when they leave.
-    arriving: Vec<(u64, Place, i64)>,
+    /// Arrows that arrive.
+    arrows: Vec<Arrow>,
     /// Inside, one after the other.
     parts: Vec<Slice<'a>>,
+}
+
+/// An arrow to a slice: where and when it leaves.
+#[derive(Clone, Copy)]
+struct Arrow {
+    number: u64,
+    from: Place,
+    at_ns: i64,
 }
 
 /// What is known of a request.
@@ -107,13 +114,14 @@ pub struct Timeline<W> {
     processes: HashMap<(String, String, Option<i64>), u64>,
     /// Tracks of a file in a process: their numbers, and when the last request of each ended.
     tracks: HashMap<(u64, i64), Vec<(u64, i64)>>,
-    /// Tracks of threads, by process and thread.
-    threads: HashMap<(u64, i64), u64>,
+    /// Tracks of threads, by process, thread, and what is between marks of a program: that nests in nothing.
+    threads: HashMap<(u64, i64, Option<String>), u64>,
     /// Tracks that have a number.
     numbered: u64,
     calls: RecentCalls,
-    /// Calls that have a number.
-    numbered_calls: u64,
+    hosts: Vec<String>,
+    /// Arrows that have a number.
+    numbered_arrows: u64,
     /// Requests that were not written yet, by their ends.
     held_back: VecDeque<(i64, KeptRequest)>,
 }
@@ -137,7 +145,8 @@ impl<W: Write> Timeline<W> {
             threads: HashMap::new(),
             numbered: 0,
             calls: RecentCalls::default(),
-            numbered_calls: 0,
+            hosts: Vec::new(),
+            numbered_arrows: 0,
             held_back: VecDeque::new(),
         }
     }
@@ -151,13 +160,23 @@ impl<W: Write> Timeline<W> {
 
     /// Writes requests, in order of completion.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
-        for request in KeptRequest::all_of(batch) {
-            let end_ns = request.number(END_TIME_NS).unwrap_or_default();
-            if matches!(level_of(&request), Some(IoLevel::App | IoLevel::User)) {
-                self.call(&request)?;
-            } else {
-                self.held_back.push_back((end_ns, request));
+        let rows: Vec<_> = KeptRequest::all_of(batch).collect();
+        let are_calls: Vec<_> = rows.iter().map(is_call).collect();
+        // A copy, because a row holds its batch.
+        let requests: UInt32Array = (0..)
+            .zip(&are_calls)
+            .filter_map(|(row, is_call)| (!is_call).then_some(row))
+            .collect();
+        let requests = take_record_batch(batch, &requests).map_err(io::Error::other)?;
+        let mut requests = KeptRequest::all_of(&requests);
+        for (row, is_call) in rows.into_iter().zip(are_calls) {
+            if is_call {
+                self.call(&row)?;
             }
+            let end_ns = row.number(END_TIME_NS).unwrap_or_default();
+            let request = if is_call { None } else { requests.next() };
+            self.held_back
+                .extend(request.map(|request| (end_ns, request)));
             while let Some((held_ns, _)) = self.held_back.front()
                 && (end_ns.saturating_sub(*held_ns) > HELD_BACK_NS
                     || self.held_back.len() > MOST_HELD_BACK)
@@ -171,37 +190,70 @@ impl<W: Write> Timeline<W> {
 
     /// Writes a call of an application, on the track of its thread.
     fn call(&mut self, call: &KeptRequest) -> io::Result<()> {
-        let deed = deed(call);
+        let deed = self.deed(call);
         let host = call.text(HOST).unwrap_or_default();
         let thread = call.number(TID);
         let process = self.process(host, IoLevel::App.as_str(), deed.process)?;
-        let key = (process, thread.unwrap_or_default());
+        let marks = call
+            .text(PATH)
+            .filter(|path| level_of(call) == Some(IoLevel::User) && path.split(':').count() > 2);
+        let key = (
+            process,
+            thread.unwrap_or_default(),
+            marks.map(str::to_owned),
+        );
         let track = match self.threads.get(&key) {
             Some(track) => *track,
             None => {
-                let track = self.new_track(process, &format!("thread {}", key.1))?;
+                let name = match marks {
+                    Some(marks) => format!("thread {} {marks}", key.1),
+                    None => format!("thread {}", key.1),
+                };
+                let track = self.new_track(process, &name)?;
                 self.threads.insert(key, track);
                 track
             }
         };
         let place = Place { process, track };
-        self.numbered_calls += 1;
-        let mut slice = whole_slice(call, &deed);
+        self.events().slice(place, &whole_slice(call, &deed))?;
         if deed.does != Does::Other {
-            slice.leaving = Some(self.numbered_calls);
             self.calls.add(Call {
                 deed,
                 thread,
                 place,
-                flow: self.numbered_calls,
             });
         }
-        self.events().slice(place, &slice)
+        Ok(())
+    }
+
+    /// What a request or a call did, and when.
+    fn deed(&mut self, request: &KeptRequest) -> Deed {
+        let name = request.text(HOST).unwrap_or_default();
+        let known = self.hosts.iter().position(|host| host == name);
+        let host = known.unwrap_or_else(|| {
+            self.hosts.push(name.to_owned());
+            self.hosts.len() - 1
+        });
+        let number = |column| request.number(column);
+        let end_ns = number(END_TIME_NS).unwrap_or_default();
+        // At the block level they count from the begin of the device.
+        let is_of_device = level_of(request) == Some(IoLevel::Block);
+        let offset = number(OFFSET_BYTES).filter(|_| !is_of_device);
+        let bytes = number(DONE_BYTES).unwrap_or_default();
+        Deed {
+            file: (host, number(FILE_KEY).unwrap_or_default()),
+            does: Does::of(request.text(OP).unwrap_or_default()),
+            // What moves nothing, such as at the end of a file, is at a place, too.
+            bytes: offset.map(|offset| offset..offset.saturating_add(bytes.max(1))),
+            start_ns: end_ns - number(LATENCY_NS).unwrap_or_default(),
+            end_ns,
+            process: number(PID),
+        }
     }
 
     fn request(&mut self, request: &KeptRequest) -> io::Result<()> {
         let number = |column| request.number(column);
-        let deed = deed(request);
+        let deed = self.deed(request);
         let (start_ns, end_ns, latency_ns) = (deed.start_ns, deed.end_ns, number(LATENCY_NS));
         let level = request.text(LEVEL).unwrap_or_default();
         let host = request.text(HOST).unwrap_or_default();
@@ -214,9 +266,14 @@ impl<W: Write> Timeline<W> {
             whole.arguments.push((CALLERS, Argument::Number(count)));
             let is_ambiguous = Argument::Flag(callers.is_ambiguous);
             whole.arguments.push((AMBIGUOUS, is_ambiguous));
-            let calls = callers.calls.iter();
-            let arrows = calls.map(|call| (call.flow, call.place, call.deed.start_ns));
-            whole.arriving = arrows.collect();
+            let arrows = (self.numbered_arrows + 1..).zip(&callers.calls);
+            let arrows = arrows.map(|(number, call)| Arrow {
+                number,
+                from: call.place,
+                at_ns: call.deed.start_ns,
+            });
+            whole.arrows = arrows.collect();
+            self.numbered_arrows += whole.arrows.len() as u64;
         }
         if let (Some(all), Some(queue), Some(rtt)) = (latency_ns, number(QUEUE_NS), number(RTT_NS))
         {
@@ -333,8 +390,7 @@ impl<'a> Slice<'a> {
             start_ns,
             length_ns,
             arguments: Vec::new(),
-            leaving: None,
-            arriving: Vec::new(),
+            arrows: Vec::new(),
             parts: Vec::new(),
         }
     }
@@ -344,23 +400,8 @@ fn level_of(request: &KeptRequest) -> Option<IoLevel> {
     request.text(LEVEL)?.parse().ok()
 }
 
-/// What a request or a call did, and when.
-fn deed(request: &KeptRequest) -> Deed {
-    let number = |column| request.number(column);
-    let end_ns = number(END_TIME_NS).unwrap_or_default();
-    // At the block level they count from the begin of the device.
-    let is_of_device = level_of(request) == Some(IoLevel::Block);
-    let offset = number(OFFSET_BYTES).filter(|_| !is_of_device);
-    let bytes = number(DONE_BYTES).unwrap_or_default();
-    Deed {
-        file: number(FILE_KEY).unwrap_or_default(),
-        does: Does::of(request.text(OP).unwrap_or_default()),
-        // What moves nothing, such as at the end of a file, is at a place, too.
-        bytes: offset.map(|offset| offset..offset.saturating_add(bytes.max(1))),
-        start_ns: end_ns - number(LATENCY_NS).unwrap_or_default(),
-        end_ns,
-        process: number(PID),
-    }
+fn is_call(row: &KeptRequest) -> bool {
+    matches!(level_of(row), Some(IoLevel::App | IoLevel::User))
 }
 
 /// The slice of a request or a call, without what is inside.

@@ -7,6 +7,9 @@ use super::Place;
 
 /// Calls of a file that are remembered.
 const MOST_CALLS: usize = 1024;
+/// Calls that are remembered of all files, some 130 bytes each. When there are more, files are forgotten that were idle for a minute; or else all.
+const MOST_CALLS_OF_ALL: usize = 1 << 20;
+const IDLE_NS: i64 = 60_000_000_000;
 /// Calls that a request is drawn from.
 const MOST_CALLERS: usize = 64;
 
@@ -32,10 +35,13 @@ impl Does {
     }
 }
 
+/// The number of a host, and the key of a file: hosts share files of NFS.
+pub type FileOfHost = (usize, i64);
+
 /// A call or a request: what it does to which bytes, and when, ns since the epoch.
 #[derive(Clone)]
 pub struct Deed {
-    pub file: i64,
+    pub file: FileOfHost,
     pub does: Does,
     /// Where they are known.
     pub bytes: Option<Range<i64>>,
@@ -59,8 +65,6 @@ pub struct Call {
     pub deed: Deed,
     pub thread: Option<i64>,
     pub place: Place,
-    /// The number of the arrows that leave it.
-    pub flow: u64,
 }
 
 /// The calls that a request was made for.
@@ -72,21 +76,43 @@ pub struct Callers<'c> {
 
 /// Recent calls by file.
 #[derive(Default)]
-pub struct RecentCalls(HashMap<i64, VecDeque<Call>>);
+pub struct RecentCalls {
+    files: HashMap<FileOfHost, VecDeque<Call>>,
+    count: usize,
+}
 
 impl RecentCalls {
     /// Remembers a call that has returned.
     pub fn add(&mut self, call: Call) {
-        let calls = self.0.entry(call.deed.file).or_default();
+        if self.count >= MOST_CALLS_OF_ALL {
+            self.forget(call.deed.end_ns.saturating_sub(IDLE_NS));
+        }
+        let calls = self.files.entry(call.deed.file).or_default();
         if calls.len() == MOST_CALLS {
             calls.pop_front();
+            self.count -= 1;
         }
         calls.push_back(call);
+        self.count += 1;
+    }
+
+    /// Forgets files of which no call ended since.
+    fn forget(&mut self, since_ns: i64) {
+        self.files.retain(|_, calls| {
+            calls
+                .back()
+                .is_some_and(|call| call.deed.end_ns >= since_ns)
+        });
+        self.count = self.files.values().map(VecDeque::len).sum();
+        if self.count > MOST_CALLS_OF_ALL / 2 {
+            self.files.clear();
+            self.count = 0;
+        }
     }
 
     /// Those that a request was made for.
     pub fn callers_of(&self, request: &Deed) -> Callers<'_> {
-        let all = self.0.get(&request.file);
+        let all = self.files.get(&request.file);
         let newest_first = || all.into_iter().flatten().rev();
         let is_due = |call: &&Call| match request.does {
             Does::Read => call.deed.does == Does::Read,
@@ -166,7 +192,7 @@ mod tests {
 
     fn deed(does: Does, bytes: Range<i64>, times: Range<i64>) -> Deed {
         Deed {
-            file: 1,
+            file: (0, 1),
             does,
             bytes: Some(bytes),
             start_ns: times.start,
@@ -175,22 +201,20 @@ mod tests {
         }
     }
 
-    fn call(flow: u64, thread: i64, deed: Deed) -> Call {
+    /// A call with a track of its own.
+    fn call(track: u64, thread: i64, deed: Deed) -> Call {
+        let place = Place { process: 1, track };
         Call {
             deed,
             thread: Some(thread),
-            place: Place {
-                process: 1,
-                track: 1,
-            },
-            flow,
+            place,
         }
     }
 
-    fn flows(calls: &RecentCalls, request: &Deed) -> (Vec<u64>, bool) {
+    fn tracks(calls: &RecentCalls, request: &Deed) -> (Vec<u64>, bool) {
         let callers = calls.callers_of(request);
-        let flows = callers.calls.iter().map(|call| call.flow).collect();
-        (flows, callers.is_ambiguous)
+        let tracks = callers.calls.iter().map(|call| call.place.track).collect();
+        (tracks, callers.is_ambiguous)
     }
 
     #[test]
@@ -200,12 +224,31 @@ mod tests {
         calls.add(call(2, 7, deed(Does::Read, 0..4096, 20..40)));
         calls.add(call(3, 8, deed(Does::Read, 8192..12288, 20..40)));
         let request = |bytes| deed(Does::Read, bytes, 25..30);
-        assert_eq!(flows(&calls, &request(0..4096)), (vec![2], false));
-        assert_eq!(flows(&calls, &request(0..65536)), (vec![3, 2], true));
+        assert_eq!(tracks(&calls, &request(0..4096)), (vec![2], false));
+        assert_eq!(tracks(&calls, &request(0..65536)), (vec![3, 2], true));
         // Ahead of both.
-        assert_eq!(flows(&calls, &request(65536..131_072)), (vec![3, 2], true));
+        assert_eq!(tracks(&calls, &request(65536..131_072)), (vec![3, 2], true));
         let later = deed(Does::Read, 0..4096, 50..60);
-        assert_eq!(flows(&calls, &later), (vec![], false));
+        assert_eq!(tracks(&calls, &later), (vec![], false));
+    }
+
+    #[test]
+    fn another_host_has_callers_of_its_own_and_memory_is_bounded() {
+        let mut calls = RecentCalls::default();
+        calls.add(call(1, 7, deed(Does::Read, 0..4096, 0..10)));
+        let elsewhere = Deed {
+            file: (1, 1),
+            ..deed(Does::Read, 0..4096, 5..6)
+        };
+        assert_eq!(tracks(&calls, &elsewhere), (vec![], false));
+        for file in 0..MOST_CALLS_OF_ALL as i64 + 10 {
+            let deed = Deed {
+                file: (0, file),
+                ..deed(Does::Read, 0..1, 0..1)
+            };
+            calls.add(call(1, 7, deed));
+        }
+        assert!(calls.count <= 20 && calls.files.len() == calls.count);
     }
 
     #[test]
@@ -216,10 +259,19 @@ mod tests {
             ..deed(does, 0..0, times)
         };
         calls.add(call(1, 7, deed(Does::Write, 0..4096, 0..1)));
-        assert_eq!(flows(&calls, &request(Does::Write, 2..3)), (vec![1], false));
+        assert_eq!(
+            tracks(&calls, &request(Does::Write, 2..3)),
+            (vec![1], false)
+        );
         calls.add(call(2, 7, deed(Does::Write, 4096..8192, 4..8)));
-        assert_eq!(flows(&calls, &request(Does::Write, 5..6)), (vec![2], false));
-        assert_eq!(flows(&calls, &request(Does::Write, 9..10)), (vec![2], true));
+        assert_eq!(
+            tracks(&calls, &request(Does::Write, 5..6)),
+            (vec![2], false)
+        );
+        assert_eq!(
+            tracks(&calls, &request(Does::Write, 9..10)),
+            (vec![2], true)
+        );
     }
 
     #[test]
@@ -230,7 +282,7 @@ mod tests {
         calls.add(call(3, 9, deed(Does::Write, 16384..20480, 4..5)));
         calls.add(call(4, 9, deed(Does::Sync, 0..0, 10..30)));
         let request = |at| deed(Does::Write, 0..8192, at);
-        assert_eq!(flows(&calls, &request(6..7)), (vec![2, 1], false));
-        assert_eq!(flows(&calls, &request(15..25)), (vec![4, 2, 1], false));
+        assert_eq!(tracks(&calls, &request(6..7)), (vec![2, 1], false));
+        assert_eq!(tracks(&calls, &request(15..25)), (vec![4, 2, 1], false));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use trackiops_query::times::rfc3339;
 use trackiops_schemas::time::UtcMs;
 
-use super::{Argument, Events, Place, Slice};
+use super::{Argument, Arrow, Events, Place, Slice};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -82,9 +82,14 @@ impl<W: Write> Events for TraceEvents<W> {
             }
         }
         self.event(&event)?;
-        for (flow, from, at_ns) in &slice.arriving {
+        for Arrow {
+            number,
+            from,
+            at_ns,
+        } in &slice.arrows
+        {
             let mut arrow = json!({
-                "ph": "s", "name": "for", "cat": "call", "id": flow, "pid": from.process, "tid": from.track,
+                "ph": "s", "name": "for", "cat": "call", "id": number, "pid": from.process, "tid": from.track,
                 "ts": us(at_ns - begin_ns),
             });
             self.event(&arrow)?;

@@ -107,13 +107,23 @@ impl<W: Write> Events for Packets<W> {
             ..Default::default()
         };
         let kind = slice.length_ns.map_or(INSTANT, |_| SLICE_BEGIN);
-        let arriving = slice.arriving.iter().map(|(flow, ..)| *flow);
-        let arrows = slice.leaving.into_iter().chain(arriving);
+        // One that left the call itself would lead on from its first request to the next one.
+        for arrow in &slice.arrows {
+            let leaves = TrackEvent {
+                r#type: Some(INSTANT),
+                track_uuid: Some(arrow.from.track),
+                categories: vec![slice.category.to_owned()],
+                name: Some(format!("for {}", slice.name)),
+                flow_ids: vec![arrow.number],
+                ..Default::default()
+            };
+            self.event(arrow.at_ns, leaves)?;
+        }
         let begin = TrackEvent {
             debug_annotations: slice.arguments.iter().map(annotation).collect(),
             categories: vec![slice.category.to_owned()],
             name: Some(slice.name.clone().into_owned()),
-            flow_ids: arrows.collect(),
+            flow_ids: slice.arrows.iter().map(|arrow| arrow.number).collect(),
             ..event(kind)
         };
         self.event(slice.start_ns, begin)?;
