@@ -74,6 +74,7 @@ CREATE OR REPLACE TEMP VIEW health_1s AS FROM query(trackiops_view('health_1s'))
 CREATE OR REPLACE TEMP VIEW health_10s AS FROM query(trackiops_view('health_10s'));
 CREATE OR REPLACE TEMP VIEW health_1m AS FROM query(trackiops_view('health_1m'));
 CREATE OR REPLACE TEMP VIEW health_1h AS FROM query(trackiops_view('health_1h'));
+-- Of all levels: filter by level. Rows of the levels app and user are calls.
 CREATE OR REPLACE TEMP VIEW requests AS FROM query(trackiops_view('requests'));
 
 -- The start of the window of length step that a time is in. Windows begin at multiples of their length since the epoch.

@@ -208,7 +208,8 @@ impl KeptRequests {
             let levels = texts(&batch, LEVEL);
             for row in 0..batch.num_rows() {
                 let level = level_in(levels, row);
-                if !found.contains(&level) {
+                // Functions are about no file.
+                if level != IoLevel::User && !found.contains(&level) {
                     found.push(level);
                 }
             }

@@ -18,7 +18,7 @@ use super::source::Source;
 use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
 use super::values::Values;
-use crate::output::plural;
+use crate::output::{plural, say};
 
 /// The host of rows that name none.
 const NO_HOST: &str = "imported";
@@ -52,12 +52,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         columns: None,
         rows: 0,
         backwards: 0,
+        calls: 0,
         time_range_ns: None,
     };
     for source in &sources {
         table::read(source, &mut import)?;
     }
     import.hosts.finish()?;
+    if import.calls > 0 {
+        let calls = plural(import.calls, "row");
+        say(format_args!(
+            "{calls} of the levels app and user left out: calls are no requests"
+        ));
+    }
     let backwards = Backwards {
         number: import.backwards,
         what: "row",
@@ -75,6 +82,8 @@ struct Import {
     columns: Option<Columns>,
     rows: u64,
     backwards: u64,
+    /// Rows that are single calls, which are no requests.
+    calls: u64,
     time_range_ns: Option<(i64, i64)>,
 }
 
@@ -94,6 +103,10 @@ impl Rows for Import {
             columns,
             header: &self.header,
         };
+        if level(&values)?.is_some_and(|level| !IoLevel::OF_ROWS.contains(&level)) {
+            self.calls += 1;
+            return Ok(());
+        }
         let times = Times::of(&values)?;
         self.rows += 1;
         let (first, last) = self.time_range_ns.unwrap_or((times.end_ns, times.end_ns));
@@ -202,13 +215,7 @@ fn listed(values: &Values<'_>) -> anyhow::Result<Listed> {
 }
 
 fn level(values: &Values<'_>) -> anyhow::Result<Option<IoLevel>> {
-    let level = values.parsed(Field::Level, "a level, such as wire")?;
-    if level.is_some_and(|level| !IoLevel::OF_ROWS.contains(&level)) {
-        anyhow::bail!(
-            "single calls (levels app and user) are no requests: leave them out, as `trackiops export --requests --level wire` does"
-        );
-    }
-    Ok(level)
+    values.parsed(Field::Level, "a level, such as wire")
 }
 
 fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {

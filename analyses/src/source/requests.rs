@@ -3,9 +3,10 @@
 use arrow::array::RecordBatch;
 use trackiops_query::{EmptyReason, Range};
 use trackiops_schemas::columns::{
-    DONE_BYTES, END_TIME, END_TIME_NS, EOF, ERRNO, FILE_KEY, HOST, LATENCY_NS, MOUNT, OFFSET_BYTES,
-    OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
+    DONE_BYTES, END_TIME, END_TIME_NS, EOF, ERRNO, FILE_KEY, HOST, LATENCY_NS, LEVEL, MOUNT,
+    OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
 };
+use trackiops_schemas::level::IoLevel;
 
 use super::columns::{Flags, Numbers, Texts};
 use super::files::{self, REQUESTS};
@@ -103,11 +104,13 @@ pub struct Requests {
     pub seen: Seen,
     /// Processes and the parts of latencies are wanted.
     has_parts: bool,
+    /// The level of the rows so far.
+    level: Option<String>,
 }
 
 /// Columns of which many analyses have no use.
 const PARTS: [&str; 3] = [PID, QUEUE_NS, RTT_NS];
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     END_TIME,
     END_TIME_NS,
     LATENCY_NS,
@@ -124,6 +127,7 @@ const COLUMNS: [&str; 16] = [
     RETRANS,
     ERRNO,
     PATH,
+    LEVEL,
 ];
 
 impl Requests {
@@ -186,6 +190,7 @@ impl Requests {
         let (hosts, mounts, ops) = (texts(HOST)?, texts(MOUNT)?, texts(OP)?);
         let (tenants, users) = (texts(TENANT_NAME)?, texts(USER)?);
         let paths = texts(PATH)?;
+        let levels = texts(LEVEL)?;
         let parts = match self.has_parts {
             true => Some([numbers(PID)?, numbers(QUEUE_NS)?, numbers(RTT_NS)?]),
             false => None,
@@ -195,6 +200,17 @@ impl Requests {
             let Some(end_ns) = ends.get(row).filter(|ns| is_within(*ns, range)) else {
                 continue;
             };
+            let level = levels.get(row).unwrap_or(IoLevel::Wire.as_str());
+            match &self.level {
+                Some(first) if first == level => {}
+                Some(first) => {
+                    return Err(AnalysisError::Unsuitable(format!(
+                        "the file has rows of the levels {first} and {level}, which are not added up: `trackiops export --requests --level {first}` writes \
+                         those of one"
+                    )));
+                }
+                None => self.level = Some(level.to_owned()),
+            }
             let op = ops.get(row).unwrap_or_default();
             let is_read = op.eq_ignore_ascii_case(READ);
             // Other calls move no bytes; where a call did, such as `sendfile`, may be unknown.

@@ -86,7 +86,7 @@ class Stores:
         return self._scan("health", granularity)
 
     def requests(self) -> pl.LazyFrame:
-        """Single requests, where they were recorded (`trackiops record --requests`)."""
+        """Single requests, where they were recorded (`trackiops record --requests`), of all levels: filter by `level`; `app` and `user` are calls."""
         return self._scan("requests", "")
 
     def covered(self, granularity: str, step: Optional[str] = None) -> pl.LazyFrame:

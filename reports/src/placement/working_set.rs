@@ -10,7 +10,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::group::Entity;
 use trackiops_query::requests::KeptRequests;
 use trackiops_query::{QueryError, Question};
-use trackiops_schemas::columns::{DONE_BYTES, FILE_KEY, OFFSET_BYTES};
+use trackiops_schemas::columns::{DONE_BYTES, FILE_KEY, OFFSET_BYTES, OP};
 use trackiops_schemas::identity::FileKey;
 
 /// Ranges of a file after which they are joined for the first time.
@@ -103,7 +103,14 @@ fn add(
         column(OFFSET_BYTES)?,
         column(DONE_BYTES)?,
     );
+    let ops = batch.column_by_name(OP);
+    let ops = ops.and_then(|array| array.as_string_opt::<i32>());
     for (row, entity) in entities.iter().enumerate() {
+        // Calls that open or sync move no bytes.
+        let op = ops.map_or("READ", |ops| ops.value(row));
+        if !op.eq_ignore_ascii_case("READ") && !op.eq_ignore_ascii_case("WRITE") {
+            continue;
+        }
         let of = (entity.clone(), FileKey(keys.value(row)));
         let (requests, ranges) = files.entry(of).or_default();
         *requests += 1;

@@ -15,6 +15,9 @@ use trackiops_schemas::request::Request;
 use super::encode::{file_columns, hosts};
 use crate::column_values::signed;
 
+/// By these flags READs, WRITEs and calls are told apart. Calls say neither that a file has ended nor where bytes are to be kept.
+const KIND: u32 = flags::CALL | flags::WRITE;
+
 /// A request with its file.
 #[derive(Clone, Debug)]
 pub struct RequestRow {
@@ -67,13 +70,9 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         known(|request| request.parts_ns().map(|[queue_ns, _]| queue_ns)),
         known(|request| request.parts_ns().map(|[_, rtt_ns]| rtt_ns)),
         known(|request| request.retransmissions().map(u64::from)),
-        flag(|request| (!request.is(flags::WRITE)).then_some(request.is(flags::EOF))),
+        flag(|request| (request.flags & KIND == 0).then_some(request.is(flags::EOF))),
         flag(|request| Some(request.is(flags::DIRECT))),
-        flag(|request| {
-            request
-                .is(flags::WRITE)
-                .then_some(request.is(flags::STABLE))
-        }),
+        flag(|request| (request.flags & KIND == flags::WRITE).then_some(request.is(flags::STABLE))),
         Arc::new(requests().map(Request::errno).collect::<Int32Array>()),
         id(Request::xid),
         flag(|request| Some(request.is(flags::PIECE))),
