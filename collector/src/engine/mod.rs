@@ -222,8 +222,14 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
     let kinds = filter.kinds();
     match &plan.programs {
         Programs::Direct {
-            offsets, levels, ..
+            offsets,
+            levels,
+            cast,
+            ..
         } => {
+            if kinds & filters::DIRECTORIES != 0 && levels.app && cast.is_none() {
+                return Err(FilterError::DirectoriesOfCalls);
+            }
             if kinds & filters::DIRECTORIES != 0 && offsets.name == NameOffsets::default() {
                 return Err(FilterError::NoWay("directories"));
             }
