@@ -186,6 +186,7 @@ impl Requests {
         };
         let (latencies, keys) = (numbers(LATENCY_NS)?, numbers(FILE_KEY)?);
         let (offsets, done) = (numbers(OFFSET_BYTES)?, numbers(DONE_BYTES)?);
+        let has_offsets = has(OFFSET_BYTES);
         let (sizes, retrans, errnos) = (numbers(FILE_SIZE)?, numbers(RETRANS)?, numbers(ERRNO)?);
         let (hosts, mounts, ops) = (texts(HOST)?, texts(MOUNT)?, texts(OP)?);
         let (tenants, users) = (texts(TENANT_NAME)?, texts(USER)?);
@@ -205,8 +206,8 @@ impl Requests {
                 Some(first) if first == level => {}
                 Some(first) => {
                     return Err(AnalysisError::Unsuitable(format!(
-                        "the file has rows of the levels {first} and {level}, which are not added up: `trackiops export --requests --level {first}` writes \
-                         those of one"
+                        "there are rows of the levels {first} and {level}, which are not added up: name one level by --level; of a file, \
+                         `trackiops export --requests --level {first}` writes those of one"
                     )));
                 }
                 None => self.level = Some(level.to_owned()),
@@ -214,7 +215,8 @@ impl Requests {
             let op = ops.get(row).unwrap_or_default();
             let is_read = op.eq_ignore_ascii_case(READ);
             // Other calls move no bytes; where a call did, such as `sendfile`, may be unknown.
-            let has_place = offsets.count(row).is_some() || !has(OFFSET_BYTES);
+            let offset = offsets.count(row);
+            let has_place = offset.is_some() || !has_offsets;
             if !is_read && !op.eq_ignore_ascii_case(WRITE) || !has_place {
                 continue;
             }
@@ -236,7 +238,7 @@ impl Requests {
                 server: server.unwrap_or_default(),
                 tenant: self.tenants.of(tenant.unwrap_or_default()),
                 is_read,
-                offset: offsets.count(row).unwrap_or_default(),
+                offset: offset.unwrap_or_default(),
                 bytes: done.count(row).unwrap_or_default(),
                 file_size: sizes.count(row),
                 eof: eofs.get(row),
