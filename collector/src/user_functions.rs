@@ -107,7 +107,7 @@ fn in_words(names: &[String]) -> String {
 }
 
 /// Where a function is probed: offsets in its file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Points {
     /// Where it begins.
     pub begins: Vec<u64>,
@@ -116,10 +116,9 @@ pub struct Points {
 }
 
 /// How the end of what is followed is seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It has none.
-    #[default]
     None,
     /// When the function returns.
     Return,

@@ -15,7 +15,7 @@ use trackiops_schemas::request::Request;
 use super::encode::{file_columns, hosts};
 use crate::column_values::signed;
 
-/// By these flags READs, WRITEs and calls are told apart. Calls say neither that a file has ended nor where bytes are to be kept.
+/// These flags distinguish READs, WRITEs and calls. Calls say neither that a file has ended nor where bytes are to be kept.
 const KIND: u32 = flags::CALL | flags::WRITE;
 
 /// A request with its file.

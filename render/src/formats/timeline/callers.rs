@@ -129,12 +129,12 @@ impl RecentCalls {
             calls.retain(|call| call.deed.process == request.process);
         }
         let is_sync = |call: &Call| call.deed.does == Does::Sync;
-        // A request may be ahead of what is read.
         let mut is_ambiguous = false;
         if calls.iter().any(|call| call.deed.overlaps(request)) {
             calls.retain(|call| is_sync(call) || call.deed.overlaps(request));
-        } else {
-            is_ambiguous |= request.bytes.is_some() && calls.iter().any(|call| !is_sync(call));
+        } else if request.bytes.is_some() {
+            // It may be ahead of what is read.
+            is_ambiguous = calls.iter().any(|call| !is_sync(call));
         }
         let mut threads = calls.iter().filter(|call| !is_sync(call));
         if let Some(first) = threads.next() {
