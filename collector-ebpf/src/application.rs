@@ -413,7 +413,7 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
     let inode: u64 = of_file.field(&own.file_inode)?;
     let inode = Address::<M>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let nth = number(program, inode);
+    let nth = number(program as u32, inode)?;
     if let Some(sum) = begun_before(places, nth, inode.0, fileid, (uid, cgroup), now_ns) {
         return Some(sum);
     }
@@ -422,23 +422,36 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
 
 /// The number of the place of a program for an inode.
 #[inline(always)]
-pub fn number(program: Program, inode: Address<impl Memory>) -> u32 {
-    // The compiler would make an `or` of the sum of what has no bit in common. The verifier of Linux 6.1 does not follow that.
-    let hash = opaque(inode.hash::<{ PLACES.ilog2() }>().into());
-    program as u32 * PLACES as u32 + hash as u32
+pub fn number(program: u32, inode: Address<impl Memory>) -> Option<u64> {
+    let hash: u64 = inode.hash::<{ PLACES.ilog2() }>().into();
+    in_range(u64::from(program) * PLACES as u64 + hash)
+}
+
+/// The number of the other place.
+#[inline(always)]
+fn other(nth: u64) -> Option<u64> {
+    in_range(nth ^ 1)
+}
+
+/// The verifier wants to see it of a program that was kept, and before Linux 6.2 of each. In one piece, and with all bits: those versions forget what
+/// they knew of halves and of parts.
+#[inline(always)]
+fn in_range(nth: u64) -> Option<u64> {
+    let nth = opaque(nth);
+    (nth < (PLACES * APP_PROGRAMS) as u64).then_some(nth)
 }
 
 /// The program that has this place.
 #[inline(always)]
-pub fn program_of(nth: u32) -> u32 {
-    nth / PLACES as u32
+pub fn program_of(nth: u64) -> u32 {
+    (nth / PLACES as u64) as u32
 }
 
 /// The sum that is in its place.
 #[inline(always)]
 pub fn begun_before(
     places: *mut AppPlaces,
-    nth: u32,
+    nth: u64,
     inode: u64,
     fileid: u64,
     (uid, cgroup): (u32, u64),
@@ -458,7 +471,7 @@ pub fn begun_before(
             return NonNull::new(&raw mut (*first).value);
         }
         // Until userspace has taken the sums of a window, the next one has the other place.
-        let second = place(places, nth ^ 1);
+        let second = place(places, other(nth)?);
         if is_ours(second) {
             return NonNull::new(&raw mut (*second).value);
         }
@@ -472,7 +485,7 @@ pub fn begun_before(
 ///
 /// `nth` is below the number of places of a half.
 #[inline(always)]
-unsafe fn place(places: *mut AppPlaces, nth: u32) -> *mut AppPlace {
+unsafe fn place(places: *mut AppPlaces, nth: u64) -> *mut AppPlace {
     // SAFETY: by the caller.
     unsafe {
         let half = (&raw const (*places).half).read_volatile() as usize & 1;
@@ -484,7 +497,7 @@ unsafe fn place(places: *mut AppPlaces, nth: u32) -> *mut AppPlace {
 
 /// The sum in its place, or in a map. The first of these calls in its window begins it.
 #[inline(never)]
-fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
     let of_file = Address::<Probe>::new(file);
     let inode_address: u64 = of_file.field(&own.file_inode)?;
@@ -526,7 +539,7 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
 #[inline(always)]
 pub fn claim(
     places: *mut AppPlaces,
-    nth: u32,
+    nth: u64,
     inode: u64,
     key: &mut AppKey,
     pid: u64,
@@ -535,12 +548,10 @@ pub fn claim(
     let is_known = key.fileid != 0;
     // SAFETY: a place of this CPU and program, which nobody else writes before userspace has taken its half away.
     unsafe {
-        if nth as usize >= PLACES * APP_PROGRAMS {
-            return None;
-        }
+        let nth = in_range(nth)?;
         let half = || (&raw const (*places).half).read_volatile() as u32 & 1;
         let (half_before, mut taken) = (half(), nth);
-        let (first, second) = (place(places, nth), place(places, nth ^ 1));
+        let (first, second) = (place(places, nth), place(places, other(nth)?));
         let place = if (&raw const (*first).begin_ns).read_volatile() == 0 {
             first
         } else {
@@ -556,7 +567,7 @@ pub fn claim(
             {
                 let of_cpu = cpu() * APP_LATENCIES_OF_CPU as u32;
                 let of_half = half_before * (PLACES * APP_TIMED_PROGRAMS) as u32;
-                let element = of_cpu + of_half + taken + 1;
+                let element = of_cpu + of_half + taken as u32 + 1;
                 (&raw mut (*place).value.latencies).write_volatile(element.into());
             }
             add!(AppPlaces, places.taken, 1);

@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
-    kernel_memory::{Address, Memory, Probe, global, now_ns, opaque},
+    kernel_memory::{Address, Memory, Probe, global, if_zero, now_ns},
     local, paths,
 };
 
@@ -301,14 +301,6 @@ fn head(page: u64, info: u64) -> u64 {
     let is_mask = if_zero(info >> 32 ^ u64::from(u32::MAX));
     let first = page & info & is_mask | info.wrapping_sub(1) & !is_mask;
     page & is_first | first & !is_first
-}
-
-/// All bits if the value is 0, else none.
-#[inline(always)]
-fn if_zero(value: u64) -> u64 {
-    // Each step is hidden from the compiler, which would make a branch of them.
-    let negative = opaque(value.wrapping_neg());
-    opaque(opaque(value | negative) >> 63).wrapping_sub(1)
 }
 
 /// Completes the record with the file whose pages these are and with the cgroup of the bio, and hands it over. The next one of the same request

@@ -52,7 +52,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     let bytes = bytes::<M>(folio);
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
-    let nth = application::number(program, inode);
+    let nth = application::number(program as u32, inode)?;
     let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
         Some(sum) => sum,
         None => begin::<M>(places, nth, inode.0, now_ns)?,
@@ -104,7 +104,7 @@ fn who(is_evicted: bool) -> (u32, u64) {
 #[inline(never)]
 fn begin<M: Memory>(
     places: *mut AppPlaces,
-    nth: u32,
+    nth: u64,
     inode: u64,
     now_ns: u64,
 ) -> Option<NonNull<AppValue>> {

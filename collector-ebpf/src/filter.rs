@@ -3,7 +3,7 @@
 use trackiops_schemas::ebpf::app_sums::{
     AppKey, FILE_SYSTEM, LOCAL, OPENS, PAGES_DIRTIED, SYNCS, WRITES,
 };
-use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
+use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, filters, flags};
 
 use crate::{
     cgroup,
@@ -169,27 +169,29 @@ fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool
             return known & 1 != 0;
         }
     }
-    let inside = entry()
-        .and_then(|entry| ascend(entry, dev, &DIRECT.tree))
-        .unwrap_or(false);
-    let _ = INSIDE.insert(key, valid | u64::from(inside), 0);
-    inside
+    let inside = entry().map_or(0, |entry| ascend(entry, dev));
+    let _ = INSIDE.insert(key, valid | inside, 0);
+    inside != 0
 }
 
-/// From the name that the file was opened by to the top of its file system.
-#[inline(always)]
-fn ascend(mut entry: u64, dev: u32, offsets: &'static TreeOffsets) -> Option<bool> {
+/// From the name that the file was opened by to the top of its file system: 1 if one of the directories is on the way. By itself, so that the
+/// verifier follows what comes after once, and not for each name at which this may end.
+#[inline(never)]
+fn ascend(mut entry: u64, dev: u32) -> u64 {
+    let step = |entry| {
+        let parent: u64 = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_parent)?;
+        let inode: u64 = Address::<Probe>::new(parent).field(&DIRECT.tree.entry_inode)?;
+        let id: u64 = Address::<Probe>::new(inode).field(&DIRECT.inode_number)?;
+        (parent != entry).then_some((parent, id))
+    };
     for _ in 0..MAX_DEPTH {
-        let parent: u64 = Address::<Probe>::new(entry).field(&offsets.entry_parent)?;
-        if parent == entry {
+        let Some((parent, id)) = step(entry) else {
             break;
+        };
+        if is_listed(filters::DIRECTORIES, dev, id) {
+            return 1;
         }
         entry = parent;
-        let inode: u64 = Address::<Probe>::new(entry).field(&offsets.entry_inode)?;
-        let id: u64 = Address::<Probe>::new(inode).field(&DIRECT.inode_number)?;
-        if is_listed(filters::DIRECTORIES, dev, id) {
-            return Some(true);
-        }
     }
-    Some(false)
+    0
 }

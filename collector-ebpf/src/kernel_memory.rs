@@ -372,6 +372,14 @@ pub fn opaque(mut value: u64) -> u64 {
     value
 }
 
+/// All bits if the value is 0, else none.
+#[inline(always)]
+pub fn if_zero(value: u64) -> u64 {
+    // Each step is hidden from the compiler, which would make a branch of them.
+    let negative = opaque(value.wrapping_neg());
+    opaque(opaque(value | negative) >> 63).wrapping_sub(1)
+}
+
 /// The same number, of which the verifier does not know what it is and where it comes from: half of a word on the stack.
 ///
 /// Of each index into a table it follows that, back to where the number was loaded. And what it does not know, it need not follow for each

@@ -57,22 +57,19 @@ pub fn keep(registers: u64, kind: u8, result: i64) {
     let begin_ns = application::take_begin(&CALL_BEGINS);
     let call = Address::<Probe>::new(registers);
     let first: u32 = call.field_or_zero(&own.first);
-    let (mut read, mut write, mut at) = (NO_DESCRIPTOR, NO_DESCRIPTOR, NO_OFFSET);
+    // What the verifier follows for each kind of call is this, and handing over for what is read and for the rest.
+    let (read, other, direction, result) = match kind & !kinds::AT {
+        kinds::READS => (first, NO_DESCRIPTOR, READS, result),
+        kinds::WRITES => (NO_DESCRIPTOR, first, WRITES, result),
+        kinds::SENDS => (call.field_or_zero(&own.second), first, WRITES, result),
+        kinds::COPIES => (first, call.field_or_zero(&own.third), WRITES, result),
+        kinds::SYNCS => (NO_DESCRIPTOR, first, SYNCS, result.min(0)),
+        kinds::OPENS if result >= 0 => (NO_DESCRIPTOR, result as u32, OPENS, 0),
+        _ => return,
+    };
+    let mut at = NO_OFFSET;
     if kind & kinds::AT != 0 {
         at = call.field_or_zero(&own.fourth);
-    }
-    match kind & !kinds::AT {
-        kinds::READS => read = first,
-        kinds::WRITES => write = first,
-        kinds::SENDS => (read, write) = (call.field_or_zero(&own.second), first),
-        kinds::COPIES => (read, write) = (first, call.field_or_zero(&own.third)),
-        kinds::SYNCS => {
-            let _ = hand_over(first, SYNCS, NO_OFFSET, result.min(0), begin_ns);
-        }
-        kinds::OPENS if result >= 0 => {
-            let _ = hand_over(result as u32, OPENS, NO_OFFSET, 0, begin_ns);
-        }
-        _ => {}
     }
     // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
     if kind & !kinds::AT <= kinds::WRITES && at == NO_OFFSET {
@@ -81,8 +78,8 @@ pub fn keep(registers: u64, kind: u8, result: i64) {
     if read != NO_DESCRIPTOR {
         let _ = hand_over(read, READS, at, result, begin_ns);
     }
-    if write != NO_DESCRIPTOR {
-        let _ = hand_over(write, WRITES, at, result, begin_ns);
+    if other != NO_DESCRIPTOR {
+        let _ = hand_over(other, direction, at, result, begin_ns);
     }
 }
 

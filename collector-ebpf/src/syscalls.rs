@@ -20,7 +20,7 @@ use crate::{
     application::{self, Program},
     filter,
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
-    kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, word},
+    kernel_memory::{Address, Memory, Probe, cpu, global, if_zero, now_ns, opaque, untraced, word},
     local,
     maps::APP_PLACES,
     paths, single_calls, window,
@@ -28,11 +28,17 @@ use crate::{
 
 /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h): the call begins once more.
 const RESTARTED: core::ops::RangeInclusive<i64> = -516..=-512;
+const READ: u32 = Program::SyscallRead as u32;
+const WRITE: u32 = Program::SyscallWrite as u32;
 /// Stands for no descriptor.
 pub const NO_DESCRIPTOR: u32 = u32::MAX;
 /// Requests of an `io_submit` that are looked at, and of how many descriptors they may be.
-const MOST_SUBMITTED: i64 = 128;
+const MOST_SUBMITTED: u32 = 128;
 const MOST_BATCHES: usize = 8;
+/// Sums that a call may be the first one of: each descriptor is read and written.
+const MOST_FIRSTS: usize = 2 * MOST_BATCHES;
+/// Files of a call whose paths are told.
+const MOST_NAMED: usize = 2;
 
 /// File systems whose files the kernel makes up (include/uapi/linux/magic.h): nobody waits for them as for data.
 pub const MADE_UP: [u64; 24] = [
@@ -121,59 +127,70 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
     if global(&own.keeps) != 0 {
         single_calls::keep(registers, kind, result);
     }
-    let (read, write) = match kind & !kinds::AT {
-        kinds::READS => (first, NO_DESCRIPTOR),
-        kinds::WRITES => (NO_DESCRIPTOR, first),
-        kinds::SENDS => (call.field_or_zero(&own.second), first),
-        kinds::COPIES => (first, call.field_or_zero(&own.third)),
-        kinds::SYNCS | kinds::OPENS => {
-            operated::<M>(kind, first, result, begin_ns);
-            return;
-        }
-        _ => {
-            let requests: u64 = call.field_or_zero(&own.third);
-            submitted::<M>(requests, result);
-            return;
-        }
+    let second = |argument| call.field_or_zero(argument);
+    let left = match kind & !kinds::AT {
+        kinds::READS => transferred::<M>(first, NO_DESCRIPTOR, result, begin_ns),
+        kinds::WRITES => transferred::<M>(NO_DESCRIPTOR, first, result, begin_ns),
+        kinds::SENDS => transferred::<M>(second(&own.second), first, result, begin_ns),
+        kinds::COPIES => transferred::<M>(first, second(&own.third), result, begin_ns),
+        kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, result, begin_ns),
+        // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
+        _ if result > 0 => submitted::<M>(call.field_or_zero(&own.third), untraced(result as u32)),
+        _ => 0,
     };
-    if read != NO_DESCRIPTOR {
-        count_descriptor::<M>(Program::SyscallRead, read, 1, result, begin_ns);
-    }
-    if write != NO_DESCRIPTOR {
-        count_descriptor::<M>(Program::SyscallWrite, write, 1, result, begin_ns);
+    if left != 0 {
+        count_firsts();
     }
 }
 
-/// A call has opened a file, or waited until it is on its disk.
+/// A call has read from one descriptor, written to another, or both.
+#[inline(never)]
+fn transferred<M: Memory>(read: u32, write: u32, result: i64, begin_ns: u64) -> u64 {
+    let mut left = 0;
+    if read != NO_DESCRIPTOR {
+        left |= count_descriptor::<M>(READ, read, 1, result, begin_ns);
+    }
+    if write != NO_DESCRIPTOR {
+        left |= count_descriptor::<M>(WRITE, write, 1, result, begin_ns);
+    }
+    left
+}
+
+/// A call has opened a file, or waited until it is on its disk. Returns what [`count_descriptor`] does, as [`submitted`].
 #[inline(always)]
-fn operated<M: Memory>(kind: u8, first: u32, result: i64, begin_ns: u64) {
+fn operated<M: Memory>(kind: u8, first: u32, result: i64, begin_ns: u64) -> u64 {
     if global(&DIRECT.syscalls.counts_operations) == 0 {
-        return;
+        return 0;
     }
     if kind == kinds::SYNCS {
-        count_descriptor::<M>(Program::SyscallSync, first, 1, result.min(0), begin_ns);
+        let program = Program::SyscallSync as u32;
+        count_descriptor::<M>(program, first, 1, result.min(0), begin_ns)
     } else if result >= 0 {
-        count_descriptor::<M>(Program::SyscallOpen, result as u32, 1, 0, begin_ns);
+        count_descriptor::<M>(Program::SyscallOpen as u32, result as u32, 1, 0, begin_ns)
+    } else {
+        0
     }
 }
 
 /// `io_submit` has begun as many of the requests (`struct iocb`, include/uapi/linux/aio_abi.h) as it returns. What each of them will transfer
 /// nobody tells: what it asks for counts. They are added up by descriptor first: the verifier would follow all of the counting for each request.
 #[inline(never)]
-fn submitted<M: Memory>(requests: u64, count: i64) {
-    let Some(batches) = SUBMITTED.get_ptr_mut(0) else {
-        return;
+fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
+    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+        return 0;
     };
-    // SAFETY: this CPU's element, which belongs to this program: the kernel skips it while it runs there.
+    let mut left = 0;
+    // SAFETY: of the map.
     unsafe {
+        let batches = &raw mut (*scratch).batches;
         for number in 0..MOST_BATCHES {
-            (&raw mut (*batches)[number].calls).write_volatile(0);
+            (&raw mut (*batches)[number]).write_volatile(Batch::NONE);
         }
         for number in 0..MOST_SUBMITTED {
             if number >= count {
                 break;
             }
-            let at = requests.wrapping_add(number.cast_unsigned() * 8);
+            let at = requests.wrapping_add(u64::from(number) * 8);
             // It reads at any address without faulting.
             let request = bpf_probe_read_user(at as *const u64)
                 .and_then(|at| bpf_probe_read_user(at as *const Submitted));
@@ -183,52 +200,94 @@ fn submitted<M: Memory>(requests: u64, count: i64) {
             if request.operation > 1 {
                 continue;
             }
-            let what = u64::from(request.descriptor) << 1 | u64::from(request.operation);
-            for number in 0..MOST_BATCHES {
-                let batch = &raw mut (*batches)[number];
-                let calls = (&raw const (*batch).calls).read_volatile();
-                if calls == 0 {
-                    (&raw mut (*batch).what).write_volatile(what);
-                    (&raw mut (*batch).bytes).write_volatile(0);
-                } else if (&raw const (*batch).what).read_volatile() != what {
-                    continue;
-                }
-                let bytes = (&raw const (*batch).bytes).read_volatile();
-                (&raw mut (*batch).bytes).write_volatile(bytes.wrapping_add(request.bytes));
-                (&raw mut (*batch).calls).write_volatile(calls + 1);
-                break;
+            let its = u64::from(request.descriptor) + 1;
+            // The first that is its own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
+            let mut place = MOST_BATCHES as u64;
+            for number in (0..MOST_BATCHES).rev() {
+                let of = (&raw const (*batches)[number].of).read_volatile();
+                let is_it = if_zero(of) | if_zero(of ^ its);
+                place = place & !is_it | number as u64 & is_it;
             }
+            let place = opaque(place);
+            if place >= MOST_BATCHES as u64 {
+                continue;
+            }
+            let batch = &raw mut (*batches)[place as usize];
+            (&raw mut (*batch).of).write_volatile(its);
+            let way = &raw mut (*batch).ways[usize::from(request.operation & 1)];
+            let Way { calls, bytes } = way.read_volatile();
+            way.write_volatile(Way {
+                calls: calls + 1,
+                bytes: bytes.wrapping_add(request.bytes),
+            });
         }
         for number in 0..MOST_BATCHES {
             let batch = &raw const (*batches)[number];
-            let calls = (&raw const (*batch).calls).read_volatile();
-            if calls == 0 {
+            let its = (&raw const (*batch).of).read_volatile();
+            if its == 0 {
                 break;
             }
-            let what = (&raw const (*batch).what).read_volatile();
-            let bytes = (&raw const (*batch).bytes).read_volatile().cast_signed();
-            let descriptor = (what >> 1) as u32;
-            match what & 1 {
-                0 => count_descriptor::<M>(Program::SyscallRead, descriptor, calls, bytes, 0),
-                _ => count_descriptor::<M>(Program::SyscallWrite, descriptor, calls, bytes, 0),
+            for (program, way) in [READ, WRITE].into_iter().zip(0..) {
+                let way: *const Way = &raw const (*batch).ways[way];
+                let Way { calls, bytes } = way.read_volatile();
+                if calls != 0 {
+                    let descriptor = (its - 1) as u32;
+                    let bytes = bytes.cast_signed();
+                    left |= count_descriptor::<M>(program, descriptor, calls, bytes, 0);
+                }
             }
         }
     }
+    left
 }
 
 /// Requests of one call for one descriptor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Batch {
-    /// The descriptor, and in the lowest bit whether they write to it.
-    what: u64,
+    /// The descriptor and one; 0 while there are none.
+    of: u64,
+    /// Those that read, and those that write.
+    ways: [Way; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Way {
     calls: u64,
     bytes: u64,
 }
 
-/// Where they are added up.
+impl Batch {
+    const NONE: Self = Self {
+        of: 0,
+        ways: [Way { calls: 0, bytes: 0 }; 2],
+    };
+}
+
+/// Calls that are the first ones of their file in their window.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct First {
+    file: u64,
+    program: u64,
+    calls: u64,
+    result: i64,
+    begin_ns: u64,
+}
+
+/// What is known of a system call while its files are looked at.
+#[repr(C)]
+struct Scratch {
+    batches: [Batch; MOST_BATCHES],
+    firsts: [First; MOST_FIRSTS],
+    /// How many there are.
+    left: u64,
+}
+
+/// This CPU's element belongs to the program that counts the calls: the kernel skips it while it runs there.
 #[map]
-static SUBMITTED: PerCpuArray<[Batch; MOST_BATCHES]> = PerCpuArray::with_max_entries(1, 0);
+static SYSCALL_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// The begin of `struct iocb`.
 #[repr(C)]
@@ -244,17 +303,111 @@ struct Submitted {
     bytes: u64,
 }
 
-/// Counts calls for a file by its descriptor, that returned `result` together.
+/// Counts calls for a file by its descriptor, that returned `result` together. 1 if that is left to [`count_firsts`], else 0.
 #[inline(never)]
 fn count_descriptor<M: Memory>(
-    program: Program,
+    program: u32,
     descriptor: u32,
     calls: u64,
     result: i64,
     begin_ns: u64,
-) {
-    if let Some(file) = file_of::<M>(descriptor) {
-        let _ = count_file::<M>(program, file, calls, result, begin_ns);
+) -> u64 {
+    let Some(file) = file_of::<M>(descriptor) else {
+        return 0;
+    };
+    match count_file::<M, false>(program, file, calls, result, begin_ns) {
+        Some(Counted::Left) => leave(First {
+            file,
+            program: program.into(),
+            calls,
+            result,
+            begin_ns,
+        }),
+        _ => 0,
+    }
+}
+
+#[inline(always)]
+fn leave(first: First) -> u64 {
+    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: of the map.
+    unsafe {
+        let left = &raw mut (*scratch).left;
+        let number = left.read_volatile();
+        if number >= MOST_FIRSTS as u64 {
+            return 0;
+        }
+        (&raw mut (*scratch).firsts[number as usize]).write_volatile(first);
+        left.write_volatile(number + 1);
+    }
+    1
+}
+
+/// Counts the calls that begin a sum, and tells the paths of the files. That takes most of the verifier's steps, so all kinds of calls share it, and
+/// no more paths are told than one of the other calls may need: what `io_submit` has files for was mostly opened by a call of its own.
+#[inline(never)]
+fn count_firsts() {
+    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: of the map.
+    unsafe {
+        // Read each time: a number whose range the verifier has learnt would be another state on each way out of the loop.
+        let left = &raw const (*scratch).left;
+        for number in 0..MOST_FIRSTS {
+            if number as u64 >= left.read_volatile() {
+                break;
+            }
+            count_first(&raw mut (*scratch).firsts[number]);
+        }
+        // Beginning with any of them: in the next window it is another one.
+        let begin = now_ns();
+        for number in 0..MOST_NAMED as u64 {
+            let left = left.read_volatile();
+            let place = opaque(begin.wrapping_add(number) % left.max(1));
+            if number >= left || place >= MOST_FIRSTS as u64 {
+                break;
+            }
+            let first = &raw const (*scratch).firsts[place as usize];
+            let file = (&raw const (*first).file).read_volatile();
+            if file != 0 {
+                name(file);
+            }
+        }
+        (&raw mut (*scratch).left).write_volatile(0);
+    }
+}
+
+#[inline(never)]
+unsafe fn count_first(first: *mut First) {
+    // SAFETY: one of the map.
+    unsafe {
+        let First {
+            file,
+            program,
+            calls,
+            result,
+            begin_ns,
+        } = first.read_volatile();
+        let counted = count_file::<Probe, true>(program as u32, file, calls, result, begin_ns);
+        if counted != Some(Counted::First) {
+            // Its path is not told.
+            (&raw mut (*first).file).write_volatile(0);
+        }
+    }
+}
+
+/// Tells the path of a file, if it has one.
+#[inline(never)]
+fn name(file: u64) {
+    if let Some((inode, entry)) = application::opened(file)
+        && Address::<Probe>::new(inode)
+            .field(&DIRECT.local.inode_mode)
+            .is_some_and(local::is_regular)
+    {
+        paths::name_opened(inode, entry);
     }
 }
 
@@ -300,18 +453,32 @@ pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     };
     let file: u64 = request.field_or_zero(&own.ring_file);
     if file != 0 {
-        let _ = count_file::<M>(program, file, 1, i64::from(result), 0);
+        let counted = count_file::<M, true>(program as u32, file, 1, i64::from(result), 0);
+        if counted == Some(Counted::First) {
+            name(file);
+        }
     }
 }
 
+/// What became of calls.
+#[derive(PartialEq, Eq)]
+enum Counted {
+    /// They are the first ones of their sum.
+    First,
+    Others,
+    /// Their sum is to be begun.
+    Left,
+}
+
+/// Adds calls to the sum of their file. Where there is none it is begun if `BEGINS`.
 #[inline(always)]
-fn count_file<M: Memory>(
-    program: Program,
+fn count_file<M: Memory, const BEGINS: bool>(
+    program: u32,
     file: u64,
     calls: u64,
     result: i64,
     begin_ns: u64,
-) -> Option<()> {
+) -> Option<Counted> {
     let (own, app) = (&DIRECT.local, &DIRECT.app);
     let of_file = Address::<M>::new(file);
     let inode: u64 = of_file.field(&app.file_inode)?;
@@ -328,27 +495,26 @@ fn count_file<M: Memory>(
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
-    let nth = application::number(program, inode);
+    let nth = application::number(program, inode)?;
     let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
         Some(sum) => sum,
-        None => begin(places, nth, file, now_ns)?,
+        None if BEGINS => begin(places, nth, file, now_ns)?,
+        None => return Some(Counted::Left),
     };
     let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
     let is_first =
         unsafe { application::add(sum.as_ptr(), is_direct, calls, result, begin_ns, now_ns) };
-    if is_first
-        && local::is_regular(mode)
-        && let Some((inode, entry)) = application::opened(file)
-    {
-        paths::name_opened(inode, entry);
-    }
-    Some(())
+    Some(if is_first {
+        Counted::First
+    } else {
+        Counted::Others
+    })
 }
 
 /// The sum in its place, or in a map. The first of these calls in its window begins it.
 #[inline(never)]
-fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let app = &DIRECT.app;
     let of_file = Address::<Probe>::new(file);
     let inode = Address::<Probe>::new(of_file.field(&app.file_inode)?);

@@ -123,12 +123,6 @@ pub enum FilterError {
         "the tracepoint engine does not know directories: use --engine direct, or name files or mounts"
     )]
     DirectoriesByTracepoint,
-    /// The programs are larger than the verifier accepts (Linux 6.1: `E2BIG`).
-    #[error(
-        "before Linux 6.2 the level app cannot be filtered by directories: name files or mounts by --file or --mount, or record without \
-         --levels app"
-    )]
-    DirectoriesOfCalls,
     /// The BTF lacks members that the filter needs.
     #[error("this kernel's BTF does not lead from a request to its {0}: leave out this filter")]
     NoWay(&'static str),

@@ -1,5 +1,6 @@
 //! Requests to a block device equal the kernel's statistics of it, and the bytes of its files what was written, beside NFS.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use crate::run::{Run, kernel, long, scripts, sum};
@@ -181,6 +182,109 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
             assert_eq!(sum(&own, "app_write_direct_bytes"), calls << 12, "{own:?}");
         }
     }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_calls_for_some_files_only_are_kept_with_their_requests() {
+    let store = RUN.out.join("chosen");
+    let rows = Run::query_store(&store, &["--step", "all", "--level", "block"]);
+    let single = Run::requests_of(&store, &["--level", "app", "--top", "1000000"]);
+    let sums = |path: &str| {
+        let own = rows.iter().filter(|row| row["path"] == path);
+        let own: Vec<_> = own.cloned().collect();
+        [
+            sum(&own, "app_read_calls"),
+            sum(&own, "app_write_calls"),
+            sum(&own, "app_write_direct_bytes"),
+            sum(&own, "write_bytes"),
+        ]
+    };
+    let ops = |path: &str| {
+        let own = single.iter().filter(|call| call["path"] == path);
+        let mut ops: Vec<_> = own.map(|call| call["op"].as_str().unwrap()).collect();
+        ops.sort_unstable();
+        ops.join(" ")
+    };
+    let chosen = [
+        ("/mnt/ext4/chosen/below/inside", 0),
+        ("/mnt/ext4/chosen/inside", 1),
+        ("/mnt/xfs/calls/plain", 0),
+    ];
+    for (path, sent) in chosen {
+        if kernel() == "newest" {
+            continue; // which skips the programs for some calls
+        }
+        let expected = [sent, 8, 8 * 4096, 8 * 4096];
+        assert_eq!(sums(path), expected, "{path}: {rows:?}");
+        let opens = "open ".repeat(1 + sent as usize);
+        let expected = format!(
+            "fsync {opens}{}{}",
+            "read ".repeat(sent as usize),
+            "write ".repeat(8)
+        );
+        assert_eq!(ops(path), expected.trim_end(), "{path}");
+    }
+    let paths: BTreeSet<_> = rows
+        .iter()
+        .chain(&single)
+        .map(|row| row["path"].as_str())
+        .collect();
+    assert_eq!(paths, chosen.map(|(path, _)| Some(path)).into());
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_single_calls_are_not_taken_for_requests() {
+    let store = RUN.out.join("calls");
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let say = |words: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_trackiops"))
+            .args(words)
+            .output()
+            .expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    let store = store.to_str().expect("a path");
+    for file in ["all.csv", "all.parquet"] {
+        let words = [
+            "export",
+            "--requests",
+            "--store",
+            store,
+            "--output",
+            &at(file),
+        ];
+        assert!(say(&words).0, "{file}");
+    }
+    let (is_refused, said) = say(&["analyze", "sizes", &at("all.parquet")]);
+    assert!(
+        !is_refused && said.contains("there are rows of the levels"),
+        "{said}"
+    );
+    let calls = Run::requests_of(
+        RUN.out.join("calls").as_path(),
+        &["--level", "app", "--top", "1000000"],
+    );
+    let spans = Run::requests_of(
+        RUN.out.join("calls").as_path(),
+        &["--level", "user", "--top", "1000000"],
+    );
+    let left_out = calls.len() + spans.len();
+    let (is_done, said) = say(&["import", "csv", &at("all.csv"), "--store", &at("imported")]);
+    let expected = format!("{left_out} rows of the levels app and user left out");
+    assert!(
+        is_done && said.replace(',', "").contains(&expected),
+        "{expected}: {said}"
+    );
+    let imported = Run::query_store(
+        &dir.path().join("imported"),
+        &["--step", "all", "--by", "level"],
+    );
+    let levels: BTreeSet<_> = imported.iter().map(|row| row["level"].as_str()).collect();
+    assert_eq!(levels, [Some("block"), Some("wire")].into());
 }
 
 #[test]

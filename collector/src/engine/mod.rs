@@ -222,14 +222,8 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
     let kinds = filter.kinds();
     match &plan.programs {
         Programs::Direct {
-            offsets,
-            levels,
-            cast,
-            ..
+            offsets, levels, ..
         } => {
-            if kinds & filters::DIRECTORIES != 0 && levels.app && cast.is_none() {
-                return Err(FilterError::DirectoriesOfCalls);
-            }
             if kinds & filters::DIRECTORIES != 0 && offsets.name == NameOffsets::default() {
                 return Err(FilterError::NoWay("directories"));
             }

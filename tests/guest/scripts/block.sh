@@ -85,3 +85,18 @@ stop_recorder INT
 cp "$OUT/record.err" "$OUT/calls.err"
 mkdir "$OUT/calls"
 cp -a "$STORE/." "$OUT/calls/"
+
+# Those for some files only, and the requests that they lead to.
+STORE=/var/tmp/chosen
+mkdir -p /mnt/ext4/chosen/below /mnt/ext4/beside
+start_recorder --levels app,block --requests --dir /mnt/ext4/chosen --file /mnt/xfs/calls/plain
+for file in /mnt/ext4/chosen/below/inside /mnt/ext4/chosen/inside /mnt/ext4/beside/outside /mnt/xfs/calls/plain /mnt/xfs/outside; do
+    dd if=/dev/zero of=$file bs=4k count=8 oflag=direct conv=fsync,notrunc 2>/dev/null
+done
+# To two files by one call: of them one counts.
+python3 -c 'import os
+os.sendfile(os.open("/mnt/ext4/beside/outside", os.O_WRONLY), os.open("/mnt/ext4/chosen/inside", os.O_RDONLY), 0, 8192)'
+stop_recorder INT
+cp "$OUT/record.err" "$OUT/chosen.err"
+mkdir "$OUT/chosen"
+cp -a "$STORE/." "$OUT/chosen/"

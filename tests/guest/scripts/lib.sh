@@ -31,7 +31,7 @@ begin_recording() {
     rm -f /run/trackiops.ready # of a recorder that was killed
     trackiops record --store "$store" --ready-file /run/trackiops.ready "$@" 2>>"$said" &
     BEGUN=$!
-    wait_for 60 test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
+    wait_for 180 test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
 }
 
 # stop_recorder [SIGNAL]: its exit status is this function's.
