@@ -7,7 +7,7 @@ mod task_ids;
 
 use std::sync::LazyLock;
 
-use crate::run::{Answer, KERNELS, Run, long, number, scripts, sum};
+use crate::run::{Answer, KERNELS, Run, kernel, long, number, scripts, sum};
 
 /// One guest: all faults on one kernel.
 pub struct Faults {
@@ -19,19 +19,12 @@ pub struct Faults {
 /// The phases of `faults.sh`, each between two snapshots, with a look at the BPF maps at its end.
 const PHASES: [&str; 3] = ["proxied", "ids", "restarted"];
 
-/// Two guests that have every NFS version between them; every version on the kernel that the
-/// environment asks for; or everything.
+/// Every version of NFS on one kernel, or on all of them.
 static GUESTS: LazyLock<Vec<Faults>> = LazyLock::new(|| {
     let all = |kernel: &str| Faults::boot(kernel, &["3", "4.0", "4.1", "4.2"]);
-    if long() {
-        KERNELS.map(all).into()
-    } else if let Ok(kernel) = std::env::var("TRACKIOPS_TEST_KERNEL") {
-        vec![all(&kernel)]
-    } else {
-        vec![
-            Faults::boot("6.12", &["3", "4.2"]),
-            Faults::boot("6.1", &["4.0", "4.1"]),
-        ]
+    match long() {
+        true => KERNELS.map(all).into(),
+        false => vec![all(&kernel())],
     }
 });
 
@@ -46,8 +39,7 @@ impl Faults {
             "steady.py",
         ]
         .map(|name| scripts().join(name).display().to_string());
-        // On an idle machine the script takes a minute; a busy one is slow with 65,536 requests.
-        let mut flags = vec!["--nfs", "3", "--timeout", "600"];
+        let mut flags = vec!["--nfs", "3"];
         flags.extend(helpers.iter().flat_map(|path| ["--add", path.as_str()]));
         let run = Run::on(kernel, "faults", &flags, versions);
         let files = run.query(&["--step", "all"]);

@@ -17,12 +17,11 @@ use crate::system;
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
 /// Scripts that measure times or fill the processors run alone.
-const ALONE: [&str; 9] = [
+const ALONE: [&str; 8] = [
     "crowd",
     "hang",
     "latency",
     "many",
-    "matrix",
     "overload",
     "skipped",
     "slow_disk",
@@ -280,6 +279,15 @@ pub const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
 /// Every kernel, or of them those that are to do where time is short.
 pub fn kernels(sample: &'static [&'static str]) -> &'static [&'static str] {
     if long() { &KERNELS } else { sample }
+}
+
+/// Each with each; where time is short, the first with the first and so on.
+pub fn pairs<A: Copy, B: Copy>(left: &[A], right: &[B]) -> Vec<(A, B)> {
+    let of = |&a: &A| right.iter().map(move |&b| (a, b));
+    match long() {
+        true => left.iter().flat_map(of).collect(),
+        false => left.iter().copied().zip(right.iter().copied()).collect(),
+    }
 }
 
 /// Whether time is not short: `make test-long`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::mountstats::{MountCounters, TRANSFERS};
-use crate::run::{MISSED, Run, long, number, sum};
+use crate::run::{MISSED, Run, long, number, pairs, sum};
 
 const THREADS: &str = "64";
 /// Of 4 KiB, of all threads together: half a minute, and an hour.
@@ -23,11 +23,9 @@ fn guest_what_programs_are_skipped_for_is_recorded_all_the_same() {
     });
     let mut skipped = Skipped::default();
     // Preempted at its next tick, or at once.
-    for preemption in ["preempt=lazy", "preempt=full"] {
-        for cpus in CPUS {
-            let run = run(preemption, cpus, &[THREADS, &requests]);
-            skipped.add(check(&run, &format!("{preemption}, {cpus} CPUs")));
-        }
+    for (preemption, cpus) in pairs(&["preempt=lazy", "preempt=full"], &CPUS) {
+        let run = run(preemption, cpus, &[THREADS, &requests]);
+        skipped.add(check(&run, &format!("{preemption}, {cpus} CPUs")));
     }
     skipped.assert_any();
 }
