@@ -335,7 +335,8 @@ fn calls_for_local_files_are_those_that_applications_made() {
     let known = places("read").into_iter().filter(Option::is_some);
     assert_eq!(known.collect::<Vec<_>>(), read);
     let took = single.iter().filter(|call| call["latency_ns"].is_null());
-    assert_eq!(took.count(), 0, "system calls are timed");
+    assert_eq!(took.count(), 0, "calls are timed");
+    calls::check_ring(&single, &format!("{mount}/ring.0.0"), 256);
     for name in ["aio", "ring"] {
         let path = format!("{mount}/{name}.0.0");
         let row = rows.iter().find(|row| row["path"] == path.as_str());

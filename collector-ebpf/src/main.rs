@@ -259,6 +259,12 @@ mod programs {
         0
     }
 
+    // As that one.
+    #[raw_tracepoint(tracepoint = "io_uring_submit_req")]
+    pub fn app_ring_begin(ctx: RawTracePointContext) {
+        syscalls::ring_begun(ctx.arg(0));
+    }
+
     #[raw_tracepoint(tracepoint = "io_uring_complete")]
     pub fn app_ring_by_probe(ctx: RawTracePointContext) {
         syscalls::ring_completed::<Probe>(move |n| ctx.arg(n));

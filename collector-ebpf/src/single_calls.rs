@@ -15,7 +15,7 @@ use trackiops_schemas::ebpf::{
     file_op_sums::NFS_SUPER_MAGIC,
     local::FILE_SYSTEM_HASH,
     ring::{NO_OFFSET, RequestRecord, flags},
-    syscalls::{kept, kinds},
+    syscalls::{RING_BEGINS as RINGS, RingBegin, kept, kinds},
 };
 
 use crate::{
@@ -37,6 +37,10 @@ static CALLS_LEFT_OUT: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// When threads began them: calls for files of NFS are timed elsewhere as well.
 #[map]
 static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
+
+/// When requests of io_uring began.
+#[map]
+static RING_BEGINS: Array<RingBegin> = Array::with_max_entries(1, 0);
 
 /// Stands for the position of the file before the call.
 const POSITION: u64 = NO_OFFSET - 1;
@@ -83,16 +87,71 @@ pub fn keep(registers: u64, kind: u8, result: i64) {
     }
 }
 
+#[inline(always)]
+fn begin_of_ring(request: u64) -> Option<*mut RingBegin> {
+    let place = Address::<Probe>::new(request).hash::<{ RINGS.ilog2() }>();
+    RING_BEGINS.get_ptr_mut(place)
+}
+
+/// A request of io_uring begins.
+#[inline(always)]
+pub fn ring_begun(request: u64) {
+    if let Some(begin) = begin_of_ring(request) {
+        let what = RingBegin {
+            request,
+            begin_ns: now_ns(),
+            thread: bpf_get_current_pid_tgid(),
+            position: Address::<Probe>::new(request).field_or_zero(&DIRECT.syscalls.ring_position),
+        };
+        // SAFETY: an element of an array. Requests with the same place write over each other, and see that at their ends.
+        unsafe { begin.write_volatile(what) };
+    }
+}
+
+/// Hands a request of io_uring over that has completed. Whose begin is not known is told as of the thread in which it completes.
+#[inline(never)]
+pub fn keep_of_ring(request: u64, file: u64, direction: u32, result: i64) {
+    let (mut thread, mut begin_ns, mut offset) = (bpf_get_current_pid_tgid(), 0, NO_OFFSET);
+    if let Some(begin) = begin_of_ring(request) {
+        // SAFETY: as above.
+        unsafe {
+            let known = begin.read_volatile();
+            if known.request == request {
+                (&raw mut (*begin).request).write_volatile(0);
+                (thread, begin_ns) = (known.thread, known.begin_ns);
+                if direction != SYNCS {
+                    offset = known.position;
+                }
+            }
+        }
+    }
+    let _ = hand_over_file(thread, file, direction, offset, result, begin_ns);
+}
+
 #[inline(never)]
 fn hand_over(
     descriptor: u32,
+    direction: u32,
+    offset: u64,
+    result: i64,
+    begin_ns: u64,
+) -> Option<()> {
+    let thread = bpf_get_current_pid_tgid();
+    let file = file_of::<Probe>(descriptor)?;
+    hand_over_file(thread, file, direction, offset, result, begin_ns)
+}
+
+#[inline(always)]
+fn hand_over_file(
+    thread: u64,
+    file: u64,
     direction: u32,
     mut offset: u64,
     result: i64,
     begin_ns: u64,
 ) -> Option<()> {
     let (own, app) = (&DIRECT.syscalls, &DIRECT.app);
-    let file = Address::<Probe>::new(file_of::<Probe>(descriptor)?);
+    let file = Address::<Probe>::new(file);
     let inode_address: u64 = file.field(&app.file_inode)?;
     let inode = Address::<Probe>::new(inode_address);
     let mode: u16 = inode.field(&DIRECT.local.inode_mode)?;
@@ -130,7 +189,6 @@ fn hand_over(
         local::describe(&mut key, inode, superblock, magic)?;
         bits |= flags::BLOCK;
     }
-    let thread = bpf_get_current_pid_tgid();
     let pid = (thread >> 32) as u32;
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid, file) {
         return None;

@@ -429,6 +429,29 @@ pub fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
     (file != 0).then_some(file)
 }
 
+/// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
+#[inline(always)]
+fn ring_program(operation: u8) -> Option<Program> {
+    match operation {
+        // With vectors, with registered buffers, with one buffer, and with registered vectors.
+        1 | 4 | 22 | 60 => Some(Program::RingRead),
+        2 | 5 | 23 | 61 => Some(Program::RingWrite),
+        // `IORING_OP_FSYNC` and `IORING_OP_SYNC_FILE_RANGE`.
+        3 | 8 if global(&DIRECT.syscalls.counts_operations) != 0 => Some(Program::RingSync),
+        _ => None,
+    }
+}
+
+/// `io_uring_submit_req(request)`: a request begins. Loaded where single calls are kept.
+#[inline(always)]
+pub fn ring_begun(request: u64) {
+    let own = &DIRECT.syscalls;
+    let operation = Address::<Probe>::new(request).field_or_zero(&own.ring_operation);
+    if ring_program(operation).is_some() {
+        single_calls::ring_begun(request);
+    }
+}
+
 /// `io_uring_complete`, whose arguments are other ones from kernel to kernel. The verifier does not know the type of the request on all of them.
 #[inline(always)]
 pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
@@ -443,17 +466,19 @@ pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     } else {
         argument(3) as i32
     };
-    // `enum io_uring_op` (include/uapi/linux/io_uring.h): those with vectors, with registered buffers, and with one buffer; `IORING_OP_FSYNC` and
-    // `IORING_OP_SYNC_FILE_RANGE`.
-    let (program, result) = match request.field_or_zero::<u8>(&own.ring_operation) {
-        1 | 4 | 22 | 60 => (Program::RingRead, result),
-        2 | 5 | 23 | 61 => (Program::RingWrite, result),
-        3 | 8 if global(&own.counts_operations) != 0 => (Program::RingSync, result.min(0)),
-        _ => return,
+    let Some(program) = ring_program(request.field_or_zero(&own.ring_operation)) else {
+        return;
+    };
+    let result = match program {
+        Program::RingSync => i64::from(result.min(0)),
+        _ => i64::from(result),
     };
     let file: u64 = request.field_or_zero(&own.ring_file);
     if file != 0 {
-        let counted = count_file::<M, true>(program as u32, file, 1, i64::from(result), 0);
+        if global(&own.keeps) != 0 {
+            single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
+        }
+        let counted = count_file::<M, true>(program as u32, file, 1, result, 0);
         if counted == Some(Counted::First) {
             name(file);
         }

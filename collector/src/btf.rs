@@ -100,6 +100,8 @@ pub struct KernelTypes {
     pub dirty_event: &'static str,
     /// How the tracepoint on the completion of a request of io_uring tells its result, if it tells whose it is.
     pub ring_completion: Option<RingCompletion>,
+    /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
+    pub ring_submission: Option<&'static str>,
 }
 
 /// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
@@ -133,6 +135,8 @@ const CACHE_EVENTS: [&str; 3] = [
 /// The types of the tracepoints on the return of a system call, and on the completion of a request of io_uring.
 const SYSCALL_EVENT: &str = "btf_trace_sys_exit";
 const RING_EVENT: &str = "btf_trace_io_uring_complete";
+/// Tracepoints on the submission of one: the name since Linux 6.3, and the one before.
+const RING_SUBMISSIONS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
 /// The name of that of the page cache, and the one before.
 const DIRTY_FOLIO: &str = "writeback_dirty_folio";
 const DIRTY_PAGE: &str = "writeback_dirty_page";
@@ -199,11 +203,26 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         members,
         cast: cast_btf_ids(&vmlinux, events, cache, ring_completion),
         ring_completion,
+        ring_submission: ring_submission(&vmlinux),
         calls,
         dirty_event: match cache {
             [.., None] => DIRTY_PAGE,
             _ => DIRTY_FOLIO,
         },
+    })
+}
+
+/// The one whose first argument is the request (`struct io_kiocb`), as it is since Linux 6.0.
+fn ring_submission(btf: &Btf) -> Option<&'static str> {
+    RING_SUBMISSIONS.into_iter().find(|name| {
+        let first = || {
+            let (_, event) = btf.find_own(Kind::Typedef, &format!("btf_trace_{name}"))?;
+            let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
+            // The data of the tracepoint comes first.
+            let request = btf.plain(function.parameters().nth(1)?)?;
+            btf.plain(request.target()?)
+        };
+        first().is_some_and(|of| of.kind == Kind::Struct && btf.is_named(of.name, "io_kiocb"))
     })
 }
 

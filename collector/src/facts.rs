@@ -76,6 +76,8 @@ pub struct KernelFacts {
     pub dirty_event: &'static str,
     /// How the kernel reports the completion of a request of io_uring, if it reports whose it is.
     pub ring_completion: Option<RingCompletion>,
+    /// The tracepoint on the submission of such a request, if it tells whose it is.
+    pub ring_submission: Option<&'static str>,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
@@ -107,6 +109,7 @@ impl KernelFacts {
             cast: None,
             calls: CallFunctions::default(),
             ring_completion: None,
+            ring_submission: None,
             ..self
         })
     }
@@ -138,6 +141,7 @@ impl KernelFacts {
             calls: types.calls,
             dirty_event: types.dirty_event,
             ring_completion: types.ring_completion,
+            ring_submission: types.ring_submission,
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),

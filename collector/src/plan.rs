@@ -141,6 +141,8 @@ pub enum Programs {
         levels: Levels,
         /// The tracepoint on which pages become dirty.
         dirty_event: &'static str,
+        /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
+        ring_submission: Option<&'static str>,
         /// Whether programs at the release of an RPC handle what the kernel skips the others for.
         recovers: bool,
         /// What programs need to read kernel memory by plain loads. Without it they call a helper
@@ -430,6 +432,7 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
     Ok(Programs::Direct {
         levels,
         dirty_event: facts.dirty_event,
+        ring_submission: facts.ring_submission,
         recovers: levels.wire
             && tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()

@@ -206,6 +206,7 @@ fn each_kernel_can_be_read_directly() {
                 calls,
                 levels: _,
                 dirty_event: _,
+                ring_submission: _,
             } = plan.programs
             else {
                 panic!("{kernel}: {plan:?}");

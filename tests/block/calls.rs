@@ -36,6 +36,22 @@ pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value
     }
 }
 
+/// `number` requests of io_uring of 4 KiB each, which have written a file from its begin to its end.
+pub fn check_ring(single: &[Map<String, Value>], path: &str, number: u64) {
+    let own = single.iter().filter(|call| call["path"] == path);
+    let own: Vec<_> = own.filter(|call| call["op"] == "write").collect();
+    let mut places: Vec<_> = own
+        .iter()
+        .map(|call| call["offset_bytes"].as_u64().unwrap())
+        .collect();
+    places.sort_unstable();
+    assert_eq!(places, (0..number).map(|at| at * 4096).collect::<Vec<_>>());
+    for call in own {
+        assert_eq!(call["done_bytes"], 4096, "{call:?}");
+        assert!(call["latency_ns"].as_u64() > Some(0), "{call:?}");
+    }
+}
+
 /// Each file that the application has listed, and what the kernel counted of the process, `again` bytes of them twice. `missed` calls may be in no
 /// row, and not among the `single` ones.
 pub fn check(

@@ -182,6 +182,9 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
             assert_eq!(sum(&own, "app_write_direct_bytes"), calls << 12, "{own:?}");
         }
     }
+    if missed == 0 && rings > 0 {
+        calls::check_ring(&single, "/mnt/ext4/calls/io_uring.0.0", 256);
+    }
 }
 
 #[test]

@@ -111,6 +111,8 @@ const SYSCALLS: [DirectProgram; 2] = [
 /// The tracepoint on which system calls begin, and the program for it where they are timed.
 const SYSCALL_BEGIN_EVENT: &str = "sys_enter";
 const SYSCALL_BEGIN: &str = "app_syscall_begin";
+/// The program on the submission of requests of io_uring, where single calls are kept.
+const RING_BEGIN: &str = "app_ring_begin";
 
 /// The program that handles completions for which the kernel skipped those, where it skips any.
 const RELEASED_BY_PROBE: &str = "released_by_probe";
@@ -241,7 +243,11 @@ pub fn attach(
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
-        Programs::Direct { recovers, .. } => {
+        Programs::Direct {
+            recovers,
+            ring_submission,
+            ..
+        } => {
             let mut attached = attach_direct(programs, plan, *recovers, by_cast, timing)?;
             if plan.has_paths() && plan.levels().wire {
                 let renamed = attach_raw(programs, RENAME, &[RENAME_EVENT])?;
@@ -253,6 +259,12 @@ pub fn attach(
                 let begun = attach_raw(programs, SYSCALL_BEGIN, &[SYSCALL_BEGIN_EVENT])?;
                 attached.links.push(begun);
                 timing.ended(format!("load and attach {SYSCALL_BEGIN}"));
+            }
+            if let Some(event) = ring_submission.filter(|_| keeps_requests_of_rings(plan)) {
+                attached
+                    .links
+                    .push(attach_raw(programs, RING_BEGIN, &[event])?);
+                timing.ended(format!("load and attach {RING_BEGIN}"));
             }
             Ok(attached)
         }
@@ -266,6 +278,11 @@ pub fn attach(
             Ok(AttachedPrograms::default())
         }
     }
+}
+
+/// Whether requests of io_uring are among the single calls.
+fn keeps_requests_of_rings(plan: &Plan) -> bool {
+    plan.keeps_calls() && used_syscalls(plan).len() == SYSCALLS.len()
 }
 
 /// At which end of a function a program is attached.

@@ -14,7 +14,8 @@ use trackiops_schemas::ebpf::ring::{
 };
 use trackiops_schemas::ebpf::spans::{SPAN_ENTRIES, SPANS_MAP};
 use trackiops_schemas::ebpf::syscalls::{
-    CALL_BEGINS_MAP, CALL_RING_BYTES, CALL_RING_MAP, SYSCALLS, SYSCALLS_GLOBAL,
+    CALL_BEGINS_MAP, CALL_RING_BYTES, CALL_RING_MAP, RING_BEGINS, RING_BEGINS_MAP, SYSCALLS,
+    SYSCALLS_GLOBAL,
 };
 
 use crate::kernel_sums::by_operation;
@@ -125,6 +126,7 @@ impl ProgramGlobals {
         }
         if self.keeps_calls {
             loader.map_max_entries(CALL_BEGINS_MAP, APP_BEGINS);
+            loader.map_max_entries(RING_BEGINS_MAP, RING_BEGINS);
         }
         if let Some(cpus) = self.timed_calls_on_cpus {
             loader.map_max_entries(APP_LATENCIES_MAP, cpus * APP_LATENCIES_OF_CPU as u32);

@@ -9,7 +9,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 128] = [
+pub const MEMBERS: [MemberName; 129] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -138,6 +138,7 @@ pub const MEMBERS: [MemberName; 128] = [
     ("io_kiocb", "opcode"),
     ("io_kiocb", "file"),
     ("io_uring_cqe", "res"),
+    ("kiocb", "ki_pos"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to

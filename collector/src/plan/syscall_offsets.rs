@@ -57,10 +57,11 @@ pub fn add_syscall_offsets(
             operation,
             file,
             offset("io_uring_cqe", "res", 4).ok()?,
+            offset("kiocb", "ki_pos", 8).ok()?,
         ))
     });
-    let none = (rings::NONE, 0, 0, 0);
-    let (ring_form, ring_operation, ring_file, ring_result) = ring.unwrap_or(none);
+    let none = (rings::NONE, 0, 0, 0, 0);
+    let (ring_form, ring_operation, ring_file, ring_result, ring_position) = ring.unwrap_or(none);
     offsets.syscalls = SyscallOffsets {
         number,
         first,
@@ -82,6 +83,7 @@ pub fn add_syscall_offsets(
         ring_operation,
         ring_file,
         ring_result,
+        ring_position,
     };
     offsets.cred_uid = offset("cred", "fsuid", 4)?;
     offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;

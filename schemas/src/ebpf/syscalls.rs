@@ -46,6 +46,8 @@ offsets! {
         pub ring_file: u32,
         /// `__s32 res` of `struct io_uring_cqe`.
         pub ring_result: u32,
+        /// `loff_t ki_pos` of the `struct kiocb` that a request begins with which reads or writes.
+        pub ring_position: u32,
     }
 }
 
@@ -64,6 +66,25 @@ pub const CALL_RING_MAP: &str = "CALL_RING";
 pub const CALL_RING_BYTES: u32 = 1 << 24;
 /// Name of the array of [`AppBegin`](crate::ebpf::app_sums::AppBegin) of these calls.
 pub const CALL_BEGINS_MAP: &str = "CALL_BEGINS";
+/// Name of the array of [`RingBegin`].
+pub const RING_BEGINS_MAP: &str = "RING_BEGINS";
+/// Its elements where single calls are kept: a power of two.
+pub const RING_BEGINS: u32 = 8192;
+
+/// When a request of io_uring began: the element that a hash of its address has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RingBegin {
+    /// Its address (`struct io_kiocb`); 0 while nobody has the element.
+    pub request: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub begin_ns: u64,
+    /// The thread that began it: the process in the upper half.
+    pub thread: u64,
+    /// Where in the file it begins.
+    pub position: u64,
+}
+
 /// Name of the array, of one element (`u64`), that counts those for which there was no room; userspace may `mmap` it.
 pub const CALLS_LEFT_OUT_MAP: &str = "CALLS_LEFT_OUT";
 
