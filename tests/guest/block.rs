@@ -271,11 +271,12 @@ fn guest_single_calls_are_not_taken_for_requests() {
         RUN.out.join("calls").as_path(),
         &["--level", "app", "--top", "1000000"],
     );
-    let spans = Run::requests_of(
-        RUN.out.join("calls").as_path(),
-        &["--level", "user", "--top", "1000000"],
-    );
-    let left_out = calls.len() + spans.len();
+    let mut left_out = calls.len();
+    // Functions are followed since Linux 5.15.
+    if kernel() != "5.10" {
+        let flags = ["--level", "user", "--top", "1000000"];
+        left_out += Run::requests_of(&RUN.out.join("calls"), &flags).len();
+    }
     let (is_done, said) = say(&["import", "csv", &at("all.csv"), "--store", &at("imported")]);
     let expected = format!("{left_out} rows of the levels app and user left out");
     assert!(
