@@ -433,8 +433,8 @@ fn other(nth: u64) -> Option<u64> {
     in_range(nth ^ 1)
 }
 
-/// The verifier wants to see it of a program that was kept, and before Linux 6.2 of each. In one piece, and with all bits: those versions forget what
-/// they knew of halves and of parts.
+/// The verifier wants to see it where it does not know the program, and of the other place. In one piece, and with all bits: before Linux 6.2 it
+/// forgets what it knew of halves and of parts.
 #[inline(always)]
 fn in_range(nth: u64) -> Option<u64> {
     let nth = opaque(nth);

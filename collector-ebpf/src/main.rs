@@ -259,7 +259,7 @@ mod programs {
         0
     }
 
-    // As that one.
+    // Loaded for any tracepoint, where single calls are kept: it reads by the helper.
     #[raw_tracepoint(tracepoint = "io_uring_submit_req")]
     pub fn app_ring_begin(ctx: RawTracePointContext) {
         syscalls::ring_begun(ctx.arg(0));

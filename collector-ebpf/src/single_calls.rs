@@ -108,7 +108,7 @@ pub fn ring_begun(request: u64) {
     }
 }
 
-/// Hands a request of io_uring over that has completed. Whose begin is not known is told as of the thread in which it completes.
+/// Hands a request of io_uring over that has completed. Where its begin is not known, its thread is the one in which it completes.
 #[inline(never)]
 pub fn keep_of_ring(request: u64, file: u64, direction: u32, result: i64) {
     let (mut thread, mut begin_ns, mut offset) = (bpf_get_current_pid_tgid(), 0, NO_OFFSET);

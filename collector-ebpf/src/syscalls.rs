@@ -37,7 +37,7 @@ const MOST_SUBMITTED: u32 = 128;
 const MOST_BATCHES: usize = 8;
 /// Sums that a call may be the first one of: each descriptor is read and written.
 const MOST_FIRSTS: usize = 2 * MOST_BATCHES;
-/// Files of a call whose paths are told.
+/// Paths that one call hands over at most.
 const MOST_NAMED: usize = 2;
 
 /// File systems whose files the kernel makes up (include/uapi/linux/magic.h): nobody waits for them as for data.
@@ -127,12 +127,11 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
     if global(&own.keeps) != 0 {
         single_calls::keep(registers, kind, result);
     }
-    let second = |argument| call.field_or_zero(argument);
     let left = match kind & !kinds::AT {
         kinds::READS => transferred::<M>(first, NO_DESCRIPTOR, result, begin_ns),
         kinds::WRITES => transferred::<M>(NO_DESCRIPTOR, first, result, begin_ns),
-        kinds::SENDS => transferred::<M>(second(&own.second), first, result, begin_ns),
-        kinds::COPIES => transferred::<M>(first, second(&own.third), result, begin_ns),
+        kinds::SENDS => transferred::<M>(call.field_or_zero(&own.second), first, result, begin_ns),
+        kinds::COPIES => transferred::<M>(first, call.field_or_zero(&own.third), result, begin_ns),
         kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, result, begin_ns),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
         _ if result > 0 => submitted::<M>(call.field_or_zero(&own.third), untraced(result as u32)),
@@ -265,15 +264,18 @@ impl Batch {
     };
 }
 
-/// Calls that are the first ones of their file in their window.
+/// Calls of one file that returned `result` together and begin a sum.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct First {
     file: u64,
-    program: u64,
+    /// The place of their sum.
+    nth: u64,
+    is_direct: u64,
     calls: u64,
     result: i64,
     begin_ns: u64,
+    now_ns: u64,
 }
 
 /// What is known of a system call while its files are looked at.
@@ -315,15 +317,9 @@ fn count_descriptor<M: Memory>(
     let Some(file) = file_of::<M>(descriptor) else {
         return 0;
     };
-    match count_file::<M, false>(program, file, calls, result, begin_ns) {
-        Some(Counted::Left) => leave(First {
-            file,
-            program: program.into(),
-            calls,
-            result,
-            begin_ns,
-        }),
-        _ => 0,
+    match add_or_first::<M>(program, file, calls, result, begin_ns) {
+        Some(first) => leave(first),
+        None => 0,
     }
 }
 
@@ -345,8 +341,8 @@ fn leave(first: First) -> u64 {
     1
 }
 
-/// Counts the calls that begin a sum, and tells the paths of the files. That takes most of the verifier's steps, so all kinds of calls share it, and
-/// no more paths are told than one of the other calls may need: what `io_submit` has files for was mostly opened by a call of its own.
+/// Counts the calls that begin a sum, and hands over the paths of the files. That takes most of the verifier's steps, so all kinds of calls share
+/// it, and there are no more paths than one of the other calls may need: what `io_submit` has files for was mostly opened by a call of its own.
 #[inline(never)]
 fn count_firsts() {
     let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
@@ -360,7 +356,11 @@ fn count_firsts() {
             if number as u64 >= left.read_volatile() {
                 break;
             }
-            count_first(&raw mut (*scratch).firsts[number]);
+            let first = &raw mut (*scratch).firsts[number];
+            if !count_first(first) {
+                // There is no path to hand over.
+                (&raw mut (*first).file).write_volatile(0);
+            }
         }
         // Beginning with any of them: in the next window it is another one.
         let begin = now_ns();
@@ -380,26 +380,7 @@ fn count_firsts() {
     }
 }
 
-#[inline(never)]
-unsafe fn count_first(first: *mut First) {
-    // SAFETY: one of the map.
-    unsafe {
-        let First {
-            file,
-            program,
-            calls,
-            result,
-            begin_ns,
-        } = first.read_volatile();
-        let counted = count_file::<Probe, true>(program as u32, file, calls, result, begin_ns);
-        if counted != Some(Counted::First) {
-            // Its path is not told.
-            (&raw mut (*first).file).write_volatile(0);
-        }
-    }
-}
-
-/// Tells the path of a file, if it has one.
+/// Hands over the path of a file, if it has one.
 #[inline(never)]
 fn name(file: u64) {
     if let Some((inode, entry)) = application::opened(file)
@@ -478,32 +459,28 @@ pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
         if global(&own.keeps) != 0 {
             single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
         }
-        let counted = count_file::<M, true>(program as u32, file, 1, result, 0);
-        if counted == Some(Counted::First) {
-            name(file);
-        }
+        count_of_ring::<M>(program as u32, file, result);
     }
 }
 
-/// What became of calls.
-#[derive(PartialEq, Eq)]
-enum Counted {
-    /// They are the first ones of their sum.
-    First,
-    Others,
-    /// Their sum is to be begun.
-    Left,
+/// By itself: what it has on the stack would be there while the request is kept, too, which needs nearly all of it.
+#[inline(never)]
+fn count_of_ring<M: Memory>(program: u32, file: u64, result: i64) {
+    let first = add_or_first::<M>(program, file, 1, result, 0);
+    if first.is_some_and(|first| count_first(&raw const first)) {
+        name(file);
+    }
 }
 
-/// Adds calls to the sum of their file. Where there is none it is begun if `BEGINS`.
+/// Adds calls to the sum in the place of their file. Where there is none, what [`count_first`] needs of them.
 #[inline(always)]
-fn count_file<M: Memory, const BEGINS: bool>(
+fn add_or_first<M: Memory>(
     program: u32,
     file: u64,
     calls: u64,
     result: i64,
     begin_ns: u64,
-) -> Option<Counted> {
+) -> Option<First> {
     let (own, app) = (&DIRECT.local, &DIRECT.app);
     let of_file = Address::<M>::new(file);
     let inode: u64 = of_file.field(&app.file_inode)?;
@@ -518,23 +495,50 @@ fn count_file<M: Memory, const BEGINS: bool>(
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let who = (uid, local::cgroup_of_caller());
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
+    let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let nth = application::number(program, inode)?;
-    let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
-        Some(sum) => sum,
-        None if BEGINS => begin(places, nth, file, now_ns)?,
-        None => return Some(Counted::Left),
+    let Some(sum) = application::begun_before(places, nth, inode.0, fileid, who, now_ns) else {
+        return Some(First {
+            file,
+            nth,
+            is_direct: is_direct.into(),
+            calls,
+            result,
+            begin_ns,
+            now_ns,
+        });
     };
-    let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
-    // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
-    let is_first =
-        unsafe { application::add(sum.as_ptr(), is_direct, calls, result, begin_ns, now_ns) };
-    Some(if is_first {
-        Counted::First
-    } else {
-        Counted::Others
-    })
+    // SAFETY: a map value, which stays where it is while the program runs.
+    unsafe { application::add(sum.as_ptr(), is_direct, calls, result, begin_ns, now_ns) };
+    None
+}
+
+/// Counts calls that begin a sum, in its place or in a map, if they are wanted. Whether they are the first ones there.
+#[inline(never)]
+fn count_first(first: *const First) -> bool {
+    // SAFETY: one on the stack or in the map, and a map value, which stays where it is while the program runs; those of hash maps are added to by
+    // every CPU. Read one by one: a copy would take room on the stack that what follows needs.
+    unsafe {
+        let now_ns = (&raw const (*first).now_ns).read_volatile();
+        let Some(places) = APP_PLACES.get_ptr_mut(cpu()) else {
+            return false;
+        };
+        let nth = (&raw const (*first).nth).read_volatile();
+        let file = (&raw const (*first).file).read_volatile();
+        let Some(sum) = begin(places, nth, file, now_ns) else {
+            return false;
+        };
+        application::add(
+            sum.as_ptr(),
+            (&raw const (*first).is_direct).read_volatile() != 0,
+            (&raw const (*first).calls).read_volatile(),
+            (&raw const (*first).result).read_volatile(),
+            (&raw const (*first).begin_ns).read_volatile(),
+            now_ns,
+        )
+    }
 }
 
 /// The sum in its place, or in a map. The first of these calls in its window begins it.

@@ -212,15 +212,23 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
     })
 }
 
+/// The types of what a tracepoint hands over.
+fn arguments<'a, 'b>(
+    btf: &'a Btf<'b>,
+    event: &str,
+) -> Option<impl Iterator<Item = Option<Type<'b>>> + use<'a, 'b>> {
+    let (_, event) = btf.find_own(Kind::Typedef, event)?;
+    let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
+    // The data of the tracepoint comes first.
+    Some(function.parameters().skip(1).map(|of| btf.plain(of)))
+}
+
 /// The one whose first argument is the request (`struct io_kiocb`), as it is since Linux 6.0.
 fn ring_submission(btf: &Btf) -> Option<&'static str> {
     RING_SUBMISSIONS.into_iter().find(|name| {
         let first = || {
-            let (_, event) = btf.find_own(Kind::Typedef, &format!("btf_trace_{name}"))?;
-            let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
-            // The data of the tracepoint comes first.
-            let request = btf.plain(function.parameters().nth(1)?)?;
-            btf.plain(request.target()?)
+            let mut arguments = arguments(btf, &format!("btf_trace_{name}"))?;
+            btf.plain(arguments.next()??.target()?)
         };
         first().is_some_and(|of| of.kind == Kind::Struct && btf.is_named(of.name, "io_kiocb"))
     })
@@ -229,15 +237,9 @@ fn ring_submission(btf: &Btf) -> Option<&'static str> {
 /// By the types of what follows the context of the tracepoint: `(request, user data, result, ...)` or `(request, entry)`. Before Linux 5.19 it
 /// was `(user data, result)`.
 fn ring_completion(btf: &Btf) -> Option<RingCompletion> {
-    let (_, event) = btf.find_own(Kind::Typedef, RING_EVENT)?;
-    let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
-    let mut parameters = function.parameters();
-    // The data of the tracepoint and the context come first.
-    let mut is_pointer = || {
-        let of = btf.plain(parameters.next()?)?;
-        Some(of.kind == Kind::Pointer)
-    };
-    let [_, _, request, second] = std::array::from_fn(|_| is_pointer());
+    let mut arguments = arguments(btf, RING_EVENT)?;
+    let mut is_pointer = || Some(arguments.next()??.kind == Kind::Pointer);
+    let [_, request, second] = std::array::from_fn(|_| is_pointer());
     match (request?, second?) {
         (false, _) => None,
         (true, false) => Some(RingCompletion::Argument),

@@ -245,6 +245,7 @@ pub fn attach(
     match &plan.programs {
         Programs::Direct {
             recovers,
+            offsets,
             ring_submission,
             ..
         } => {
@@ -260,10 +261,12 @@ pub fn attach(
                 attached.links.push(begun);
                 timing.ended(format!("load and attach {SYSCALL_BEGIN}"));
             }
-            if let Some(event) = ring_submission.filter(|_| keeps_requests_of_rings(plan)) {
-                attached
-                    .links
-                    .push(attach_raw(programs, RING_BEGIN, &[event])?);
+            if let Some(event) = ring_submission
+                && plan.keeps_calls()
+                && offsets.syscalls.ring_form != rings::NONE
+            {
+                let begun = attach_raw(programs, RING_BEGIN, &[event])?;
+                attached.links.push(begun);
                 timing.ended(format!("load and attach {RING_BEGIN}"));
             }
             Ok(attached)
@@ -278,11 +281,6 @@ pub fn attach(
             Ok(AttachedPrograms::default())
         }
     }
-}
-
-/// Whether requests of io_uring are among the single calls.
-fn keeps_requests_of_rings(plan: &Plan) -> bool {
-    plan.keeps_calls() && used_syscalls(plan).len() == SYSCALLS.len()
 }
 
 /// At which end of a function a program is attached.

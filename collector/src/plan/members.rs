@@ -82,6 +82,7 @@ pub const MEMBERS: [MemberName; 129] = [
     ("nfs_pgio_header", "flags"),
     ("nfs_commit_data", "task"),
     ("kiocb", "ki_filp"),
+    ("kiocb", "ki_pos"),
     ("kiocb", "ki_flags"),
     ("iov_iter", "count"),
     ("file", "f_inode"),
@@ -138,7 +139,6 @@ pub const MEMBERS: [MemberName; 129] = [
     ("io_kiocb", "opcode"),
     ("io_kiocb", "file"),
     ("io_uring_cqe", "res"),
-    ("kiocb", "ki_pos"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to

@@ -50,18 +50,15 @@ pub fn add_syscall_offsets(
             RingCompletion::Argument => rings::ARGUMENT,
             RingCompletion::Entry => rings::ENTRY,
         };
-        let operation = offset("io_kiocb", "opcode", 1).ok()?;
-        let file = offset("io_kiocb", "file", 8).ok()?;
-        Some((
-            form,
-            operation,
-            file,
-            offset("io_uring_cqe", "res", 4).ok()?,
-            offset("kiocb", "ki_pos", 8).ok()?,
-        ))
+        Some(SyscallOffsets {
+            ring_form: form,
+            ring_operation: offset("io_kiocb", "opcode", 1).ok()?,
+            ring_file: offset("io_kiocb", "file", 8).ok()?,
+            ring_result: offset("io_uring_cqe", "res", 4).ok()?,
+            ring_position: offset("kiocb", "ki_pos", 8).ok()?,
+            ..SyscallOffsets::default()
+        })
     });
-    let none = (rings::NONE, 0, 0, 0, 0);
-    let (ring_form, ring_operation, ring_file, ring_result, ring_position) = ring.unwrap_or(none);
     offsets.syscalls = SyscallOffsets {
         number,
         first,
@@ -79,11 +76,8 @@ pub fn add_syscall_offsets(
         direct_flag: libc::O_DIRECT.cast_unsigned(),
         counts_operations: 1,
         keeps: 0,
-        ring_form,
-        ring_operation,
-        ring_file,
-        ring_result,
-        ring_position,
+        // Zeros say that there is no way to see them.
+        ..ring.unwrap_or_default()
     };
     offsets.cred_uid = offset("cred", "fsuid", 4)?;
     offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;
