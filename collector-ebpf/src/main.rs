@@ -30,6 +30,10 @@ mod globals;
 #[cfg(target_arch = "bpf")]
 mod handle;
 #[cfg(target_arch = "bpf")]
+mod io_submit;
+#[cfg(target_arch = "bpf")]
+mod io_uring;
+#[cfg(target_arch = "bpf")]
 mod kernel_memory;
 #[cfg(target_arch = "bpf")]
 mod local;
@@ -77,6 +81,7 @@ mod programs {
         application::{self, Program},
         block, cache, direct,
         globals::OFFSETS,
+        io_uring,
         kernel_memory::{Cast, Probe},
         operation, paths, release, spans, syscalls, tracepoint,
     };
@@ -262,17 +267,17 @@ mod programs {
     // Loaded for any tracepoint, where single calls are kept: it reads by the helper.
     #[raw_tracepoint(tracepoint = "io_uring_submit_req")]
     pub fn app_ring_begin(ctx: RawTracePointContext) {
-        syscalls::ring_begun(ctx.arg(0));
+        io_uring::begun(ctx.arg(0));
     }
 
     #[raw_tracepoint(tracepoint = "io_uring_complete")]
     pub fn app_ring_by_probe(ctx: RawTracePointContext) {
-        syscalls::ring_completed::<Probe>(move |n| ctx.arg(n));
+        io_uring::completed::<Probe>(move |n| ctx.arg(n));
     }
 
     #[btf_tracepoint(function = "io_uring_complete")]
     pub fn app_ring_by_cast(ctx: BtfTracePointContext) -> i32 {
-        syscalls::ring_completed::<Cast>(move |n| ctx.arg(n));
+        io_uring::completed::<Cast>(move |n| ctx.arg(n));
         0
     }
 

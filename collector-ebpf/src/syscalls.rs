@@ -1,26 +1,27 @@
-//! The application view of local file systems: a system call by which an application reads or writes a file returns, or a request of io_uring
-//! that does so completes. They are added up as the calls for files of NFS are.
+//! The application view of local file systems: a system call by which an application reads or writes a file returns. They are added up as the
+//! calls for files of NFS are.
 //!
 //! Which file system that is, its functions are called by nobody else; so one program sees the calls of all of them.
 
 use core::ptr::NonNull;
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_user},
+    helpers::{bpf_get_current_pid_tgid, bpf_get_current_task},
     macros::map,
     maps::PerCpuArray,
 };
 use trackiops_schemas::ebpf::{
     app_sums::{AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, WRITES},
     file_op_sums::NFS_SUPER_MAGIC,
-    syscalls::{SYSCALLS, kinds, rings},
+    syscalls::{SYSCALLS, kinds},
 };
 
 use crate::{
     application::{self, Program},
     filter,
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
-    kernel_memory::{Address, Memory, Probe, cpu, global, if_zero, now_ns, opaque, untraced, word},
+    io_submit::{self, MOST_BATCHES, Way},
+    kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, opaque, untraced, word},
     local,
     maps::APP_PLACES,
     paths, single_calls, window,
@@ -32,9 +33,6 @@ const READ: u32 = Program::SyscallRead as u32;
 const WRITE: u32 = Program::SyscallWrite as u32;
 /// Stands for no descriptor.
 pub const NO_DESCRIPTOR: u32 = u32::MAX;
-/// Requests of an `io_submit` that are looked at, and of how many descriptors they may be.
-const MOST_SUBMITTED: u32 = 128;
-const MOST_BATCHES: usize = 8;
 /// Sums that a call may be the first one of: each descriptor is read and written.
 const MOST_FIRSTS: usize = 2 * MOST_BATCHES;
 /// Paths that one call hands over at most.
@@ -171,55 +169,15 @@ fn operated<M: Memory>(kind: u8, first: u32, result: i64, begin_ns: u64) -> u64 
     }
 }
 
-/// `io_submit` has begun as many of the requests (`struct iocb`, include/uapi/linux/aio_abi.h) as it returns. What each of them will transfer
-/// nobody tells: what it asks for counts. They are added up by descriptor first: the verifier would follow all of the counting for each request.
+/// A call has submitted as many requests as it returned.
 #[inline(never)]
 fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
-    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+    let Some(batches) = io_submit::batches(requests, count) else {
         return 0;
     };
     let mut left = 0;
     // SAFETY: of the map.
     unsafe {
-        let batches = &raw mut (*scratch).batches;
-        for number in 0..MOST_BATCHES {
-            (&raw mut (*batches)[number]).write_volatile(Batch::NONE);
-        }
-        for number in 0..MOST_SUBMITTED {
-            if number >= count {
-                break;
-            }
-            let at = requests.wrapping_add(u64::from(number) * 8);
-            // It reads at any address without faulting.
-            let request = bpf_probe_read_user(at as *const u64)
-                .and_then(|at| bpf_probe_read_user(at as *const Submitted));
-            let Ok(request) = request else {
-                break;
-            };
-            if request.operation > 1 {
-                continue;
-            }
-            let its = u64::from(request.descriptor) + 1;
-            // The first that is its own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
-            let mut place = MOST_BATCHES as u64;
-            for number in (0..MOST_BATCHES).rev() {
-                let of = (&raw const (*batches)[number].of).read_volatile();
-                let is_it = if_zero(of) | if_zero(of ^ its);
-                place = place & !is_it | number as u64 & is_it;
-            }
-            let place = opaque(place);
-            if place >= MOST_BATCHES as u64 {
-                continue;
-            }
-            let batch = &raw mut (*batches)[place as usize];
-            (&raw mut (*batch).of).write_volatile(its);
-            let way = &raw mut (*batch).ways[usize::from(request.operation & 1)];
-            let Way { calls, bytes } = way.read_volatile();
-            way.write_volatile(Way {
-                calls: calls + 1,
-                bytes: bytes.wrapping_add(request.bytes),
-            });
-        }
         for number in 0..MOST_BATCHES {
             let batch = &raw const (*batches)[number];
             let its = (&raw const (*batch).of).read_volatile();
@@ -240,34 +198,10 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
     left
 }
 
-/// Requests of one call for one descriptor.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Batch {
-    /// The descriptor and one; 0 while there are none.
-    of: u64,
-    /// Those that read, and those that write.
-    ways: [Way; 2],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Way {
-    calls: u64,
-    bytes: u64,
-}
-
-impl Batch {
-    const NONE: Self = Self {
-        of: 0,
-        ways: [Way { calls: 0, bytes: 0 }; 2],
-    };
-}
-
 /// Calls of one file that returned `result` together and begin a sum.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct First {
+pub struct First {
     file: u64,
     /// The place of their sum.
     nth: u64,
@@ -278,10 +212,9 @@ struct First {
     now_ns: u64,
 }
 
-/// What is known of a system call while its files are looked at.
+/// What a system call leaves to its end.
 #[repr(C)]
-struct Scratch {
-    batches: [Batch; MOST_BATCHES],
+struct Firsts {
     firsts: [First; MOST_FIRSTS],
     /// How many there are.
     left: u64,
@@ -289,21 +222,7 @@ struct Scratch {
 
 /// This CPU's element belongs to the program that counts the calls: the kernel skips it while it runs there.
 #[map]
-static SYSCALL_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
-
-/// The begin of `struct iocb`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Submitted {
-    data: u64,
-    key_and_flags: u64,
-    /// `IOCB_CMD_PREAD` or `IOCB_CMD_PWRITE`; those of vectors are others.
-    operation: u16,
-    priority: u16,
-    descriptor: u32,
-    buffer: u64,
-    bytes: u64,
-}
+static FIRSTS: PerCpuArray<Firsts> = PerCpuArray::with_max_entries(1, 0);
 
 /// Counts calls for a file by its descriptor, that returned `result` together. 1 if that is left to [`count_firsts`], else 0.
 #[inline(never)]
@@ -325,7 +244,7 @@ fn count_descriptor<M: Memory>(
 
 #[inline(always)]
 fn leave(first: First) -> u64 {
-    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+    let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
     // SAFETY: of the map.
@@ -345,7 +264,7 @@ fn leave(first: First) -> u64 {
 /// it, and there are no more paths than one of the other calls may need: what `io_submit` has files for was mostly opened by a call of its own.
 #[inline(never)]
 fn count_firsts() {
-    let Some(scratch) = SYSCALL_SCRATCH.get_ptr_mut(0) else {
+    let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return;
     };
     // SAFETY: of the map.
@@ -382,7 +301,7 @@ fn count_firsts() {
 
 /// Hands over the path of a file, if it has one.
 #[inline(never)]
-fn name(file: u64) {
+pub fn name(file: u64) {
     if let Some((inode, entry)) = application::opened(file)
         && Address::<Probe>::new(inode)
             .field(&DIRECT.local.inode_mode)
@@ -410,71 +329,9 @@ pub fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
     (file != 0).then_some(file)
 }
 
-/// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
-#[inline(always)]
-fn ring_program(operation: u8) -> Option<Program> {
-    match operation {
-        // With vectors, with registered buffers, with one buffer, and with registered vectors.
-        1 | 4 | 22 | 60 => Some(Program::RingRead),
-        2 | 5 | 23 | 61 => Some(Program::RingWrite),
-        // `IORING_OP_FSYNC` and `IORING_OP_SYNC_FILE_RANGE`.
-        3 | 8 if global(&DIRECT.syscalls.counts_operations) != 0 => Some(Program::RingSync),
-        _ => None,
-    }
-}
-
-/// `io_uring_submit_req(request)`: a request begins. Loaded where single calls are kept.
-#[inline(always)]
-pub fn ring_begun(request: u64) {
-    let own = &DIRECT.syscalls;
-    let operation = Address::<Probe>::new(request).field_or_zero(&own.ring_operation);
-    if ring_program(operation).is_some() {
-        single_calls::ring_begun(request);
-    }
-}
-
-/// `io_uring_complete`, whose arguments are other ones from kernel to kernel. The verifier does not know the type of the request on all of them.
-#[inline(always)]
-pub fn ring_completed<M: Memory>(argument: impl Fn(usize) -> u64) {
-    let own = &DIRECT.syscalls;
-    let request = Address::<M>::new(argument(1));
-    // What belongs to no request completes, too.
-    if request.0 == 0 {
-        return;
-    }
-    let result = if global(&own.ring_form) == rings::ENTRY {
-        Address::<M>::new(argument(2)).field_or_zero(&own.ring_result)
-    } else {
-        argument(3) as i32
-    };
-    let Some(program) = ring_program(request.field_or_zero(&own.ring_operation)) else {
-        return;
-    };
-    let result = match program {
-        Program::RingSync => i64::from(result.min(0)),
-        _ => i64::from(result),
-    };
-    let file: u64 = request.field_or_zero(&own.ring_file);
-    if file != 0 {
-        if global(&own.keeps) != 0 {
-            single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
-        }
-        count_of_ring::<M>(program as u32, file, result);
-    }
-}
-
-/// By itself: what it has on the stack would be there while the request is kept, too, which needs nearly all of it.
-#[inline(never)]
-fn count_of_ring<M: Memory>(program: u32, file: u64, result: i64) {
-    let first = add_or_first::<M>(program, file, 1, result, 0);
-    if first.is_some_and(|first| count_first(&raw const first)) {
-        name(file);
-    }
-}
-
 /// Adds calls to the sum in the place of their file. Where there is none, what [`count_first`] needs of them.
 #[inline(always)]
-fn add_or_first<M: Memory>(
+pub fn add_or_first<M: Memory>(
     program: u32,
     file: u64,
     calls: u64,
@@ -517,7 +374,7 @@ fn add_or_first<M: Memory>(
 
 /// Counts calls that begin a sum, in its place or in a map, if they are wanted. Whether they are the first ones there.
 #[inline(never)]
-fn count_first(first: *const First) -> bool {
+pub fn count_first(first: *const First) -> bool {
     // SAFETY: one on the stack or in the map, and a map value, which stays where it is while the program runs; those of hash maps are added to by
     // every CPU. Read one by one: a copy would take room on the stack that what follows needs.
     unsafe {
@@ -573,7 +430,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
 
 /// What the calls do that a program counts.
 #[inline(always)]
-fn direction_of(program: u32) -> u32 {
+pub fn direction_of(program: u32) -> u32 {
     let is_of = |programs: u32| programs >> program & 1 != 0;
     if is_of(const { 1 << Program::SyscallWrite as u32 | 1 << Program::RingWrite as u32 }) {
         WRITES

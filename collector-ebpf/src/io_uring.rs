@@ -1,0 +1,74 @@
+//! The application view of local file systems: a request of io_uring by which an application reads or writes a file completes. It is added up as
+//! system calls are.
+
+use trackiops_schemas::ebpf::syscalls::rings;
+
+use crate::{
+    application::Program,
+    globals::DIRECT,
+    kernel_memory::{Address, Memory, Probe, global},
+    single_calls,
+    syscalls::{add_or_first, count_first, direction_of, name},
+};
+
+/// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
+#[inline(always)]
+fn program_of(operation: u8) -> Option<Program> {
+    match operation {
+        // With vectors, with registered buffers, with one buffer, and with registered vectors.
+        1 | 4 | 22 | 60 => Some(Program::RingRead),
+        2 | 5 | 23 | 61 => Some(Program::RingWrite),
+        // `IORING_OP_FSYNC` and `IORING_OP_SYNC_FILE_RANGE`.
+        3 | 8 if global(&DIRECT.syscalls.counts_operations) != 0 => Some(Program::RingSync),
+        _ => None,
+    }
+}
+
+/// `io_uring_submit_req(request)`: a request begins. Loaded where single calls are kept.
+#[inline(always)]
+pub fn begun(request: u64) {
+    let own = &DIRECT.syscalls;
+    let operation = Address::<Probe>::new(request).field_or_zero(&own.ring_operation);
+    if program_of(operation).is_some() {
+        single_calls::ring_begun(request);
+    }
+}
+
+/// `io_uring_complete`, whose arguments are other ones from kernel to kernel. The verifier does not know the type of the request on all of them.
+#[inline(always)]
+pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
+    let own = &DIRECT.syscalls;
+    let request = Address::<M>::new(argument(1));
+    // What belongs to no request completes, too.
+    if request.0 == 0 {
+        return;
+    }
+    let result = if global(&own.ring_form) == rings::ENTRY {
+        Address::<M>::new(argument(2)).field_or_zero(&own.ring_result)
+    } else {
+        argument(3) as i32
+    };
+    let Some(program) = program_of(request.field_or_zero(&own.ring_operation)) else {
+        return;
+    };
+    let result = match program {
+        Program::RingSync => i64::from(result.min(0)),
+        _ => i64::from(result),
+    };
+    let file: u64 = request.field_or_zero(&own.ring_file);
+    if file != 0 {
+        if global(&own.keeps) != 0 {
+            single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
+        }
+        count::<M>(program as u32, file, result);
+    }
+}
+
+/// By itself: what it has on the stack would be there while the request is kept, too, which needs nearly all of it.
+#[inline(never)]
+fn count<M: Memory>(program: u32, file: u64, result: i64) {
+    let first = add_or_first::<M>(program, file, 1, result, 0);
+    if first.is_some_and(|first| count_first(&raw const first)) {
+        name(file);
+    }
+}
