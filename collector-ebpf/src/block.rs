@@ -68,8 +68,23 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
     if left != bytes || request.field_or_zero::<u64>(&own.request_end) != 0 {
         bits |= flags::PIECE;
     }
-    let start_ns: u64 = request.field_or_zero(&own.request_start);
-    let issued_ns: u64 = request.field_or_zero(&own.request_issued);
+    let course = Course {
+        end_ns,
+        start_ns: request.field_or_zero(&own.request_start),
+        issued_ns: request.field_or_zero(&own.request_issued),
+        error: errno(status),
+    };
+    // Most have one bio, and need no more than this.
+    if M::SINCE_6_2 && global(&FILTER) == 0 {
+        let bio = Address::<M::Argument>::new(request.field_or_zero(&own.request_bio));
+        if bio.field_or_zero::<u32>(&own.bio_bytes) >= bytes
+            && let Some(slot) = Completion::free_slot::<M>()
+        {
+            // SAFETY: a slot for a record.
+            unsafe { of_one::<M>(slot, bio, part, bits, bytes, &course) };
+            return;
+        }
+    }
     let Some(scratch) = take() else {
         // Who is interrupted has it.
         if let Some(completion) = Completion::seen::<M>() {
@@ -79,40 +94,14 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
     };
     // SAFETY: of `take`.
     unsafe {
-        let record = &raw mut (*scratch).record;
-        macro_rules! write {
-            ($field:ident, $value:expr) => {
-                (&raw mut (*record).$field).write_volatile($value)
-            };
-        }
-        // The clock of BPF may be some ns behind.
-        let mut latency_ns = since(end_ns, start_ns);
-        if start_ns == 0 {
-            bits |= flags::UNTIMED;
-            latency_ns = 0;
-        }
-        // The kernel notes it only where somebody asks for it, such as the throttling of writeback.
-        let mut queue_ns = since(issued_ns, start_ns).min(latency_ns);
-        let mut rtt_ns = latency_ns - queue_ns;
-        if issued_ns == 0 {
-            bits |= flags::UNSPLIT;
-            (queue_ns, rtt_ns) = (0, 0);
-        }
-        write!(end_ns, end_ns);
-        write!(latency_ns, latency_ns);
-        write!(queue_ns, queue_ns);
-        write!(rtt_ns, rtt_ns);
-        write!(error, errno(status));
-        write!(pid, 0);
-        write!(uid, NO_USER);
-        write!(xid, 0);
-        write!(retransmissions, 0);
-        (*scratch).bits = bits;
+        (&raw mut (*scratch).record.end_ns).write_volatile(end_ns);
+        (*scratch).bits = course.note(&raw mut (*scratch).record, bits);
         (*scratch).device = Address::<M>::new(part).field_or_zero(&own.part_dev);
         (*scratch).bio = Address::<M>::new(request.0).field_or_zero(&own.request_bio);
-        (*scratch).left = u64::from(bytes);
-        (*scratch).unnamed = 0;
-        (*scratch).runs = 0;
+        // Each by itself: of plain assignments the compiler makes a loop over their bytes.
+        (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
+        (&raw mut (*scratch).unnamed).write_volatile(0);
+        (&raw mut (*scratch).runs).write_volatile(0);
         walk::<M>(scratch);
         let unnamed = (&raw const (*scratch).unnamed).read_volatile();
         for number in 0..MOST_RUNS {
@@ -123,6 +112,128 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
             name(Address::new(inode), end_ns);
         }
         leave(scratch);
+    }
+}
+
+/// When a request completed and began, and how it ended.
+struct Course {
+    end_ns: u64,
+    /// 0 if nobody knows, as the other one.
+    start_ns: u64,
+    /// When it went to its device.
+    issued_ns: u64,
+    error: i32,
+}
+
+impl Course {
+    /// Writes what all records of a request have, and returns the flags of the first one.
+    ///
+    /// # Safety
+    ///
+    /// There is room for a record.
+    #[inline(always)]
+    unsafe fn note(&self, record: *mut RequestRecord, mut bits: u32) -> u32 {
+        let Self {
+            end_ns,
+            start_ns,
+            issued_ns,
+            error,
+        } = *self;
+        // The clock of BPF may be some ns behind.
+        let mut latency_ns = since(end_ns, start_ns);
+        if start_ns == 0 {
+            bits |= flags::UNTIMED;
+            latency_ns = 0;
+        }
+        // The kernel notes it only where somebody asks for it, such as the throttling of writeback.
+        let (mut queue_ns, mut rtt_ns) = (0, 0);
+        if issued_ns == 0 {
+            bits |= flags::UNSPLIT;
+        } else {
+            queue_ns = since(issued_ns, start_ns).min(latency_ns);
+            rtt_ns = latency_ns - queue_ns;
+        }
+        // SAFETY: by the caller.
+        unsafe {
+            macro_rules! write {
+                ($field:ident, $value:expr) => {
+                    (&raw mut (*record).$field).write_volatile($value)
+                };
+            }
+            write!(latency_ns, latency_ns);
+            write!(queue_ns, queue_ns);
+            write!(rtt_ns, rtt_ns);
+            write!(error, error);
+            write!(pid, 0);
+            write!(uid, NO_USER);
+            write!(xid, 0);
+            write!(retransmissions, 0);
+        }
+        bits
+    }
+}
+
+/// Makes the record of a request with one bio in its slot: as the rest does for those with more, but without a place in between.
+///
+/// # Safety
+///
+/// It is a slot for a record.
+#[inline(always)]
+unsafe fn of_one<M: Memory>(
+    slot: *mut RequestRecord,
+    bio: Address<M::Argument>,
+    part: u64,
+    bits: u32,
+    bytes: u32,
+    course: &Course,
+) {
+    let own = &DIRECT.block;
+    let Some(completion) = Completion::seen::<M>() else {
+        return;
+    };
+    // SAFETY: by the caller.
+    unsafe {
+        macro_rules! write {
+            ($field:ident, $value:expr) => {
+                (&raw mut (*slot).$field).write_volatile($value)
+            };
+        }
+        let bits = course.note(slot, bits);
+        write!(asked_bytes, bytes);
+        write!(done_bytes, if course.error == 0 { bytes } else { 0 });
+        write!(offset, bio.field_or_zero::<u64>(&own.bio_sector) << 9);
+        write!(cgroup, group::<M::Argument>(bio));
+        let (mut inode, host) =
+            direct::<M, M::Argument>(bio.field_or_zero(&own.bio_private), M::file);
+        let file = if inode != 0 && inode == host {
+            write!(flags, bits | flags::DIRECT);
+            file_of(Address::<M::Argument>::new(inode))
+        } else {
+            write!(flags, bits);
+            inode = cached::<M>(Address::new(bio.0));
+            match inode {
+                0 => None,
+                _ => file_of(Address::<M>::new(inode)),
+            }
+        };
+        let File {
+            dev,
+            fileid,
+            handle_hash,
+        } = match file {
+            Some(file) => file,
+            None => File::device(Address::<M>::new(part).field_or_zero(&own.part_dev)),
+        };
+        write!(dev, dev);
+        write!(fileid, fileid);
+        write!(handle_hash, handle_hash);
+        completion.in_slot(slot, course.end_ns, true);
+        if fileid != 0 && global(&PATHS) != 0 {
+            let inode = Address::new(inode);
+            if is_unnamed(inode, course.end_ns) {
+                name(inode, course.end_ns);
+            }
+        }
     }
 }
 
@@ -258,20 +369,26 @@ unsafe fn run(scratch: *mut Scratch, number: u64) -> Option<*mut Run> {
 fn owner<M: Memory>(bio: u64) -> u64 {
     let bio = Address::<M>::new(bio);
     // First, because the pages of direct I/O may be those that map another file.
-    let direct = direct(bio);
-    direct | cached(bio) & if_zero(direct)
+    let (inode, host) = direct::<M, M>(
+        bio.field_or_zero(&DIRECT.block.bio_private),
+        Address::<M>::new,
+    );
+    let is_direct = if_zero(inode ^ host) & !if_zero(inode);
+    (inode | IS_DIRECT) & is_direct | cached(bio) & !is_direct
 }
 
-/// The file of direct I/O by iomap, or 0. Anything may be where `struct iomap_dio` is looked for: an inode says of itself that it is one.
+/// The inode of the file of direct I/O by iomap, by the private word of its bio, and what stands where an inode names itself. Anything may be where
+/// `struct iomap_dio` is looked for: it is one if both are the same, and not 0.
 #[inline(always)]
-fn direct<M: Memory>(bio: Address<M>) -> u64 {
+fn direct<M: Memory, F: Memory>(private: u64, file: impl Fn(u64) -> Address<F>) -> (u64, u64) {
     let own = &DIRECT.block;
-    let direct = Address::<M>::new(bio.field_or_zero(&own.bio_private));
-    let call = Address::<M>::new(direct.field_or_zero(&own.direct_call));
-    let file = Address::<M>::new(call.field_or_zero(&own.call_file));
+    let call = Address::<M>::new(Address::<M>::new(private).field_or_zero(&own.direct_call));
+    let file = file(call.field_or_zero(&own.call_file));
     let inode: u64 = file.field_or_zero(&own.file_inode);
-    let host: u64 = Address::<M>::new(inode).field_or_zero(&own.inode_host);
-    (inode | IS_DIRECT) & if_zero(inode ^ host) & !if_zero(inode)
+    (
+        inode,
+        Address::<F>::new(inode).field_or_zero(&own.inode_host),
+    )
 }
 
 /// The file in whose page cache the first page of a bio is, or 0.
@@ -319,12 +436,10 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         let bio = Address::<M>::new(bio);
         (*record).offset = bio.field_or_zero::<u64>(&DIRECT.block.bio_sector) << 9;
         (*record).cgroup = group(bio);
-        (*record).dev = (&raw const (*scratch).device).read_volatile();
-        (*record).fileid = 0;
-        (*record).handle_hash = match whose {
-            NOT_LOOKED_AT => 0,
-            _ => FILE_SYSTEM_HASH,
-        };
+        let mut file = File::device((&raw const (*scratch).device).read_volatile());
+        if whose == NOT_LOOKED_AT {
+            file.handle_hash = 0;
+        }
         (*record).flags = match whose & IS_DIRECT {
             0 => bits,
             _ => bits | flags::DIRECT,
@@ -332,7 +447,12 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         (*scratch).bits = bits | flags::PIECE;
         let inode = whose & !(IS_DIRECT | NOT_LOOKED_AT);
         if inode != 0 {
-            describe::<M>(record, Address::new(inode));
+            file = file_of(Address::<M>::new(inode)).unwrap_or(file);
+        }
+        (*record).dev = file.dev;
+        (*record).fileid = file.fileid;
+        (*record).handle_hash = file.handle_hash;
+        if inode != 0 {
             let is_file = (&raw const (*record).fileid).read_volatile() != 0;
             let end_ns = (&raw const (*record).end_ns).read_volatile();
             if is_file && global(&PATHS) != 0 && is_unnamed(Address::new(inode), end_ns) {
@@ -347,25 +467,44 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
     }
 }
 
-/// Which file that is.
+/// Of which file a record is.
+struct File {
+    dev: u32,
+    fileid: u64,
+    handle_hash: u32,
+}
+
+impl File {
+    /// What the file system keeps on this device, or who reads and writes the device itself.
+    #[inline(always)]
+    fn device(dev: u32) -> Self {
+        Self {
+            dev,
+            fileid: 0,
+            handle_hash: FILE_SYSTEM_HASH,
+        }
+    }
+}
+
+/// The file of an inode; `None` for a device's own cache.
 #[inline(always)]
-unsafe fn describe<M: Memory>(record: *mut RequestRecord, inode: Address<M>) {
+fn file_of<M: Memory>(inode: Address<M>) -> Option<File> {
     let (offsets, own) = (&DIRECT, &DIRECT.local);
-    // The device's own cache: what the file system keeps there, or who reads and writes the device itself.
     if local::is_device(inode.field_or_zero(&own.inode_mode)) {
-        return;
+        return None;
     }
     let superblock = Address::<M>::new(inode.field_or_zero(&offsets.inode_superblock));
-    let number: u64 = inode.field_or_zero(&offsets.inode_number);
-    // SAFETY: of the caller.
-    unsafe {
-        (*record).dev = superblock.field_or_zero(&offsets.superblock_dev);
-        if local::is_metadata(superblock.field_or_zero(&own.superblock_magic), number) {
-            return;
-        }
-        (*record).fileid = number;
-        (*record).handle_hash = inode.field_or_zero(&own.inode_generation);
+    let fileid: u64 = inode.field_or_zero(&offsets.inode_number);
+    let dev = superblock.field_or_zero(&offsets.superblock_dev);
+    let magic = || superblock.field_or_zero(&own.superblock_magic);
+    if local::is_metadata(magic, fileid) {
+        return Some(File::device(dev));
     }
+    Some(File {
+        dev,
+        fileid,
+        handle_hash: inode.field_or_zero(&own.inode_generation),
+    })
 }
 
 /// Whether the path of the file was not told lately.

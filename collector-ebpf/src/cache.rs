@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_uid_gid};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use trackiops_schemas::ebpf::{
     app_sums::{
         AppKey, AppPlaces, AppValue, FILE_SYSTEM, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED,
@@ -14,7 +14,7 @@ use trackiops_schemas::ebpf::{
 
 use crate::{
     application::{self, Program},
-    block, filter,
+    block, cgroup, filter,
     globals::{DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, add, cpu, global, now_ns},
     local,
@@ -48,7 +48,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     }
     let inode = Address::<M::Argument>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let who = who(program == Program::PagesEvicted);
+    let who = who::<M>(program == Program::PagesEvicted);
     let bytes = bytes::<M>(folio);
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
@@ -93,11 +93,18 @@ fn bytes<M: Memory>(folio: Address<M::Argument>) -> u64 {
 
 /// The user and the cgroup that make pages come or become dirty. Who needs the room of others is somebody else.
 #[inline(always)]
-fn who(is_evicted: bool) -> (u32, u64) {
-    match is_evicted {
-        true => (NO_USER, 0),
-        false => (bpf_get_current_uid_gid() as u32, local::cgroup_of_caller()),
+fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
+    if is_evicted {
+        return (NO_USER, 0);
     }
+    let thread = M::thread();
+    let cred: u64 = thread.field_or_zero(&DIRECT.thread.task_cred);
+    // It is never 0, which the verifier wants to see where it knows that it is freed later.
+    let uid = match cred {
+        0 => NO_USER,
+        _ => Address::<M::Argument>::new(cred).field_or_zero(&DIRECT.cred_uid),
+    };
+    (uid, cgroup::of_local_thread::<M>(thread))
 }
 
 /// The sum in its place, or in a map. The first of these pages in its window begins it.
@@ -120,7 +127,7 @@ fn begin<M: Memory>(
     } else {
         PAGES_DIRTIED
     };
-    let (uid, cgroup) = who(direction == PAGES_EVICTED);
+    let (uid, cgroup) = who::<M>(direction == PAGES_EVICTED);
     let mut key = AppKey {
         fileid: object.field(&DIRECT.inode_number)?,
         cgroup,

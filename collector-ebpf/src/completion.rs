@@ -42,19 +42,13 @@ impl Completion {
     /// A slot for a record in this CPU's ring, if there is one: where programs exchange words.
     #[inline(always)]
     pub fn slot<M: Memory>(&self) -> Option<*mut RequestRecord> {
-        let rings = maps::record_rings::<M>()?;
-        let ring = u64::from(self.cpu & global(&RING_MASK));
-        let mask = u64::from(global(&SLOT_MASK));
-        // SAFETY: one of the positions, and one of the slots.
-        unsafe {
-            let positions = rings.add(ring as usize * size_of::<RingPositions>()).cast();
-            let number = take_slot(positions, mask).or_else(|| take_slot_again(positions, mask))?;
-            let index = ring * (mask + 1) + (number & mask);
-            let slot = rings.add(RECORD_SLOTS_AT + index as usize * RECORD_BYTES);
-            // The compiler would keep the begin of the slots beside it.
-            let slot = opaque(slot.expose_provenance() as u64);
-            Some(ptr::with_exposed_provenance_mut(slot as usize))
-        }
+        slot_of::<M>(self.cpu)
+    }
+
+    /// The same before the request is counted, which whoever takes the slot does next.
+    #[inline(always)]
+    pub fn free_slot<M: Memory>() -> Option<*mut RequestRecord> {
+        slot_of::<M>(kernel_memory::cpu())
     }
 
     /// The record stands in its slot, if it could be made, but for the time of its end.
@@ -156,6 +150,24 @@ impl Completion {
         let books = self.books;
         // SAFETY: as above.
         unsafe { add!(Books, books.lost, 1) };
+    }
+}
+
+/// A slot for a record in the ring of a CPU, if there is one.
+#[inline(always)]
+fn slot_of<M: Memory>(cpu: u32) -> Option<*mut RequestRecord> {
+    let rings = maps::record_rings::<M>()?;
+    let ring = u64::from(cpu & global(&RING_MASK));
+    let mask = u64::from(global(&SLOT_MASK));
+    // SAFETY: one of the positions, and one of the slots.
+    unsafe {
+        let positions = rings.add(ring as usize * size_of::<RingPositions>()).cast();
+        let number = take_slot(positions, mask).or_else(|| take_slot_again(positions, mask))?;
+        let index = ring * (mask + 1) + (number & mask);
+        let slot = rings.add(RECORD_SLOTS_AT + index as usize * RECORD_BYTES);
+        // The compiler would keep the begin of the slots beside it.
+        let slot = opaque(slot.expose_provenance() as u64);
+        Some(ptr::with_exposed_provenance_mut(slot as usize))
     }
 }
 

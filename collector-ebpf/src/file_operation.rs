@@ -319,10 +319,10 @@ fn user<M: Memory>(task: Address<M>) -> Option<u32> {
 
 /// That of the caller, where this is its thread; 0 where it is not, and where that of data is not known either.
 #[inline(always)]
-fn cgroup(task: Address<impl Memory>) -> Option<u64> {
+fn cgroup<M: Memory>(task: Address<M>) -> Option<u64> {
     let flags: u16 = task.field(&DIRECT.file_operation.task_flags)?;
     if flags & ASYNCHRONOUS != 0 {
         return Some(0);
     }
-    Some(cgroup::of_caller())
+    Some(cgroup::of_thread::<M>(M::thread()))
 }

@@ -67,7 +67,7 @@ pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// By itself: what it has on the stack would be there while the request is kept, too, which needs nearly all of it.
 #[inline(never)]
 fn count<M: Memory>(program: u32, file: u64, result: i64) {
-    let first = add_or_first::<M>(program, file, 1, result, 0);
+    let first = add_or_first::<M>(M::thread(), program, file, 1, result, 0);
     if first.is_some_and(|first| count_first(&raw const first)) {
         name(file);
     }

@@ -2,8 +2,10 @@
 
 use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
-use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated};
-use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
+use aya_ebpf::helpers::{
+    bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns, generated,
+};
+use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_FILE, CAST_OFFSETS, CAST_TYPE};
 
 use crate::globals::DIRECT;
 
@@ -22,6 +24,12 @@ pub trait Memory: Copy {
 
     /// The object as if a tracepoint handed it over, for several looks at it.
     fn as_argument(object: Address<Self>) -> Address<Self::Argument>;
+
+    /// The `struct file` at an address, and what that leads to, as if a tracepoint handed it over.
+    fn file(address: u64) -> Address<Self::Argument>;
+
+    /// The thread that runs (`struct task_struct`).
+    fn thread() -> Address<Self::Argument>;
 
     /// Whether the kernel is Linux 6.2 at least. There programs may keep a pointer into a ring on their stack, exchange words
     /// ([`exchange`]), and find the only element of an array without a lookup.
@@ -75,6 +83,17 @@ impl Memory for Probe {
     #[inline(always)]
     fn as_argument(object: Address<Self>) -> Address<Self> {
         object
+    }
+
+    #[inline(always)]
+    fn file(address: u64) -> Address<Self> {
+        Address::new(address)
+    }
+
+    #[inline(always)]
+    fn thread() -> Address<Self> {
+        // SAFETY: takes nothing.
+        Address::new(unsafe { bpf_get_current_task() })
     }
 
     #[inline(always)]
@@ -134,11 +153,17 @@ impl Cast {
     /// The object as an array of words, as which the verifier lets programs load what they like.
     #[inline(always)]
     fn words<T>(object: Address<Self>) -> *const T {
+        Self::as_type(object.0, CAST_TYPE)
+    }
+
+    /// As the type that userspace puts in the place of a [`CAST_TYPE`] or its like.
+    #[inline(always)]
+    fn as_type<T>(address: u64, stand_in: u32) -> *const T {
         // SAFETY: userspace makes a call of that function of this call.
         let cast: unsafe extern "C" fn(u64, u32) -> *const T =
             unsafe { mem::transmute(CAST_CALL as usize) };
         // SAFETY: takes any address; the kernel replaces the call by a move.
-        unsafe { cast(object.0, CAST_TYPE) }
+        unsafe { cast(address, stand_in) }
     }
 
     /// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
@@ -163,6 +188,16 @@ impl Memory for Cast {
     #[inline(always)]
     fn as_argument(object: Address<Self>) -> Address<Typed> {
         Address::new(Self::words::<u64>(object).expose_provenance() as u64)
+    }
+
+    #[inline(always)]
+    fn file(address: u64) -> Address<Typed> {
+        Typed::file(address)
+    }
+
+    #[inline(always)]
+    fn thread() -> Address<Typed> {
+        Typed::thread()
     }
 
     #[inline(always)]
@@ -218,6 +253,18 @@ impl Memory for Typed {
     #[inline(always)]
     fn as_argument(object: Address<Self>) -> Address<Self> {
         object
+    }
+
+    #[inline(always)]
+    fn file(address: u64) -> Address<Self> {
+        Address::new(Cast::as_type::<u64>(address, CAST_FILE).expose_provenance() as u64)
+    }
+
+    #[inline(always)]
+    fn thread() -> Address<Self> {
+        // SAFETY: takes nothing.
+        let thread = unsafe { generated::bpf_get_current_task_btf() };
+        Address::new(thread.expose_provenance() as u64)
     }
 
     #[inline(always)]

@@ -1,14 +1,10 @@
 //! Files of local file systems: of any but NFS.
 
-use aya_ebpf::helpers::bpf_get_current_cgroup_id;
-use trackiops_schemas::ebpf::{
-    app_sums::{AppKey, FILE_SYSTEM, LOCAL},
-    ring::cgroups,
-};
+use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL};
 
 use crate::{
     globals::DIRECT,
-    kernel_memory::{Address, Memory, global},
+    kernel_memory::{Address, Memory},
 };
 
 /// `S_IFMT`, `S_IFBLK` and `S_IFREG`.
@@ -35,8 +31,8 @@ pub fn is_regular(mode: u16) -> bool {
 
 /// Whether a file of this number, where the superblock has this magic number, is what the file system knows of itself.
 #[inline(always)]
-pub fn is_metadata(magic: u64, number: u64) -> bool {
-    number == BTRFS_METADATA && magic == BTRFS
+pub fn is_metadata(magic: impl FnOnce() -> u64, number: u64) -> bool {
+    number == BTRFS_METADATA && magic() == BTRFS
 }
 
 /// Whether a file system of this superblock is on a block device.
@@ -62,22 +58,10 @@ pub fn describe<M: Memory>(
     if is_device(inode.field(&own.inode_mode)?) {
         key.dev = inode.field(&own.inode_device)?;
         key.direction |= FILE_SYSTEM;
-    } else if is_metadata(magic, key.fileid) {
+    } else if is_metadata(|| magic, key.fileid) {
         key.direction |= FILE_SYSTEM;
     } else {
         key.handle_hash = inode.field(&own.inode_generation)?;
     }
     Some(())
-}
-
-/// The cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
-#[inline(always)]
-pub fn cgroup_of_caller() -> u64 {
-    let is_known =
-        global(&DIRECT.cgroup.way) & cgroups::KNOWN != 0 || global(&DIRECT.local.has_groups) != 0;
-    match is_known {
-        // SAFETY: takes nothing.
-        true => unsafe { bpf_get_current_cgroup_id() },
-        false => 0,
-    }
 }

@@ -19,9 +19,9 @@ use trackiops_schemas::ebpf::{
 };
 
 use crate::{
-    application, filter,
+    application, cgroup, filter,
     globals::{DIRECT, FILTER},
-    kernel_memory::{Address, Probe, global, now_ns},
+    kernel_memory::{Address, Memory, Probe, global, now_ns},
     local, maps,
     syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
 };
@@ -137,7 +137,7 @@ fn hand_over(
     begin_ns: u64,
 ) -> Option<()> {
     let thread = bpf_get_current_pid_tgid();
-    let file = file_of::<Probe>(descriptor)?;
+    let file = file_of::<Probe>(Probe::thread(), descriptor)?;
     hand_over_file(thread, file, direction, offset, result, begin_ns)
 }
 
@@ -163,7 +163,7 @@ fn hand_over_file(
     let cred = Address::<Probe>::new(file.field(&app.file_cred)?);
     let mut key = AppKey {
         fileid: 0,
-        cgroup: local::cgroup_of_caller(),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
         window: 0,
         dev: 0,
         handle_hash: 0,

@@ -16,9 +16,9 @@ use trackiops_schemas::ebpf::{
 
 use crate::{
     application::register,
+    cgroup,
     globals::{DIRECT, FILTER},
-    kernel_memory::{global, now_ns},
-    local,
+    kernel_memory::{Memory, Probe, global, now_ns},
     maps::FILTER_SET,
     single_calls,
 };
@@ -124,7 +124,7 @@ fn hand_over(cookie: u64, begin_ns: u64) {
         pid: (thread >> 32) as u32,
         flags: flags::CALL | flags::SPAN | flags::UNSPLIT | untimed,
         uid: bpf_get_current_uid_gid() as u32,
-        cgroup: local::cgroup_of_caller(),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
         queue_ns: 0,
         rtt_ns: 0,
         xid: thread as u32,

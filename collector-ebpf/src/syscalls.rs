@@ -5,11 +5,7 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::{
-    helpers::{bpf_get_current_pid_tgid, bpf_get_current_task},
-    macros::map,
-    maps::PerCpuArray,
-};
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{
     app_sums::{AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, WRITES},
     file_op_sums::NFS_SUPER_MAGIC,
@@ -18,7 +14,7 @@ use trackiops_schemas::ebpf::{
 
 use crate::{
     application::{self, Program},
-    filter,
+    cgroup, filter,
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
     io_submit::{self, MOST_BATCHES, Way},
     kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, opaque, untraced, word},
@@ -87,8 +83,8 @@ pub fn returned<M: Memory>(registers: u64, result: u64) {
     let call = Address::<M::Argument>::new(registers);
     let kind = kind_of(call.field_or_zero(&DIRECT.syscalls.number));
     // Most calls are others.
-    if kind != 0 {
-        count::<M>(registers, result, kind);
+    if kind != 0 && count::<M>(registers, result, kind) != 0 {
+        count_firsts();
     }
 }
 
@@ -106,18 +102,18 @@ fn kind_of(number: u32) -> u8 {
     }
 }
 
+/// Returns what [`count_descriptor`] does.
 #[inline(never)]
-fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
+fn count<M: Memory>(registers: u64, result: u64, kind: u8) -> u64 {
     let own = &DIRECT.syscalls;
     let result = result.cast_signed();
     if RESTARTED.contains(&result) {
-        return;
+        return 0;
     }
-    // SAFETY: takes nothing.
-    let task = Address::<M>::new(unsafe { bpf_get_current_task() });
+    let thread = M::thread();
     let foreign = global(&own.foreign_modes);
-    if foreign != 0 && task.field_or_zero::<u32>(&own.task_mode) & foreign != 0 {
-        return;
+    if foreign != 0 && thread.field_or_zero::<u32>(&own.task_mode) & foreign != 0 {
+        return 0;
     }
     let call = Address::<M::Argument>::new(registers);
     let first: u32 = call.field_or_zero(&own.first);
@@ -125,32 +121,33 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) {
     if global(&own.keeps) != 0 {
         single_calls::keep(registers, kind, result);
     }
-    let left = match kind & !kinds::AT {
-        kinds::READS => transferred::<M>(first, NO_DESCRIPTOR, result, begin_ns),
-        kinds::WRITES => transferred::<M>(NO_DESCRIPTOR, first, result, begin_ns),
+    match kind & !kinds::AT {
+        kind @ (kinds::READS | kinds::WRITES) => {
+            let program = if kind == kinds::READS { READ } else { WRITE };
+            // Elsewhere this needs more of the stack than single calls leave.
+            if !M::SINCE_6_2 {
+                return count_descriptor::<M>(program, first, 1, result, begin_ns);
+            }
+            // Here, and not in the function that others share: these are most calls.
+            match file_of::<M>(thread, first) {
+                Some(file) => add_or_leave::<M>(thread, program, file, 1, result, begin_ns),
+                None => 0,
+            }
+        }
         kinds::SENDS => transferred::<M>(call.field_or_zero(&own.second), first, result, begin_ns),
         kinds::COPIES => transferred::<M>(first, call.field_or_zero(&own.third), result, begin_ns),
         kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, result, begin_ns),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
         _ if result > 0 => submitted::<M>(call.field_or_zero(&own.third), untraced(result as u32)),
         _ => 0,
-    };
-    if left != 0 {
-        count_firsts();
     }
 }
 
-/// A call has read from one descriptor, written to another, or both.
+/// A call has read from one descriptor and written to another.
 #[inline(never)]
 fn transferred<M: Memory>(read: u32, write: u32, result: i64, begin_ns: u64) -> u64 {
-    let mut left = 0;
-    if read != NO_DESCRIPTOR {
-        left |= count_descriptor::<M>(READ, read, 1, result, begin_ns);
-    }
-    if write != NO_DESCRIPTOR {
-        left |= count_descriptor::<M>(WRITE, write, 1, result, begin_ns);
-    }
-    left
+    count_descriptor::<M>(READ, read, 1, result, begin_ns)
+        | count_descriptor::<M>(WRITE, write, 1, result, begin_ns)
 }
 
 /// A call has opened a file, or waited until it is on its disk. Returns what [`count_descriptor`] does, as [`submitted`].
@@ -233,10 +230,24 @@ fn count_descriptor<M: Memory>(
     result: i64,
     begin_ns: u64,
 ) -> u64 {
-    let Some(file) = file_of::<M>(descriptor) else {
+    let thread = M::thread();
+    let Some(file) = file_of::<M>(thread, descriptor) else {
         return 0;
     };
-    match add_or_first::<M>(program, file, calls, result, begin_ns) {
+    add_or_leave::<M>(thread, program, file, calls, result, begin_ns)
+}
+
+/// The same by its file.
+#[inline(always)]
+fn add_or_leave<M: Memory>(
+    thread: Address<M::Argument>,
+    program: u32,
+    file: u64,
+    calls: u64,
+    result: i64,
+    begin_ns: u64,
+) -> u64 {
+    match add_or_first::<M>(thread, program, file, calls, result, begin_ns) {
         Some(first) => leave(first),
         None => 0,
     }
@@ -311,16 +322,20 @@ pub fn name(file: u64) {
     }
 }
 
-/// The file (`struct file`) of a descriptor of this thread.
+/// The file (`struct file`) of a descriptor of a thread.
 #[inline(always)]
-pub fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
+pub fn file_of<M: Memory>(thread: Address<M::Argument>, descriptor: u32) -> Option<u64> {
     let own = &DIRECT.syscalls;
-    // SAFETY: takes nothing.
-    let task = Address::<M>::new(unsafe { bpf_get_current_task() });
-    // Farther behind its begin than a plain load may reach.
-    let files = word::<M>(task.0.wrapping_add(u64::from(global(&own.task_files))))?;
-    let files = Address::<M>::new(files);
-    let table = Address::<M>::new(files.field(&own.files_table)?);
+    let files: u64 = thread.field(&own.task_files)?;
+    // None of them is ever 0, which the verifier wants to see where it knows that they are freed later.
+    if files == 0 {
+        return None;
+    }
+    let table: u64 = Address::<M::Argument>::new(files).field(&own.files_table)?;
+    if table == 0 {
+        return None;
+    }
+    let table = Address::<M::Argument>::new(table);
     if descriptor >= table.field::<u32>(&own.table_length)? {
         return None;
     }
@@ -332,6 +347,7 @@ pub fn file_of<M: Memory>(descriptor: u32) -> Option<u64> {
 /// Adds calls to the sum in the place of their file. Where there is none, what [`count_first`] needs of them.
 #[inline(always)]
 pub fn add_or_first<M: Memory>(
+    thread: Address<M::Argument>,
     program: u32,
     file: u64,
     calls: u64,
@@ -339,18 +355,18 @@ pub fn add_or_first<M: Memory>(
     begin_ns: u64,
 ) -> Option<First> {
     let (own, app) = (&DIRECT.local, &DIRECT.app);
-    let of_file = Address::<M>::new(file);
+    let of_file = M::file(file);
     let inode: u64 = of_file.field(&app.file_inode)?;
-    let inode = Address::<M>::new(inode);
+    let inode = Address::<M::Argument>::new(inode);
     let mode: u16 = inode.field(&own.inode_mode)?;
     // Many calls are for sockets and pipes.
     if !local::is_regular(mode) && !local::is_device(mode) {
         return None;
     }
-    let cred = Address::<M>::new(of_file.field(&app.file_cred)?);
+    let cred = Address::<M::Argument>::new(of_file.field(&app.file_cred)?);
     let uid: u32 = cred.field(&DIRECT.cred_uid)?;
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let who = (uid, local::cgroup_of_caller());
+    let who = (uid, cgroup::of_local_thread::<M>(thread));
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
     let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
     let now_ns = now_ns();
@@ -413,7 +429,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
     let mut key = AppKey {
         fileid: 0,
-        cgroup: local::cgroup_of_caller(),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
         window,
         dev: 0,
         handle_hash: 0,

@@ -41,6 +41,8 @@ pub struct CastBtfIds {
     /// `struct linux_mib`. Its meaning does not matter: it is one long array of words, so the
     /// verifier lets programs load any of them.
     pub words: u32,
+    /// `struct file`.
+    pub file: u32,
     /// The first of the types [`EVENTS`] of the tracepoints: of those on completion. `None` while the NFS client is not loaded.
     pub events: Option<[BtfType; 3]>,
     /// The type of the tracepoint on the completion of a request to a block device.
@@ -264,6 +266,7 @@ fn cast_btf_ids(
     Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
+        file: vmlinux.find(Kind::Struct, "file")?.0,
         events: completions(),
         block: own(BLOCK_EVENT),
         syscalls: own(SYSCALL_EVENT).map(|exit| (exit, ring.and_then(|_| own(RING_EVENT)))),

@@ -20,7 +20,7 @@ use trackiops_schemas::ebpf::local::LocalOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, ReleaseOffsets,
-    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups,
+    TaskOffsets, ThreadOffsets, TracepointOffsets, TreeOffsets, cgroups,
 };
 use trackiops_schemas::ebpf::syscalls::{SyscallOffsets, rings};
 
@@ -188,6 +188,7 @@ fn each_kernel_can_be_read_directly() {
                 entry_data: 120,
             },
             release: release(kernel),
+            thread: thread(kernel),
             app: app(kernel),
             block: BlockOffsets::default(),
             cache: CacheOffsets::default(),
@@ -233,6 +234,23 @@ fn each_kernel_can_be_read_directly() {
             assert_eq!(plan.calls_on_demand, on_demand, "{kernel}");
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+fn thread(kernel: &str) -> ThreadOffsets {
+    let (task_cred, task_cgroups, cgroups_own, cgroup_node, node_id) = match kernel {
+        "5.10" => (2720, 3328, 120, 248, 104),
+        "6.1" => (2960, 3600, 128, 248, 104),
+        "6.12" => (2960, 3584, 128, 256, 96),
+        "newest" => (3328, 4000, 128, 296, 96),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    ThreadOffsets {
+        task_cred,
+        task_cgroups,
+        cgroups_own,
+        cgroup_node,
+        node_id,
     }
 }
 
@@ -373,6 +391,10 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
         vmlinux.is_named(block.name, "btf_trace_block_rq_complete"),
         "{kernel}"
     );
+
+    let file = vmlinux.get(cast.file).unwrap();
+    assert_eq!(file.kind, Kind::Struct, "{kernel}");
+    assert!(vmlinux.is_named(file.name, "file"), "{kernel}");
 
     let words = vmlinux.get(cast.words).unwrap();
     assert_eq!(words.kind, Kind::Struct, "{kernel}");

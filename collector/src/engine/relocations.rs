@@ -3,7 +3,7 @@
 //! functions nor loads from offsets that are not known at build time.
 
 use object::{Object as _, ObjectSection as _, SectionKind};
-use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
+use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_FILE, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
 
 use crate::btf::CastBtfIds;
 
@@ -59,9 +59,13 @@ fn complete_one(
         (registers, operand) = (KERNEL_FUNCTION, cast.function);
     } else if let Some(cast) = cast
         && MOVES.contains(&code)
-        && operand == CAST_TYPE
+        && let Some(of) = match operand {
+            CAST_TYPE => Some(cast.words),
+            CAST_FILE => Some(cast.file),
+            _ => None,
+        }
     {
-        operand = cast.words;
+        operand = of;
     } else if LOADS.contains(&code) && offset >= CAST_OFFSETS {
         let number = usize::try_from((offset - CAST_OFFSETS) / 8).ok()?;
         offset = i16::try_from(*offsets.get(number)?).ok()?;
@@ -80,6 +84,7 @@ mod tests {
     const CAST: CastBtfIds = CastBtfIds {
         function: 0x0123_4567,
         words: 0x0765_4321,
+        file: 0x0765_4322,
         events: Some(
             [BtfType {
                 number: 1,
@@ -113,9 +118,11 @@ mod tests {
             count(&complete, &call(KERNEL_FUNCTION, CAST.function)),
             calls
         );
-        let types = count(OBJECT, &CAST_TYPE.to_ne_bytes());
-        assert!(types > 0);
-        assert_eq!(count(&complete, &CAST.words.to_ne_bytes()), types);
+        for (stand_in, of) in [(CAST_TYPE, CAST.words), (CAST_FILE, CAST.file)] {
+            let types = count(OBJECT, &stand_in.to_ne_bytes());
+            assert!(types > 0);
+            assert_eq!(count(&complete, &of.to_ne_bytes()), types);
+        }
         // In programs only: tables have bytes that look like it.
         let stand_in = |object: &[u8]| {
             let file = object::File::parse(object).unwrap();

@@ -7,7 +7,7 @@ use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::local::LocalOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
-    CgroupOffsets, DirectOffsets, NameOffsets, ReleaseOffsets, TreeOffsets, cgroups,
+    CgroupOffsets, DirectOffsets, NameOffsets, ReleaseOffsets, ThreadOffsets, TreeOffsets, cgroups,
 };
 use trackiops_schemas::ebpf::syscalls::SyscallOffsets;
 
@@ -80,6 +80,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         file_operation: file_operation(members).unwrap_or_default(),
         name: name(members).unwrap_or_default(),
         release: release(members).unwrap_or_default(),
+        thread: thread(members).unwrap_or_default(),
         app: app(members).unwrap_or_default(),
         // Of other levels.
         block: BlockOffsets::default(),
@@ -132,6 +133,25 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
         cgroup_node: offset("cgroup", "kn")?,
         node_id: offset("kernfs_node", "id")?,
     })
+}
+
+/// What tells for whom a thread runs, if it is known. The way to its cgroup is optional.
+pub fn thread(members: &Members) -> Option<ThreadOffsets> {
+    let offset = |structure, member| pointer(members, structure, member);
+    let task_cred = offset("task_struct", "cred")?;
+    let with_cgroup = || {
+        Some(ThreadOffsets {
+            task_cred,
+            task_cgroups: offset("task_struct", "cgroups")?,
+            cgroups_own: offset("css_set", "dfl_cgrp")?,
+            cgroup_node: offset("cgroup", "kn")?,
+            node_id: offset("kernfs_node", "id")?,
+        })
+    };
+    Some(with_cgroup().unwrap_or(ThreadOffsets {
+        task_cred,
+        ..ThreadOffsets::default()
+    }))
 }
 
 /// What operations need of an RPC, if all of these members are known.

@@ -5,6 +5,7 @@ use trackiops_schemas::ebpf::ring::{DirectOffsets, NameOffsets};
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;
+use crate::plan::direct_offsets::thread;
 use crate::plan::members::{LevelMembers, find};
 use crate::plan::unsupported::Unsupported;
 
@@ -31,6 +32,8 @@ pub fn add_local_offsets(
     offsets.inode_superblock = offset("inode", "i_sb", 8)?;
     offsets.inode_number = offset("inode", "i_ino", 8)?;
     offsets.superblock_dev = offset("super_block", "s_dev", 4)?;
+    offsets.cred_uid = offset("cred", "fsuid", 4)?;
+    offsets.thread = thread(members.all()).ok_or_else(|| members.lacks("task_struct", "cred"))?;
     if let Some(names) = names(members.all()) {
         names.add_to(offsets);
     }

@@ -9,7 +9,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 129] = [
+pub const MEMBERS: [MemberName; 132] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -131,6 +131,9 @@ pub const MEMBERS: [MemberName; 129] = [
     ("task_struct", "thread_info.status"),
     ("task_struct", "thread_info.flags"),
     ("task_struct", "files"),
+    ("task_struct", "cred"),
+    ("task_struct", "cgroups"),
+    ("css_set", "dfl_cgrp"),
     ("files_struct", "fdt"),
     ("fdtable", "max_fds"),
     ("fdtable", "fd"),

@@ -79,7 +79,6 @@ pub fn add_syscall_offsets(
         // Zeros say that there is no way to see them.
         ..ring.unwrap_or_default()
     };
-    offsets.cred_uid = offset("cred", "fsuid", 4)?;
     offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;
     Ok(())
 }

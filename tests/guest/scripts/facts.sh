@@ -29,7 +29,7 @@ TYPES=(
     # Pages of the cache.
     file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
     # System calls, the files of threads, and requests of io_uring.
-    pt_regs task_struct thread_info files_struct fdtable io_kiocb io_uring_cqe btf_trace_{sys_exit,io_uring_complete}
+    pt_regs task_struct css_set thread_info files_struct fdtable io_kiocb io_uring_cqe btf_trace_{sys_exit,io_uring_complete}
     # How programs load from the kernel's memory.
     bpf_rdonly_cast linux_mib
 )

@@ -147,6 +147,8 @@ offsets! {
         pub name: NameOffsets,
         /// What an RPC is recognised by when it is released.
         pub release: ReleaseOffsets,
+        /// For whom a thread runs.
+        pub thread: ThreadOffsets,
         /// What the call of an application is about.
         pub app: AppOffsets,
         /// What a request to a block device consists of.
@@ -232,6 +234,22 @@ offsets! {
     }
 }
 
+offsets! {
+    /// What tells for whom a thread runs.
+    pub struct ThreadOffsets {
+        /// `const struct cred *cred` of `struct task_struct`.
+        pub task_cred: u32,
+        /// `struct css_set *cgroups` of `struct task_struct`; 0 if the way to its cgroup is not known, as the others.
+        pub task_cgroups: u32,
+        /// `struct cgroup *dfl_cgrp` of `struct css_set`.
+        pub cgroups_own: u32,
+        /// `struct kernfs_node *kn` of `struct cgroup`.
+        pub cgroup_node: u32,
+        /// `u64 id` of `struct kernfs_node`.
+        pub node_id: u32,
+    }
+}
+
 /// Bits of [`CgroupOffsets::way`].
 pub mod cgroups {
     /// The way is known.
@@ -248,6 +266,8 @@ pub const DIRECT_WORDS: usize = size_of::<DirectOffsets>() / 4;
 pub const CAST_CALL: u32 = 0x6361_7374;
 /// Stands there for the number of the type that the function is to make of an address.
 pub const CAST_TYPE: u32 = 0x7479_7065;
+/// The same for that of `struct file`, so that what is behind it is known by its type, too.
+pub const CAST_FILE: u32 = CAST_TYPE + 1;
 /// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
 /// [`DirectOffsets`].
 pub const CAST_OFFSETS: i16 = 0x7800;
