@@ -10,6 +10,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+/// The system's own, in which its functions are.
+const PYTHON: &str = "/usr/bin/python3";
+/// How deep a function of it calls itself.
+const DEPTH: usize = 40;
+
 #[path = "block/calls.rs"]
 mod calls;
 #[path = "block/check.rs"]
@@ -250,6 +255,7 @@ fn calls_for_local_files_are_those_that_applications_made() {
                 "ldd /usr/bin/python3 | grep -o '/[^ ]*/libc[.]so[.]6'",
             ],
         )?;
+        let recursive = format!("{PYTHON}:PyEval_EvalCode");
         let own = std::env::current_exe().unwrap();
         let of = |name: &str| format!("{}:{name}", own.display());
         let (function, span, mark) = (
@@ -259,6 +265,8 @@ fn calls_for_local_files_are_those_that_applications_made() {
         );
         let flags = [
             "--requests",
+            "--user",
+            &recursive,
             "--user",
             &function,
             "--user",
@@ -291,6 +299,13 @@ fn calls_for_local_files_are_those_that_applications_made() {
         );
         run("fio", &words.split(' ').collect::<Vec<_>>()).unwrap();
     }
+    // A function that calls itself.
+    // The program itself is evaluated as well.
+    let nested = format!(
+        "call = lambda n: n and eval(f'call({{n - 1}})')\ncall({})",
+        DEPTH - 1
+    );
+    run(PYTHON, &["-S", "-c", &nested]).unwrap();
     let said = recorder.stop();
     println!("{said}");
     let rows = answer(&local, "query --step all");
@@ -306,6 +321,20 @@ fn calls_for_local_files_are_those_that_applications_made() {
                 .is_some_and(|path| path.ends_with(name))
         })
     };
+    let inside = |outer: &Map<String, Value>, inner: &Map<String, Value>| {
+        let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
+        let begin = |row| ns(row, "end_time_ns") - ns(row, "latency_ns");
+        outer["tid"] == inner["tid"]
+            && begin(outer) <= begin(inner)
+            && ns(inner, "end_time_ns") <= ns(outer, "end_time_ns")
+    };
+    let calls_within = |outer| {
+        of(":PyEval_EvalCode")
+            .filter(|inner| inside(outer, inner))
+            .count()
+    };
+    let deepest = of(":PyEval_EvalCode").map(calls_within).max();
+    assert_eq!(deepest, Some(DEPTH), "each call of it, with its own begin");
     let took: Vec<_> = of(":job:begin-end")
         .map(|span| span["latency_ns"].as_u64().unwrap())
         .collect();
@@ -336,9 +365,9 @@ fn calls_for_local_files_are_those_that_applications_made() {
     assert_eq!(known.collect::<Vec<_>>(), read);
     let took = single.iter().filter(|call| call["latency_ns"].is_null());
     assert_eq!(took.count(), 0, "calls are timed");
-    calls::check_ring(&single, &format!("{mount}/ring.0.0"), 256);
     for name in ["aio", "ring"] {
         let path = format!("{mount}/{name}.0.0");
+        calls::check_queued(&single, &path, 256);
         let row = rows.iter().find(|row| row["path"] == path.as_str());
         let row = row.unwrap_or_else(|| panic!("{path}"));
         let [calls, bytes] =

@@ -3,12 +3,11 @@
 //!
 //! They are added up by descriptor here: the verifier would follow all of the counting for each request.
 
+use crate::kernel_memory::{if_zero, opaque};
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::PerCpuArray};
 
-use crate::kernel_memory::{if_zero, opaque};
-
 /// Requests of a call that are looked at, and of how many descriptors they may be.
-const MOST_SUBMITTED: u32 = 128;
+pub const MOST_SUBMITTED: u32 = 128;
 pub const MOST_BATCHES: usize = 8;
 
 pub type Batches = [Batch; MOST_BATCHES];
@@ -45,15 +44,27 @@ impl Batch {
 /// The begin of `struct iocb`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Submitted {
+pub struct Submitted {
     data: u64,
     key_and_flags: u64,
     /// `IOCB_CMD_PREAD` or `IOCB_CMD_PWRITE`; those of vectors are others.
-    operation: u16,
+    pub operation: u16,
     priority: u16,
-    descriptor: u32,
+    pub descriptor: u32,
     buffer: u64,
-    bytes: u64,
+    pub bytes: u64,
+    pub offset: u64,
+}
+
+/// One of the requests of a call; `None` where there is none.
+#[inline(always)]
+pub fn submitted(requests: u64, number: u32) -> Option<Submitted> {
+    let at = requests.wrapping_add(u64::from(number) * 8);
+    // SAFETY: it reads at any address without faulting.
+    unsafe {
+        let request = bpf_probe_read_user(at as *const u64).ok()?;
+        bpf_probe_read_user(request as *const Submitted).ok()
+    }
 }
 
 /// Adds up the requests of a call, in batches of which the first one without a descriptor is behind the last.
@@ -69,29 +80,17 @@ pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
             if number >= count {
                 break;
             }
-            let at = requests.wrapping_add(u64::from(number) * 8);
-            // It reads at any address without faulting.
-            let request = bpf_probe_read_user(at as *const u64)
-                .and_then(|at| bpf_probe_read_user(at as *const Submitted));
-            let Ok(request) = request else {
+            let Some(request) = submitted(requests, number) else {
                 break;
             };
             if request.operation > 1 {
                 continue;
             }
             let its = u64::from(request.descriptor) + 1;
-            // The first that is its own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
-            let mut place = MOST_BATCHES as u64;
-            for number in (0..MOST_BATCHES).rev() {
-                let of = (&raw const (*batches)[number].of).read_volatile();
-                let is_it = if_zero(of) | if_zero(of ^ its);
-                place = place & !is_it | number as u64 & is_it;
-            }
-            let place = opaque(place);
-            if place >= MOST_BATCHES as u64 {
+            let Some(place) = place_of(batches, its) else {
                 continue;
-            }
-            let batch = &raw mut (*batches)[place as usize];
+            };
+            let batch = &raw mut (*batches)[place];
             (&raw mut (*batch).of).write_volatile(its);
             let way = &raw mut (*batch).ways[usize::from(request.operation & 1)];
             let Way { calls, bytes } = way.read_volatile();
@@ -102,4 +101,22 @@ pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
         }
     }
     Some(batches)
+}
+
+/// The first of the batches that is a descriptor's own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
+///
+/// # Safety
+///
+/// They are those of the map.
+#[inline(always)]
+pub unsafe fn place_of(batches: *const Batches, its: u64) -> Option<usize> {
+    let mut place = MOST_BATCHES as u64;
+    for number in (0..MOST_BATCHES).rev() {
+        // SAFETY: by the caller.
+        let of = unsafe { (&raw const (*batches)[number].of).read_volatile() };
+        let is_it = if_zero(of) | if_zero(of ^ its);
+        place = place & !is_it | number as u64 & is_it;
+    }
+    let place = opaque(place);
+    (place < MOST_BATCHES as u64).then_some(place as usize)
 }

@@ -8,7 +8,7 @@ use aya_ebpf::{
     btf_maps::RingBuf,
     helpers::{bpf_get_current_pid_tgid, generated::bpf_ringbuf_output},
     macros::{btf_map, map},
-    maps::Array,
+    maps::{Array, PerCpuArray},
 };
 use trackiops_schemas::ebpf::{
     app_sums::{AppBegin, AppKey, FILE_SYSTEM, OPENS, READS, SYNCS, WRITES},
@@ -21,6 +21,7 @@ use trackiops_schemas::ebpf::{
 use crate::{
     application, cgroup, filter,
     globals::{DIRECT, FILTER},
+    io_submit::{self, Batches, MOST_BATCHES, MOST_SUBMITTED},
     kernel_memory::{Address, Memory, Probe, global, now_ns},
     local, maps,
     syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
@@ -58,7 +59,11 @@ pub fn begun() {
 #[inline(never)]
 pub fn keep(registers: u64, kind: u8, result: i64) {
     let own = &DIRECT.syscalls;
-    let begin_ns = application::take_begin(&CALL_BEGINS);
+    // See `keep_submitted`.
+    if kind == kinds::SUBMITS {
+        return;
+    }
+    let begin_ns = begin_ns();
     let call = Address::<Probe>::new(registers);
     let first: u32 = call.field_or_zero(&own.first);
     // What the verifier follows for each kind of call is this, and handing over for what is read and for the rest.
@@ -150,6 +155,33 @@ fn hand_over_file(
     result: i64,
     begin_ns: u64,
 ) -> Option<()> {
+    let mut record = of_file(thread, file, direction, begin_ns)?;
+    // Linux appends, wherever `pwrite` wants it.
+    if direction == WRITES && offset != POSITION && appends(file) {
+        offset = NO_OFFSET;
+    }
+    let done = result.max(0).cast_unsigned();
+    if offset == POSITION {
+        let after: u64 = Address::<Probe>::new(file).field(&DIRECT.syscalls.file_position)?;
+        offset = after.wrapping_sub(done);
+    }
+    record.offset = offset;
+    record.asked_bytes = done as u32;
+    record.done_bytes = done as u32;
+    record.error = result.min(0) as i32;
+    output(&record);
+    Some(())
+}
+
+#[inline(always)]
+fn appends(file: u64) -> bool {
+    let flags: u32 = Address::<Probe>::new(file).field_or_zero(&DIRECT.syscalls.file_flags);
+    flags & APPEND != 0
+}
+
+/// The record of a call that ends now, but for what it transferred and where; `None` if nobody wants it.
+#[inline(always)]
+fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<RequestRecord> {
     let (own, app) = (&DIRECT.syscalls, &DIRECT.app);
     let file = Address::<Probe>::new(file);
     let inode_address: u64 = file.field(&app.file_inode)?;
@@ -206,31 +238,22 @@ fn hand_over_file(
     if file_flags & global(&own.direct_flag) != 0 {
         bits |= flags::DIRECT;
     }
-    // Linux appends, wherever `pwrite` wants it.
-    if direction == WRITES && file_flags & APPEND != 0 && offset != POSITION {
-        offset = NO_OFFSET;
-    }
-    let done = result.max(0).cast_unsigned();
-    if offset == POSITION {
-        let after: u64 = file.field(&own.file_position)?;
-        offset = after.wrapping_sub(done);
-    }
     let end_ns = now_ns();
     let mut latency_ns = end_ns.saturating_sub(begin_ns);
     if begin_ns == 0 {
         bits |= flags::UNTIMED;
         latency_ns = 0;
     }
-    let record = RequestRecord {
+    Some(RequestRecord {
         end_ns,
         latency_ns,
         fileid: key.fileid,
-        offset,
-        asked_bytes: done as u32,
-        done_bytes: done as u32,
+        offset: NO_OFFSET,
+        asked_bytes: 0,
+        done_bytes: 0,
         dev: key.dev,
         handle_hash: key.handle_hash,
-        error: result.min(0) as i32,
+        error: 0,
         pid,
         flags: bits,
         uid: key.uid,
@@ -239,9 +262,108 @@ fn hand_over_file(
         rtt_ns: 0,
         xid: thread as u32,
         retransmissions: 0,
+    })
+}
+
+/// What the records of requests of one descriptor have in common that one call has submitted.
+#[repr(C)]
+struct Common {
+    record: RequestRecord,
+    /// All bits where Linux appends what is written, wherever it is to go; else none.
+    appends: u64,
+}
+
+/// When this thread's call began that returns, ns; 0 if nobody knows.
+#[inline(always)]
+fn begin_ns() -> u64 {
+    application::take_begin(&CALL_BEGINS)
+}
+
+/// Looks up what the requests of a descriptor have in common. False if nobody wants them.
+#[inline(never)]
+fn describe(common: *mut Common, descriptor: u32, begin_ns: u64) -> bool {
+    let found = || {
+        let file = file_of::<Probe>(Probe::thread(), descriptor)?;
+        let record = of_file(bpf_get_current_pid_tgid(), file, READS, begin_ns)?;
+        Some((record, if appends(file) { u64::MAX } else { 0 }))
     };
-    output(&record);
-    Some(())
+    let Some((record, appends)) = found() else {
+        return false;
+    };
+    // SAFETY: by the caller.
+    unsafe {
+        (&raw mut (*common).record).write_volatile(record);
+        (&raw mut (*common).appends).write_volatile(appends);
+    }
+    true
+}
+
+/// This CPU's element belongs to the program on the call: the kernel skips it while it runs there.
+#[map]
+static COMMON: PerCpuArray<[Common; MOST_BATCHES]> = PerCpuArray::with_max_entries(1, 0);
+
+/// Hands over the requests of a call that are in its batches, as calls that took as long as that call.
+#[inline(always)]
+pub fn keep_submitted(requests: u64, count: u32, batches: *const Batches) {
+    let begin_ns = begin_ns();
+    let Some(all) = COMMON.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: of the maps.
+    unsafe {
+        for number in 0..MOST_BATCHES {
+            let its = (&raw const (*batches)[number].of).read_volatile();
+            if its == 0 {
+                break;
+            }
+            let common = &raw mut (*all)[number];
+            if !describe(common, (its - 1) as u32, begin_ns) {
+                // What has ended has another time.
+                (&raw mut (*common).record.end_ns).write_volatile(0);
+            }
+        }
+    }
+    hand_over_submitted(requests, count, batches);
+}
+
+/// In a function of its own: what it has on the stack must not be there while they are described.
+#[inline(never)]
+fn hand_over_submitted(requests: u64, count: u32, batches: *const Batches) {
+    let Some(all) = COMMON.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: as above.
+    unsafe {
+        for number in 0..MOST_SUBMITTED {
+            if number >= count {
+                break;
+            }
+            let Some(request) = io_submit::submitted(requests, number) else {
+                break;
+            };
+            if request.operation > 1 {
+                continue;
+            }
+            let Some(place) = io_submit::place_of(batches, u64::from(request.descriptor) + 1)
+            else {
+                continue;
+            };
+            let common = &raw mut (*all)[place];
+            let record = &raw mut (*common).record;
+            if (&raw const (*record).end_ns).read_volatile() == 0 {
+                continue;
+            }
+            let is_write = u64::from(request.operation & 1);
+            let appends = (&raw const (*common).appends).read_volatile();
+            let offset = request.offset | appends & is_write.wrapping_neg();
+            let others = (&raw const (*record).flags).read_volatile() & !flags::WRITE;
+            (&raw mut (*record).flags).write_volatile(others | flags::WRITE * is_write as u32);
+            (&raw mut (*record).offset).write_volatile(offset);
+            (&raw mut (*record).asked_bytes).write_volatile(request.bytes as u32);
+            (&raw mut (*record).done_bytes).write_volatile(request.bytes as u32);
+            output(&*record);
+        }
+    }
 }
 
 /// Hands a record over.

@@ -83,7 +83,14 @@ pub fn returned<M: Memory>(registers: u64, result: u64) {
     let call = Address::<M::Argument>::new(registers);
     let kind = kind_of(call.field_or_zero(&DIRECT.syscalls.number));
     // Most calls are others.
-    if kind != 0 && count::<M>(registers, result, kind) != 0 {
+    if kind == 0 {
+        return;
+    }
+    let left = match M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) == 0 {
+        true => count::<M, true>(registers, result, kind),
+        false => count::<M, false>(registers, result, kind),
+    };
+    if left != 0 {
         count_firsts();
     }
 }
@@ -102,9 +109,10 @@ fn kind_of(number: u32) -> u8 {
     }
 }
 
-/// Returns what [`count_descriptor`] does.
+/// Returns what [`count_descriptor`] does. `AT_ONCE`, reads and writes are counted here, and not in the function that others share: these are most
+/// calls. It takes some of the stack, which single calls need.
 #[inline(never)]
-fn count<M: Memory>(registers: u64, result: u64, kind: u8) -> u64 {
+fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) -> u64 {
     let own = &DIRECT.syscalls;
     let result = result.cast_signed();
     if RESTARTED.contains(&result) {
@@ -118,17 +126,15 @@ fn count<M: Memory>(registers: u64, result: u64, kind: u8) -> u64 {
     let call = Address::<M::Argument>::new(registers);
     let first: u32 = call.field_or_zero(&own.first);
     let begin_ns = application::begin_ns();
-    if global(&own.keeps) != 0 {
+    if !AT_ONCE && global(&own.keeps) != 0 {
         single_calls::keep(registers, kind, result);
     }
     match kind & !kinds::AT {
         kind @ (kinds::READS | kinds::WRITES) => {
             let program = if kind == kinds::READS { READ } else { WRITE };
-            // Elsewhere this needs more of the stack than single calls leave.
-            if !M::SINCE_6_2 {
+            if !AT_ONCE {
                 return count_descriptor::<M>(program, first, 1, result, begin_ns);
             }
-            // Here, and not in the function that others share: these are most calls.
             match file_of::<M>(thread, first) {
                 Some(file) => add_or_leave::<M>(thread, program, file, 1, result, begin_ns),
                 None => 0,
@@ -172,6 +178,10 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
     let Some(batches) = io_submit::batches(requests, count) else {
         return 0;
     };
+    // Elsewhere it needs more of the stack than there is.
+    if M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) != 0 {
+        single_calls::keep_submitted(requests, count, batches);
+    }
     let mut left = 0;
     // SAFETY: of the map.
     unsafe {

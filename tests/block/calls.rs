@@ -36,8 +36,8 @@ pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value
     }
 }
 
-/// `number` requests of io_uring of 4 KiB each, which have written a file from its begin to its end.
-pub fn check_ring(single: &[Map<String, Value>], path: &str, number: u64) {
+/// `number` requests of 4 KiB each, of io_uring or libaio, which have written a file from its begin to its end.
+pub fn check_queued(single: &[Map<String, Value>], path: &str, number: u64) {
     let own = single.iter().filter(|call| call["path"] == path);
     let own: Vec<_> = own.filter(|call| call["op"] == "write").collect();
     let mut places: Vec<_> = own
