@@ -87,6 +87,8 @@ mkdir "$OUT/calls"
 cp -a "$STORE/." "$OUT/calls/"
 
 # Those for some files only, and the requests that they lead to.
+# What was written before is written back before.
+sync
 STORE=/var/tmp/chosen
 mkdir -p /mnt/ext4/chosen/below /mnt/ext4/beside
 start_recorder --levels app,block --requests --dir /mnt/ext4/chosen --file /mnt/xfs/calls/plain
