@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// The system's own, in which its functions are.
-const PYTHON: &str = "/usr/bin/python3";
-/// How deep a function of it calls itself.
-const DEPTH: usize = 40;
-
 #[path = "block/calls.rs"]
 mod calls;
 #[path = "block/check.rs"]
 mod check;
+
+/// The system's own, in which its functions are.
+const PYTHON: &str = "/usr/bin/python3";
+/// How deep a function of it calls itself.
+const DEPTH: usize = 40;
 
 /// A mark of this program, as `DTRACE_PROBE(job, NAME)` of `sys/sdt.h` makes it.
 macro_rules! mark {
@@ -299,8 +299,7 @@ fn calls_for_local_files_are_those_that_applications_made() {
         );
         run("fio", &words.split(' ').collect::<Vec<_>>()).unwrap();
     }
-    // A function that calls itself.
-    // The program itself is evaluated as well.
+    // A function that calls itself: the program is evaluated by it as well.
     let nested = format!(
         "call = lambda n: n and eval(f'call({{n - 1}})')\ncall({})",
         DEPTH - 1
@@ -321,16 +320,9 @@ fn calls_for_local_files_are_those_that_applications_made() {
                 .is_some_and(|path| path.ends_with(name))
         })
     };
-    let inside = |outer: &Map<String, Value>, inner: &Map<String, Value>| {
-        let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
-        let begin = |row| ns(row, "end_time_ns") - ns(row, "latency_ns");
-        outer["tid"] == inner["tid"]
-            && begin(outer) <= begin(inner)
-            && ns(inner, "end_time_ns") <= ns(outer, "end_time_ns")
-    };
     let calls_within = |outer| {
         of(":PyEval_EvalCode")
-            .filter(|inner| inside(outer, inner))
+            .filter(|inner| calls::is_inside(outer, inner))
             .count()
     };
     let deepest = of(":PyEval_EvalCode").map(calls_within).max();

@@ -406,7 +406,7 @@ fn is_of_nfs(file: u64) -> bool {
 fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
     // By the helper: these programs are loaded on kernels, too, that do not hand over threads by their type.
-    let cgroup = cgroup::of_thread::<Probe>(Probe::thread());
+    let cgroup = cgroup::of_thread::<Probe>(Probe::thread);
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let of_file = Address::<M>::new(file);
     let cred: u64 = of_file.field(&own.file_cred)?;
@@ -519,7 +519,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let mut key = AppKey {
         fileid,
-        cgroup: cgroup::of_thread::<Probe>(Probe::thread()),
+        cgroup: cgroup::of_thread::<Probe>(Probe::thread),
         window,
         dev: superblock.field(&DIRECT.superblock_dev)?,
         handle_hash: if is_known { hash as u32 } else { 0 },

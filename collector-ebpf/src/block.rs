@@ -115,6 +115,35 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
     }
 }
 
+/// Writes a member of a record, each by itself: a copy of several would be a loop over their bytes.
+macro_rules! write {
+    ($record:ident.$field:ident, $value:expr) => {
+        (&raw mut (*$record).$field).write_volatile($value)
+    };
+}
+
+/// Writes what was moved, where on the device that begins, and the cgroup that the bio is charged to.
+///
+/// # Safety
+///
+/// There is room for a record.
+#[inline(always)]
+unsafe fn note_bytes<B: Memory>(
+    record: *mut RequestRecord,
+    bio: Address<B>,
+    bytes: u32,
+    error: i32,
+) {
+    let sector: u64 = bio.field_or_zero(&DIRECT.block.bio_sector);
+    // SAFETY: by the caller.
+    unsafe {
+        write!(record.asked_bytes, bytes);
+        write!(record.done_bytes, if error == 0 { bytes } else { 0 });
+        write!(record.offset, sector << 9);
+        write!(record.cgroup, group(bio));
+    }
+}
+
 /// When a request completed and began, and how it ended.
 struct Course {
     end_ns: u64,
@@ -155,19 +184,14 @@ impl Course {
         }
         // SAFETY: by the caller.
         unsafe {
-            macro_rules! write {
-                ($field:ident, $value:expr) => {
-                    (&raw mut (*record).$field).write_volatile($value)
-                };
-            }
-            write!(latency_ns, latency_ns);
-            write!(queue_ns, queue_ns);
-            write!(rtt_ns, rtt_ns);
-            write!(error, error);
-            write!(pid, 0);
-            write!(uid, NO_USER);
-            write!(xid, 0);
-            write!(retransmissions, 0);
+            write!(record.latency_ns, latency_ns);
+            write!(record.queue_ns, queue_ns);
+            write!(record.rtt_ns, rtt_ns);
+            write!(record.error, error);
+            write!(record.pid, 0);
+            write!(record.uid, NO_USER);
+            write!(record.xid, 0);
+            write!(record.retransmissions, 0);
         }
         bits
     }
@@ -193,42 +217,28 @@ unsafe fn of_one<M: Memory>(
     };
     // SAFETY: by the caller.
     unsafe {
-        macro_rules! write {
-            ($field:ident, $value:expr) => {
-                (&raw mut (*slot).$field).write_volatile($value)
-            };
-        }
         let bits = course.note(slot, bits);
-        write!(asked_bytes, bytes);
-        write!(done_bytes, if course.error == 0 { bytes } else { 0 });
-        write!(offset, bio.field_or_zero::<u64>(&own.bio_sector) << 9);
-        write!(cgroup, group::<M::Argument>(bio));
+        note_bytes(slot, bio, bytes, course.error);
         let (mut inode, host) =
             direct::<M, M::Argument>(bio.field_or_zero(&own.bio_private), M::file);
         let file = if inode != 0 && inode == host {
-            write!(flags, bits | flags::DIRECT);
+            write!(slot.flags, bits | flags::DIRECT);
             file_of(Address::<M::Argument>::new(inode))
         } else {
-            write!(flags, bits);
+            write!(slot.flags, bits);
             inode = cached::<M>(Address::new(bio.0));
             match inode {
                 0 => None,
                 _ => file_of(Address::<M>::new(inode)),
             }
         };
-        let File {
-            dev,
-            fileid,
-            handle_hash,
-        } = match file {
+        let file = match file {
             Some(file) => file,
             None => File::device(Address::<M>::new(part).field_or_zero(&own.part_dev)),
         };
-        write!(dev, dev);
-        write!(fileid, fileid);
-        write!(handle_hash, handle_hash);
+        file.note(slot);
         completion.in_slot(slot, course.end_ns, true);
-        if fileid != 0 && global(&PATHS) != 0 {
+        if file.fileid != 0 && global(&PATHS) != 0 {
             let inode = Address::new(inode);
             if is_unnamed(inode, course.end_ns) {
                 name(inode, course.end_ns);
@@ -429,13 +439,8 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         let record = &raw mut (*scratch).record;
         let bits = (&raw const (*scratch).bits).read_volatile();
         let bytes = (&raw const (*record).done_bytes).read_volatile();
-        (*record).asked_bytes = bytes;
-        if (&raw const (*record).error).read_volatile() != 0 {
-            (*record).done_bytes = 0;
-        }
-        let bio = Address::<M>::new(bio);
-        (*record).offset = bio.field_or_zero::<u64>(&DIRECT.block.bio_sector) << 9;
-        (*record).cgroup = group(bio);
+        let error = (&raw const (*record).error).read_volatile();
+        note_bytes(record, Address::<M>::new(bio), bytes, error);
         let mut file = File::device((&raw const (*scratch).device).read_volatile());
         if whose == NOT_LOOKED_AT {
             file.handle_hash = 0;
@@ -449,9 +454,7 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         if inode != 0 {
             file = file_of(Address::<M>::new(inode)).unwrap_or(file);
         }
-        (*record).dev = file.dev;
-        (*record).fileid = file.fileid;
-        (*record).handle_hash = file.handle_hash;
+        file.note(record);
         if inode != 0 {
             let is_file = (&raw const (*record).fileid).read_volatile() != 0;
             let end_ns = (&raw const (*record).end_ns).read_volatile();
@@ -482,6 +485,21 @@ impl File {
             dev,
             fileid: 0,
             handle_hash: FILE_SYSTEM_HASH,
+        }
+    }
+
+    /// Writes it into a record.
+    ///
+    /// # Safety
+    ///
+    /// There is room for one.
+    #[inline(always)]
+    unsafe fn note(&self, record: *mut RequestRecord) {
+        // SAFETY: by the caller.
+        unsafe {
+            write!(record.dev, self.dev);
+            write!(record.fileid, self.fileid);
+            write!(record.handle_hash, self.handle_hash);
         }
     }
 }

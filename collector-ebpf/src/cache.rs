@@ -104,7 +104,7 @@ fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
         0 => NO_USER,
         _ => Address::<M::Argument>::new(cred).field_or_zero(&DIRECT.cred_uid),
     };
-    (uid, cgroup::of_local_thread::<M>(thread))
+    (uid, cgroup::of_local_thread::<M>(|| thread))
 }
 
 /// The sum in its place, or in a map. The first of these pages in its window begins it.

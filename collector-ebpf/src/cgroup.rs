@@ -38,7 +38,7 @@ pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffset
 
 /// The id of the cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
 #[inline(always)]
-pub fn of_thread<M: Memory>(thread: Address<M::Argument>) -> u64 {
+pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
     match global(&DIRECT.cgroup.way) & cgroups::KNOWN {
         0 => 0,
         _ => own::<M>(thread),
@@ -47,7 +47,7 @@ pub fn of_thread<M: Memory>(thread: Address<M::Argument>) -> u64 {
 
 /// The same for local file systems.
 #[inline(always)]
-pub fn of_local_thread<M: Memory>(thread: Address<M::Argument>) -> u64 {
+pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
     match global(&DIRECT.local.has_groups) {
         0 => of_thread::<M>(thread),
         _ => own::<M>(thread),
@@ -55,17 +55,17 @@ pub fn of_local_thread<M: Memory>(thread: Address<M::Argument>) -> u64 {
 }
 
 #[inline(always)]
-fn own<M: Memory>(thread: Address<M::Argument>) -> u64 {
+fn own<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
     let own = &DIRECT.thread;
     // Where loads are plain, they take a tenth of what the helper does.
     if !M::SINCE_6_2 || global(&own.task_cgroups) == 0 {
         // SAFETY: takes nothing.
         return unsafe { bpf_get_current_cgroup_id() };
     }
-    let cgroups = thread.field_or_zero(&own.task_cgroups);
+    let cgroups = thread().field_or_zero(&own.task_cgroups);
     let cgroup = Address::<M::Argument>::new(cgroups).field_or_zero(&own.cgroups_own);
-    let node = Address::<M::Argument>::new(cgroup).field_or_zero(&own.cgroup_node);
-    Address::<M::Argument>::new(node).field_or_zero(&own.node_id)
+    let node = Address::<M::Argument>::new(cgroup).field_or_zero(&DIRECT.cgroup.cgroup_node);
+    Address::<M::Argument>::new(node).field_or_zero(&DIRECT.cgroup.node_id)
 }
 
 /// The `memcg_data` that is a page's.

@@ -324,5 +324,5 @@ fn cgroup<M: Memory>(task: Address<M>) -> Option<u64> {
     if flags & ASYNCHRONOUS != 0 {
         return Some(0);
     }
-    Some(cgroup::of_thread::<M>(M::thread()))
+    Some(cgroup::of_thread::<M>(M::thread))
 }

@@ -3,11 +3,12 @@
 //!
 //! They are added up by descriptor here: the verifier would follow all of the counting for each request.
 
-use crate::kernel_memory::{if_zero, opaque};
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::PerCpuArray};
 
+use crate::kernel_memory::{if_zero, opaque};
+
 /// Requests of a call that are looked at, and of how many descriptors they may be.
-pub const MOST_SUBMITTED: u32 = 128;
+const MOST_SUBMITTED: u32 = 128;
 pub const MOST_BATCHES: usize = 8;
 
 pub type Batches = [Batch; MOST_BATCHES];
@@ -50,7 +51,7 @@ pub struct Submitted {
     /// `IOCB_CMD_PREAD` or `IOCB_CMD_PWRITE`; those of vectors are others.
     pub operation: u16,
     priority: u16,
-    pub descriptor: u32,
+    descriptor: u32,
     buffer: u64,
     pub bytes: u64,
     pub offset: u64,
@@ -58,7 +59,7 @@ pub struct Submitted {
 
 /// One of the requests of a call; `None` where there is none.
 #[inline(always)]
-pub fn submitted(requests: u64, number: u32) -> Option<Submitted> {
+fn submitted(requests: u64, number: u32) -> Option<Submitted> {
     let at = requests.wrapping_add(u64::from(number) * 8);
     // SAFETY: it reads at any address without faulting.
     unsafe {
@@ -76,31 +77,53 @@ pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
         for number in 0..MOST_BATCHES {
             (&raw mut (*batches)[number]).write_volatile(Batch::NONE);
         }
-        for number in 0..MOST_SUBMITTED {
-            if number >= count {
-                break;
-            }
-            let Some(request) = submitted(requests, number) else {
-                break;
-            };
-            if request.operation > 1 {
-                continue;
-            }
-            let its = u64::from(request.descriptor) + 1;
-            let Some(place) = place_of(batches, its) else {
-                continue;
-            };
+        each(requests, count, batches, |place, request| {
             let batch = &raw mut (*batches)[place];
-            (&raw mut (*batch).of).write_volatile(its);
+            (&raw mut (*batch).of).write_volatile(of_batch(request));
             let way = &raw mut (*batch).ways[usize::from(request.operation & 1)];
             let Way { calls, bytes } = way.read_volatile();
             way.write_volatile(Way {
                 calls: calls + 1,
                 bytes: bytes.wrapping_add(request.bytes),
             });
-        }
+        });
     }
     Some(batches)
+}
+
+/// Goes through the requests of a call that read or write, with the numbers of the batches that they belong to.
+///
+/// # Safety
+///
+/// The batches are those of the map.
+#[inline(always)]
+pub unsafe fn each(
+    requests: u64,
+    count: u32,
+    batches: *const Batches,
+    mut with: impl FnMut(usize, &Submitted),
+) {
+    for number in 0..MOST_SUBMITTED {
+        if number >= count {
+            break;
+        }
+        let Some(request) = submitted(requests, number) else {
+            break;
+        };
+        if request.operation > 1 {
+            continue;
+        }
+        // SAFETY: by the caller.
+        if let Some(place) = unsafe { place_of(batches, of_batch(&request)) } {
+            with(place, &request);
+        }
+    }
+}
+
+/// [`Batch::of`] of a request.
+#[inline(always)]
+fn of_batch(request: &Submitted) -> u64 {
+    u64::from(request.descriptor) + 1
 }
 
 /// The first of the batches that is a descriptor's own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
@@ -109,7 +132,7 @@ pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
 ///
 /// They are those of the map.
 #[inline(always)]
-pub unsafe fn place_of(batches: *const Batches, its: u64) -> Option<usize> {
+unsafe fn place_of(batches: *const Batches, its: u64) -> Option<usize> {
     let mut place = MOST_BATCHES as u64;
     for number in (0..MOST_BATCHES).rev() {
         // SAFETY: by the caller.

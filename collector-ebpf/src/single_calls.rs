@@ -21,7 +21,7 @@ use trackiops_schemas::ebpf::{
 use crate::{
     application, cgroup, filter,
     globals::{DIRECT, FILTER},
-    io_submit::{self, Batches, MOST_BATCHES, MOST_SUBMITTED},
+    io_submit::{self, Batches, MOST_BATCHES},
     kernel_memory::{Address, Memory, Probe, global, now_ns},
     local, maps,
     syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
@@ -195,7 +195,7 @@ fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<Requ
     let cred = Address::<Probe>::new(file.field(&app.file_cred)?);
     let mut key = AppKey {
         fileid: 0,
-        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread),
         window: 0,
         dev: 0,
         handle_hash: 0,
@@ -334,24 +334,11 @@ fn hand_over_submitted(requests: u64, count: u32, batches: *const Batches) {
     };
     // SAFETY: as above.
     unsafe {
-        for number in 0..MOST_SUBMITTED {
-            if number >= count {
-                break;
-            }
-            let Some(request) = io_submit::submitted(requests, number) else {
-                break;
-            };
-            if request.operation > 1 {
-                continue;
-            }
-            let Some(place) = io_submit::place_of(batches, u64::from(request.descriptor) + 1)
-            else {
-                continue;
-            };
+        io_submit::each(requests, count, batches, |place, request| {
             let common = &raw mut (*all)[place];
             let record = &raw mut (*common).record;
             if (&raw const (*record).end_ns).read_volatile() == 0 {
-                continue;
+                return;
             }
             let is_write = u64::from(request.operation & 1);
             let appends = (&raw const (*common).appends).read_volatile();
@@ -362,7 +349,7 @@ fn hand_over_submitted(requests: u64, count: u32, batches: *const Batches) {
             (&raw mut (*record).asked_bytes).write_volatile(request.bytes as u32);
             (&raw mut (*record).done_bytes).write_volatile(request.bytes as u32);
             output(&*record);
-        }
+        });
     }
 }
 

@@ -124,7 +124,7 @@ fn hand_over(cookie: u64, begin_ns: u64) {
         pid: (thread >> 32) as u32,
         flags: flags::CALL | flags::SPAN | flags::UNSPLIT | untimed,
         uid: bpf_get_current_uid_gid() as u32,
-        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread),
         queue_ns: 0,
         rtt_ns: 0,
         xid: thread as u32,

@@ -135,10 +135,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
             if !AT_ONCE {
                 return count_descriptor::<M>(program, first, 1, result, begin_ns);
             }
-            match file_of::<M>(thread, first) {
-                Some(file) => add_or_leave::<M>(thread, program, file, 1, result, begin_ns),
-                None => 0,
-            }
+            add_or_leave::<M>(thread, program, first, 1, result, begin_ns)
         }
         kinds::SENDS => transferred::<M>(call.field_or_zero(&own.second), first, result, begin_ns),
         kinds::COPIES => transferred::<M>(first, call.field_or_zero(&own.third), result, begin_ns),
@@ -240,27 +237,22 @@ fn count_descriptor<M: Memory>(
     result: i64,
     begin_ns: u64,
 ) -> u64 {
-    let thread = M::thread();
-    let Some(file) = file_of::<M>(thread, descriptor) else {
-        return 0;
-    };
-    add_or_leave::<M>(thread, program, file, calls, result, begin_ns)
+    add_or_leave::<M>(M::thread(), program, descriptor, calls, result, begin_ns)
 }
 
-/// The same by its file.
+/// The same where it stands.
 #[inline(always)]
 fn add_or_leave<M: Memory>(
     thread: Address<M::Argument>,
     program: u32,
-    file: u64,
+    descriptor: u32,
     calls: u64,
     result: i64,
     begin_ns: u64,
 ) -> u64 {
-    match add_or_first::<M>(thread, program, file, calls, result, begin_ns) {
-        Some(first) => leave(first),
-        None => 0,
-    }
+    file_of::<M>(thread, descriptor)
+        .and_then(|file| add_or_first::<M>(thread, program, file, calls, result, begin_ns))
+        .map_or(0, leave)
 }
 
 #[inline(always)]
@@ -376,7 +368,7 @@ pub fn add_or_first<M: Memory>(
     let cred = Address::<M::Argument>::new(of_file.field(&app.file_cred)?);
     let uid: u32 = cred.field(&DIRECT.cred_uid)?;
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let who = (uid, cgroup::of_local_thread::<M>(thread));
+    let who = (uid, cgroup::of_local_thread::<M>(|| thread));
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
     let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
     let now_ns = now_ns();
@@ -439,7 +431,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
     let mut key = AppKey {
         fileid: 0,
-        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread()),
+        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread),
         window,
         dev: 0,
         handle_hash: 0,

@@ -238,19 +238,17 @@ fn each_kernel_can_be_read_directly() {
 }
 
 fn thread(kernel: &str) -> ThreadOffsets {
-    let (task_cred, task_cgroups, cgroups_own, cgroup_node, node_id) = match kernel {
-        "5.10" => (2720, 3328, 120, 248, 104),
-        "6.1" => (2960, 3600, 128, 248, 104),
-        "6.12" => (2960, 3584, 128, 256, 96),
-        "newest" => (3328, 4000, 128, 296, 96),
+    let (task_cred, task_cgroups, cgroups_own) = match kernel {
+        "5.10" => (2720, 3328, 120),
+        "6.1" => (2960, 3600, 128),
+        "6.12" => (2960, 3584, 128),
+        "newest" => (3328, 4000, 128),
         _ => panic!("write down here where the members of {kernel} stand"),
     };
     ThreadOffsets {
         task_cred,
         task_cgroups,
         cgroups_own,
-        cgroup_node,
-        node_id,
     }
 }
 

@@ -23,17 +23,21 @@ pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value
     };
     let functions = of(":fsync");
     assert_eq!(functions.len(), 20, "{spans:?}");
-    let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
     for function in functions {
-        let inside = single.iter().filter(|call| {
-            call["op"] == "fsync"
-                && call["tid"] == function["tid"]
-                && ns(call, "end_time_ns") <= ns(function, "end_time_ns")
-                && ns(call, "end_time_ns") - ns(call, "latency_ns")
-                    >= ns(function, "end_time_ns") - ns(function, "latency_ns")
-        });
+        let inside = single
+            .iter()
+            .filter(|call| call["op"] == "fsync" && is_inside(function, call));
         assert_eq!(inside.count(), 1, "{function:?}");
     }
+}
+
+/// Whether one of these, with begin and end, was called while the other one of its thread was under way.
+pub fn is_inside(outer: &Map<String, Value>, inner: &Map<String, Value>) -> bool {
+    let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
+    let begin = |row| ns(row, "end_time_ns") - ns(row, "latency_ns");
+    outer["tid"] == inner["tid"]
+        && begin(outer) <= begin(inner)
+        && ns(inner, "end_time_ns") <= ns(outer, "end_time_ns")
 }
 
 /// `number` requests of 4 KiB each, of io_uring or libaio, which have written a file from its begin to its end.

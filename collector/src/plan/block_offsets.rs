@@ -26,7 +26,7 @@ pub fn add_block_offsets(
     let page_head =
         offset("page", "compound_head", 8).or_else(|_| offset("page", "compound_info", 8))?;
     let groups = groups(members.all(), facts.io_cgroups);
-    let (bio_group, group_owner, owner_cgroup, cgroup_node, node_id) = groups.unwrap_or_default();
+    let (bio_group, group_owner, owner_cgroup, _, _) = groups.unwrap_or_default();
     offsets.block = BlockOffsets {
         is_known: 1,
         request_operation: offset("request", "cmd_flags", 4)?,
@@ -55,9 +55,5 @@ pub fn add_block_offsets(
         owner_cgroup,
     };
     offsets.cgroup.page_head = page_head;
-    if groups.is_some() {
-        offsets.cgroup.cgroup_node = cgroup_node;
-        offsets.cgroup.node_id = node_id;
-    }
     Ok(())
 }

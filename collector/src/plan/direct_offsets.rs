@@ -144,8 +144,6 @@ pub fn thread(members: &Members) -> Option<ThreadOffsets> {
             task_cred,
             task_cgroups: offset("task_struct", "cgroups")?,
             cgroups_own: offset("css_set", "dfl_cgrp")?,
-            cgroup_node: offset("cgroup", "kn")?,
-            node_id: offset("kernfs_node", "id")?,
         })
     };
     Some(with_cgroup().unwrap_or(ThreadOffsets {

@@ -18,6 +18,7 @@ pub fn add_local_offsets(
 ) -> Result<(), Unsupported> {
     let members = LevelMembers::new(facts, level)?;
     let offset = |structure, member, size| members.offset(structure, member, size);
+    let groups = groups(members.all(), facts.io_cgroups);
     offsets.local = LocalOffsets {
         inode_mode: offset("inode", "i_mode", 2)?,
         inode_device: offset("inode", "i_rdev", 4)?,
@@ -26,8 +27,12 @@ pub fn add_local_offsets(
         superblock_magic: offset("super_block", "s_magic", 8)?,
         superblock_type: offset("super_block", "s_type", 8)?,
         type_flags: offset("file_system_type", "fs_flags", 4)?,
-        has_groups: u32::from(groups(members.all(), facts.io_cgroups).is_some()),
+        has_groups: u32::from(groups.is_some()),
     };
+    if let Some((.., cgroup_node, node_id)) = groups {
+        offsets.cgroup.cgroup_node = cgroup_node;
+        offsets.cgroup.node_id = node_id;
+    }
     // The same as those of the wire, if these are there.
     offsets.inode_superblock = offset("inode", "i_sb", 8)?;
     offsets.inode_number = offset("inode", "i_ino", 8)?;

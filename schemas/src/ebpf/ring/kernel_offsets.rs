@@ -235,7 +235,7 @@ offsets! {
 }
 
 offsets! {
-    /// What tells for whom a thread runs.
+    /// What tells for whom a thread runs, with what [`CgroupOffsets`] has of nodes of cgroups.
     pub struct ThreadOffsets {
         /// `const struct cred *cred` of `struct task_struct`.
         pub task_cred: u32,
@@ -243,10 +243,6 @@ offsets! {
         pub task_cgroups: u32,
         /// `struct cgroup *dfl_cgrp` of `struct css_set`.
         pub cgroups_own: u32,
-        /// `struct kernfs_node *kn` of `struct cgroup`.
-        pub cgroup_node: u32,
-        /// `u64 id` of `struct kernfs_node`.
-        pub node_id: u32,
     }
 }
 
