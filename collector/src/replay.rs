@@ -15,7 +15,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::clock::{Clock, ClockSample, MonotonicNs};
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::rollup::row_key::RowKey;
-use crate::rollup::{OpenWindow, RequestStream, Rollup};
+use crate::rollup::{OpenWindow, Rollup};
 
 /// Rolls up requests whose times are UTC, ns since the epoch.
 pub struct Replay<A> {
@@ -108,9 +108,8 @@ where
     }
 
     /// Counts requests. They must come in the order of completion, or nearly so.
-    pub fn add(&mut self, requests: &[RequestRecord]) {
-        self.rollup
-            .add(&self.clock, &mut RequestSlice(requests), |_, _| {});
+    pub fn add(&mut self, mut requests: &[RequestRecord]) {
+        self.rollup.add(&self.clock, &mut requests, |_, _| {});
     }
 
     /// Closes the windows that end by `until`, oldest first. No more requests may come for them.
@@ -155,19 +154,6 @@ where
                 ..window.health
             },
         }
-    }
-}
-
-/// The requests that are not counted yet.
-struct RequestSlice<'a>(&'a [RequestRecord]);
-
-impl RequestStream for RequestSlice<'_> {
-    fn peek(&mut self) -> Option<&RequestRecord> {
-        self.0.first()
-    }
-
-    fn pass(&mut self) {
-        self.0 = self.0.get(1..).unwrap_or_default();
     }
 }
 

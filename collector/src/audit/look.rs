@@ -154,33 +154,40 @@ impl<'a, R> Watched<'a, R> {
     }
 }
 
-impl<R: RequestStream> RequestStream for Watched<'_, R> {
-    #[inline]
-    fn peek(&mut self) -> Option<&RequestRecord> {
-        self.requests.peek()
-    }
-
-    #[inline]
-    fn pass(&mut self) {
-        if let Some(failed) = &mut self.failed
-            && let Some(record) = self.requests.peek()
-            && record.error < 0
-            && record.flags & flags::BLOCK != 0
-        {
-            failed.add(Transfers::of_failed(record));
-        }
-        if let Some(looks) = &mut self.looks
-            && let Some(record) = self.requests.peek()
-        {
+impl<R: RequestStream> Watched<'_, R> {
+    /// Shows the next `count`.
+    fn show(&mut self, count: usize) {
+        for record in &self.requests.peek()[..count] {
             let is_of_disks = record.flags & flags::BLOCK != 0;
+            if let Some(failed) = &mut self.failed
+                && record.error < 0
+                && is_of_disks
+            {
+                failed.add(Transfers::of_failed(record));
+            }
             let dev = if is_of_disks { DISKS } else { Dev(record.dev) };
-            if let Some(look) = looks.get_mut(&dev) {
+            let looks = self.looks.as_mut();
+            if let Some(look) = looks.and_then(|looks| looks.get_mut(&dev)) {
                 match is_of_disks {
                     true => look.see_of_disks(record),
                     false => look.see(record),
                 }
             }
         }
-        self.requests.pass();
+    }
+}
+
+impl<R: RequestStream> RequestStream for Watched<'_, R> {
+    #[inline]
+    fn peek(&mut self) -> &[RequestRecord] {
+        self.requests.peek()
+    }
+
+    #[inline]
+    fn pass(&mut self, count: usize) {
+        if self.failed.is_some() || self.looks.is_some() {
+            self.show(count);
+        }
+        self.requests.pass(count);
     }
 }

@@ -141,10 +141,10 @@ impl Recording {
                     self.audit.see_folded(&key, &sum);
                 }
                 _ => {
-                    let mut records = [played.record()].into_iter().peekable();
+                    let mut records = &[played.record()][..];
                     let mut watched = Audit::watch(Some(&mut self.audit), &mut records);
-                    watched.pass();
-                    assert!(watched.peek().is_none());
+                    watched.pass(1);
+                    assert!(watched.peek().is_empty());
                 }
             }
             self.rows.add(played.transfers());

@@ -184,7 +184,7 @@ impl Engine {
     pub fn usage(&mut self) -> KernelUsage {
         KernelUsage {
             run_ns: self.attached.counted.run_ns(),
-            ring_records: self.rings.records(),
+            ring_records: self.rings.capacity(),
             ring_used_max: self.rings.take_used_max(),
         }
     }

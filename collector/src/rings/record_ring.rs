@@ -4,6 +4,7 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,12 @@ use crate::shared_memory::SharedWords;
 const WORD: usize = size_of::<AtomicU64>();
 /// Words of a slot.
 const SLOT_WORDS: usize = RECORD_BYTES / WORD;
+/// Most records that are found at a time: their slots are given back together.
+const AT_ONCE: usize = 64;
+/// Where a record's flags are in it.
+const FLAGS_AT: usize = offset_of!(RequestRecord, flags);
+
+type Slot = [AtomicU64; SLOT_WORDS];
 
 const _: () = assert!(
     offset_of!(RequestRecord, end_ns) == 0,
@@ -78,8 +85,8 @@ pub struct RecordRing {
     /// In slots since the ring was made, modulo 2^64.
     read: u64,
     taken: u64,
-    /// Where the record at `read` is, if there was one at the last [`Self::look`].
-    head: Option<usize>,
+    /// How many slots from `read` on have records, as far as these were looked for. They do not go around the end of the ring.
+    found: usize,
 }
 
 impl RecordRing {
@@ -95,14 +102,14 @@ impl RecordRing {
             mask: slots - 1,
             read,
             taken: read,
-            head: None,
+            found: 0,
         }
     }
 
     /// Looks how many slots were taken.
     pub fn look(&mut self) {
         self.taken = self.words.words()[self.taken_at].load(Ordering::Acquire);
-        self.find_head();
+        self.found = 0;
     }
 
     /// Slots that were taken at the last [`Self::look`] and were not passed.
@@ -111,60 +118,83 @@ impl RecordRing {
     }
 
     /// Its slots.
-    pub fn records(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         self.mask as u64 + 1
     }
 
-    /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
+    /// What [`Self::find`] has found and was not passed.
     #[inline]
-    pub fn head(&self) -> Option<&RequestRecord> {
-        let slot = self.words.words().get(self.head?..)?;
-        // SAFETY: `find_head` sets it to a whole slot that is written. No program writes to it
-        // before it is passed, for which this borrow has to end. A record is all integers, which
-        // are aligned in a slot as they are in words.
-        Some(unsafe { &*slot.as_ptr().cast() })
+    pub fn records(&self) -> &[RequestRecord] {
+        let slots = self.slots(self.found);
+        // SAFETY: `find` has seen that these slots are written. No program writes to them before they are passed, for which this
+        // borrow has to end. A record is all integers, which are aligned in a slot as they are in words.
+        unsafe { slice::from_raw_parts(slots.as_ptr().cast(), slots.len()) }
     }
 
-    /// Gives the slot of the record that [`Self::head`] shows back to the programs.
+    /// Gives the slots of the first `count` of [`Self::records`] back to the programs.
     #[inline]
-    pub fn pass(&mut self) {
-        if let Some(at) = self.head {
-            self.free(at);
-            self.find_head();
+    pub fn pass(&mut self, count: usize) {
+        self.free(count.min(self.found));
+    }
+
+    /// Finds the oldest records that had arrived at the last [`Self::look`] and were not passed: up to `most` of those that completed by
+    /// `until_ns`. Skips slots without a valid one: as these are missing from what was read, the counters show them.
+    #[inline]
+    pub fn find(&mut self, until_ns: u64, most: usize) {
+        let most = most.min(AT_ONCE) as u64;
+        loop {
+            let to_end = self.mask - self.place() + 1;
+            let slots = self.slots(most.min(self.used()).min(to_end as u64) as usize);
+            let found = slots
+                .iter()
+                .take_while(|slot| {
+                    // The programs write the time last; until then it is 0.
+                    let end_ns = slot[0].load(Ordering::Acquire);
+                    end_ns.wrapping_sub(1) < until_ns && is_record(slot)
+                })
+                .count();
+            let is_to_skip = |slot: &Slot| slot[0].load(Ordering::Acquire) != 0 && !is_record(slot);
+            let skips = found == 0 && slots.first().is_some_and(is_to_skip);
+            self.found = found + usize::from(skips);
+            if !skips {
+                return;
+            }
+            self.free(1);
         }
     }
 
-    /// Finds the next record. Skips slots without a valid one: as these are missing from what was
-    /// read, the counters show them.
+    /// Which slot `read` is.
     #[inline]
-    fn find_head(&mut self) {
-        self.head = None;
-        while self.read != self.taken {
-            let at = self.slots_at + (self.read as usize & self.mask) * SLOT_WORDS;
-            // The programs write the time last.
-            if self.words.words()[at].load(Ordering::Acquire) == 0 {
-                return;
-            }
-            self.head = Some(at);
-            if self
-                .head()
-                .is_some_and(|record| record.flags & !flags::OF_REQUESTS == 0)
-            {
-                return;
-            }
-            self.head = None;
-            self.free(at);
-        }
+    fn place(&self) -> usize {
+        self.read as usize & self.mask
     }
 
+    /// So many slots from `read` on, as far as they do not go around the end.
     #[inline]
-    fn free(&mut self, at: usize) {
-        let words = self.words.words();
-        words[at].store(0, Ordering::Relaxed);
-        self.read = self.read.wrapping_add(1);
+    fn slots(&self, count: usize) -> &[Slot] {
+        let (slots, _) = self.words.words()[self.slots_at..].as_chunks();
+        &slots[self.place()..][..count]
+    }
+
+    /// Frees the first `count` of those found.
+    #[inline]
+    fn free(&mut self, count: usize) {
+        for slot in self.slots(count) {
+            slot[0].store(0, Ordering::Relaxed);
+        }
+        self.found -= count;
+        self.read = self.read.wrapping_add(count as u64);
         // Release: the programs write there only after they have seen this.
-        words[self.read_at].store(self.read, Ordering::Release);
+        self.words.words()[self.read_at].store(self.read, Ordering::Release);
     }
+}
+
+/// Whether what is written in a slot is a record of a request.
+#[inline]
+fn is_record(slot: &Slot) -> bool {
+    let bits = slot[FLAGS_AT / WORD].load(Ordering::Relaxed).to_ne_bytes();
+    let bits = bits[FLAGS_AT % WORD..].first_chunk().copied();
+    u32::from_ne_bytes(bits.unwrap_or_default()) & !flags::OF_REQUESTS == 0
 }
 
 #[cfg(test)]
@@ -236,12 +266,17 @@ pub mod tests {
 
     fn take(ring: &mut RecordRing) -> Vec<RequestRecord> {
         let mut taken = Vec::new();
-        while let Some(record) = ring.head() {
-            taken.push(*record);
-            ring.pass();
+        loop {
+            ring.find(u64::MAX, 7);
+            let found = ring.records().len();
+            if found == 0 {
+                return taken;
+            }
+            // Not all that were found at a time.
+            let some = found.div_ceil(2);
+            taken.extend(&ring.records()[..some]);
+            ring.pass(some);
         }
-        ring.pass();
-        taken
     }
 
     #[test]
@@ -275,6 +310,10 @@ pub mod tests {
         let late = programs.take();
         programs.put(&record(4, 4));
         ring.look();
+        ring.find(1, 7);
+        assert_eq!(ring.records(), [], "it completed later");
+        ring.find(2, 7);
+        assert_eq!(ring.records(), [record(2, 2)]);
         assert_eq!(take(&mut ring), [record(2, 2)]);
         ring.look();
         assert_eq!(take(&mut ring), [], "the one before it is being written");

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::{NonNull, null_mut};
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -33,7 +34,7 @@ pub struct RingBuffer {
     /// In bytes since the ring was made, like the other positions: multiples of 8, modulo 2^64.
     read: usize,
     written: usize,
-    /// The record at `read`, if there was one at the last [`Self::look`].
+    /// The record at `read`, if one was found there.
     head: Option<NonNull<RequestRecord>>,
     /// Where a record is put together that goes on at the start of the data. Owned like a box, but
     /// a pointer, because `head` may point to the same place.
@@ -65,7 +66,7 @@ impl RingBuffer {
     pub fn look(&mut self) {
         // Acquire, to see the headers that the kernel wrote before it.
         self.written = self.producer.position().load(Ordering::Acquire);
-        self.find_head();
+        self.head = None;
     }
 
     /// Records between what is read and what was written at the last [`Self::look`].
@@ -74,31 +75,31 @@ impl RingBuffer {
     }
 
     /// Records for which there is room.
-    pub fn records(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         ((self.mask + 1) / (HEADER_BYTES + RECORD_BYTES)) as u64
     }
 
-    /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
+    /// What [`Self::find`] has found and was not passed: a record, or none.
     #[inline]
-    pub fn head(&self) -> Option<&RequestRecord> {
-        // SAFETY: `find_head` sets it to an aligned record in the mapping or in `whole`. Nothing
+    pub fn records(&self) -> &[RequestRecord] {
+        // SAFETY: `find` sets it to an aligned record in the mapping or in `whole`. Nothing
         // writes to it before it is passed, for which this borrow has to end.
-        self.head.map(|head| unsafe { head.as_ref() })
+        let head = self.head.map(|head| unsafe { head.as_ref() });
+        head.map_or(&[], slice::from_ref)
     }
 
-    /// Gives the record that [`Self::head`] shows back to the kernel.
+    /// Gives the first `count` of [`Self::records`] back to the kernel.
     #[inline]
-    pub fn pass(&mut self) {
-        if self.head.is_some() {
+    pub fn pass(&mut self, count: usize) {
+        if count > 0 && self.head.take().is_some() {
             self.skip(RECORD_BYTES);
-            self.find_head();
         }
     }
 
-    /// Finds the next record. Skips entries that are no valid record: as these are missing from
-    /// what was read, the counters show them.
+    /// Finds the oldest record that had arrived at the last [`Self::look`] and was not passed, if it completed by `until_ns`. Skips
+    /// entries that are no valid record: as these are missing from what was read, the counters show them.
     #[inline]
-    fn find_head(&mut self) {
+    pub fn find(&mut self, until_ns: u64) {
         self.head = None;
         while self.read != self.written {
             let at = self.read & self.mask;
@@ -111,8 +112,9 @@ impl RingBuffer {
                 let record = self.record((at + HEADER_BYTES) & self.mask);
                 // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is
                 // all integers.
-                if unsafe { record.as_ref() }.flags & !flags::OF_REQUESTS == 0 {
-                    self.head = Some(record);
+                let RequestRecord { flags, end_ns, .. } = unsafe { record.as_ref() };
+                if flags & !flags::OF_REQUESTS == 0 {
+                    self.head = Some(record).filter(|_| *end_ns <= until_ns);
                     return;
                 }
             } else if length & BUSY != 0 {
@@ -292,12 +294,14 @@ pub mod tests {
 
     fn take(ring: &mut RingBuffer) -> Vec<RequestRecord> {
         let mut taken = Vec::new();
-        while let Some(record) = ring.head() {
+        loop {
+            ring.find(u64::MAX);
+            let Some(record) = ring.records().first() else {
+                return taken;
+            };
             taken.push(*record);
-            ring.pass();
+            ring.pass(1);
         }
-        ring.pass();
-        taken
     }
 
     #[test]
@@ -335,6 +339,8 @@ pub mod tests {
         let busy = kernel.entry(RECORD_BYTES as u32 | BUSY, record(5, 5).as_bytes());
         kernel.put(&record(6, 6));
         ring.look();
+        ring.find(1);
+        assert_eq!(ring.records(), [], "it completed later");
         assert_eq!(take(&mut ring), [record(2, 2), record(4, 4)]);
         kernel.write(busy, (RECORD_BYTES as u64).to_ne_bytes());
         ring.look();

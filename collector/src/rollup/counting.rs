@@ -10,7 +10,7 @@ use crate::rollup::sequential::RequestHistory;
 pub type RequestHistories = [Option<Box<RequestHistory>>; 2];
 
 /// Counts a request in its row.
-#[inline]
+#[inline(always)]
 pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
@@ -20,9 +20,12 @@ pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestReco
         return;
     }
     direction.requests += 1;
-    direction.sequential += history[usize::from(write)]
-        .get_or_insert_default()
-        .count_sequential(record);
+    let history = &mut history[usize::from(write)];
+    let history = match history {
+        Some(history) => history,
+        None => begin(history),
+    };
+    direction.sequential += history.count_sequential(record);
     if record.error < 0 {
         direction.errors += 1;
         direction.errnos.add(record.error.saturating_neg(), 1);
@@ -42,6 +45,13 @@ pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestReco
     direction.retrans += u64::from(record.retransmissions);
     direction.direct += u64::from(record.flags & flags::DIRECT != 0);
     direction.stable += u64::from(record.flags & flags::STABLE != 0);
+}
+
+/// In a function of its own, because it is seldom called: else each call of [`count`] makes room for a history on the stack.
+#[cold]
+#[inline(never)]
+fn begin(history: &mut Option<Box<RequestHistory>>) -> &mut RequestHistory {
+    history.get_or_insert_default()
 }
 
 /// Requests that the kernel has added up, as a row counts them.

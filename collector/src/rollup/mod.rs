@@ -29,7 +29,7 @@ use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded};
 use crate::rollup::other_files::{NewFileBudget, divert, has_no_room};
-use crate::rollup::row_key::RowKey;
+use crate::rollup::row_key::{RowKey, level_bits};
 
 /// A window that still counts requests.
 pub struct OpenWindow {
@@ -78,10 +78,20 @@ struct RowState {
 
 /// Requests to be counted.
 pub trait RequestStream {
-    /// The next one.
-    fn peek(&mut self) -> Option<&RequestRecord>;
-    /// Goes on to the one after it.
-    fn pass(&mut self);
+    /// The next ones: some of them, or none if there are no more.
+    fn peek(&mut self) -> &[RequestRecord];
+    /// Goes on behind the first `count` of these.
+    fn pass(&mut self, count: usize);
+}
+
+impl RequestStream for &[RequestRecord] {
+    fn peek(&mut self) -> &[RequestRecord] {
+        self
+    }
+
+    fn pass(&mut self, count: usize) {
+        *self = &self[count..];
+    }
 }
 
 /// The open windows, and the files that were active lately.
@@ -167,7 +177,9 @@ impl Rollup {
     ) {
         let (mut window, mut index) = (0..0, 0);
         let has_cache = self.has_cache;
-        while let Some(mut record) = requests.peek() {
+        // Those that were taken from `requests`, and how many of them are counted.
+        let (mut next, mut done) = (requests.peek(), 0);
+        while let Some(record) = next.get(done) {
             let key = RowKey::from(record);
             if !window.contains(&record.end_ns) {
                 let end = clock.utc(MonotonicNs(record.end_ns));
@@ -178,6 +190,7 @@ impl Rollup {
             if first {
                 newcomer(own, record);
             }
+            let (mut record, level_bits) = (record, level_bits(record));
             let mut counted = 0;
             loop {
                 count(row, &mut state.history, record);
@@ -185,9 +198,13 @@ impl Rollup {
                     row.cache.written += u64::from(record.done_bytes);
                 }
                 counted += 1;
-                requests.pass();
-                match requests.peek() {
-                    Some(r) if window.contains(&r.end_ns) && RowKey::from(r) == key => record = r,
+                done += 1;
+                if done == next.len() {
+                    requests.pass(done);
+                    (next, done) = (requests.peek(), 0);
+                }
+                match next.get(done) {
+                    Some(r) if window.contains(&r.end_ns) && key.is_of(r, level_bits) => record = r,
                     _ => break,
                 }
             }

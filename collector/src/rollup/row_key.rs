@@ -18,9 +18,36 @@ pub struct RowKey {
     pub level: IoLevel,
 }
 
+impl RowKey {
+    /// Whether it is the key of a request, too, if it is that of one with these [`level_bits`]. Takes less than to make the other key.
+    #[inline]
+    pub fn is_of(&self, record: &RequestRecord, bits: u32) -> bool {
+        let FileId {
+            dev,
+            fileid,
+            handle_hash,
+        } = self.file;
+        let TenantId { uid, cgroup } = self.tenant;
+        record.fileid == fileid
+            && record.dev == dev.0
+            && record.handle_hash == handle_hash
+            && record.cgroup == cgroup
+            && record.uid == uid
+            && level_bits(record) == bits
+    }
+}
+
+/// The bits of a request's flags that say of which level it is.
+#[inline]
+pub fn level_bits(record: &RequestRecord) -> u32 {
+    record.flags & LEVEL_BITS
+}
+
+const LEVEL_BITS: u32 = flags::BLOCK | flags::SPAN;
+
 /// The level of requests with these flags.
 fn level_of(bits: u32) -> IoLevel {
-    match bits & (flags::BLOCK | flags::SPAN) {
+    match bits & LEVEL_BITS {
         0 => IoLevel::Wire,
         flags::SPAN => IoLevel::User,
         _ => IoLevel::Block,

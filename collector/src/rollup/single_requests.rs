@@ -84,16 +84,14 @@ pub struct CopiedRequests<'a, R> {
 
 impl<R: RequestStream> RequestStream for CopiedRequests<'_, R> {
     #[inline]
-    fn peek(&mut self) -> Option<&RequestRecord> {
+    fn peek(&mut self) -> &[RequestRecord] {
         self.requests.peek()
     }
 
     #[inline]
-    fn pass(&mut self) {
-        if let Some(record) = self.requests.peek() {
-            self.records.push(*record);
-        }
-        self.requests.pass();
+    fn pass(&mut self, count: usize) {
+        self.records.extend(&self.requests.peek()[..count]);
+        self.requests.pass(count);
     }
 }
 
@@ -132,7 +130,7 @@ mod tests {
             now: MonotonicNs(0),
             offset_ns: 5_000_000_000,
         });
-        let mut requests = records.iter().copied().peekable();
+        let mut requests = &records[..];
         rollup.add(&clock, &mut copies.copying(&mut requests), |_, _| {});
         let mut names = Names::new(false, crate::plan::Levels::WIRE, None).unwrap();
         copies.hand_on(&clock, &mut names, MonotonicNs(50));

@@ -1,5 +1,3 @@
-use std::iter::Peekable;
-
 use trackiops_schemas::level::IoLevel;
 
 use super::*;
@@ -7,16 +5,6 @@ use crate::clock::ClockSample;
 use crate::rollup::other_files::MOST;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileKey, TenantId};
-
-impl<I: Iterator<Item = RequestRecord>> RequestStream for Peekable<I> {
-    fn peek(&mut self) -> Option<&RequestRecord> {
-        Peekable::peek(self)
-    }
-
-    fn pass(&mut self) {
-        self.next();
-    }
-}
 
 fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord {
     RequestRecord {
@@ -48,8 +36,7 @@ fn add(rollup: &mut Rollup, record: &RequestRecord, end: UtcMs) -> bool {
         ..*record
     };
     let mut first = false;
-    let mut requests = [record].into_iter().peekable();
-    rollup.add(&clock, &mut requests, |_, _| first = true);
+    rollup.add(&clock, &mut &[record][..], |_, _| first = true);
     first
 }
 
@@ -303,9 +290,11 @@ fn a_run_of_requests_ends_with_its_file_and_with_its_window() {
     });
     let mut rollup = rollup();
     let mut newcomers = Vec::new();
-    rollup.add(&clock, &mut records.peekable(), |row, record| {
-        newcomers.push((row.file.fileid, record.end_ns / 1_000_000))
-    });
+    rollup.add(
+        &clock,
+        &mut &records.collect::<Vec<_>>()[..],
+        |row, record| newcomers.push((row.file.fileid, record.end_ns / 1_000_000)),
+    );
     assert_eq!(
         newcomers,
         [(1, 100), (1, 500), (2, 600), (1, 450), (1, 1600)]
@@ -477,7 +466,7 @@ fn bytes_of_a_piece_belong_to_a_request_that_another_record_counts() {
         now: MonotonicNs(0),
         offset_ns: 0,
     });
-    rollup.add(&clock, &mut records.iter().copied().peekable(), |_, _| {});
+    rollup.add(&clock, &mut &records[..], |_, _| {});
     let windows = rollup.take_windows(|_, _| true);
     let rows = windows[0].rows.iter();
     let rows: Vec<_> = rows
