@@ -27,7 +27,7 @@ test-guests: guest
 test-levels: setup
 	@echo "==> levels on this host"
 	@{ command -v fio && command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null || scripts/install.sh fio xfsprogs btrfs-progs
-	@$(TEST) --test block -- --ignored --nocapture --test-threads=1
+	@$(TEST) --test program -- --ignored --nocapture --test-threads=1 block::
 
 ## make test-long   make test and test-guests with every cell, fault and kernel, and what takes longer
 test-long: export TRACKIOPS_TEST_LONG = 1
@@ -97,14 +97,14 @@ test-long: science
 
 notebooks: setup python
 	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries and reports against what DuckDB computes from single requests"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors --test report_numbers -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test program -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked -p trackiops-reports --features trackiops-store/fail-points --test single_requests -- --ignored --nocapture
 
 ## make science     the recipes of docs/guide/notebooks.md with PySpark as well, which needs Java
 science: setup
 	@command -v java >/dev/null || scripts/install.sh default-jre-headless
 	@echo "==> the recipes of docs/guide/notebooks.md, PySpark among them"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(TEST) --test notebooks --test doors -- --ignored --test-threads=1
+	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(TEST) --test program -- --ignored --test-threads=1 notebooks:: doors::
 
 ## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/results/matrix.md
 matrix: setup
@@ -125,7 +125,7 @@ dist-check: setup
 ## make packages    the life of the packages of make dist in guests: Debian 12 on 6.1 and 13 on 6.12, with systemd
 packages: dist
 	@echo "==> packages in guests: installed, rebooted, upgraded, removed, purged"
-	@$(TEST) --test packages -- --ignored --test-threads=1 --nocapture
+	@$(TEST) --test program -- --ignored --test-threads=1 --nocapture packages::
 
 test-long: packages
 
@@ -177,7 +177,7 @@ bench-captures: setup
 ## make compare     compare the answers with those of another build of the program, BEFORE=
 compare: setup
 	@[ -n "$(BEFORE)" ] || { echo "error: BEFORE= names no program: give the path of another build of trackiops" >&2; exit 2; }
-	@TRACKIOPS_BEFORE="$(BEFORE)" $(TEST) --test doors -- --ignored --nocapture another_build
+	@TRACKIOPS_BEFORE="$(BEFORE)" $(TEST) --test program -- --ignored --nocapture another_build
 
 ## make faults      damage 100000 stores, fail and kill a recorder's system calls, cut its power; MUTANTS=, CUTS=, SEED=, KEEP=directory
 faults: setup
@@ -219,7 +219,7 @@ browser: setup
 	@scripts/browser.sh
 	@echo "==> the page in a browser"
 	@demo=; [ -d demo/out/store ] || demo="--skip what_the_demo_recorded"; \
-	TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" $(TEST) --test browser -- --ignored --nocapture --test-threads=1 $$demo; status=$$?; \
+	TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" $(TEST) --test program -- --ignored --nocapture --test-threads=1 browser:: $$demo; status=$$?; \
 	[ -z "$$demo" ] || echo "==> skipped: the page over what the demo recorded; \`make demo-nfs\` records it"; exit $$status
 
 # The demo comes first: what it records is shown, too.

@@ -1,5 +1,4 @@
 //! `trackiops analyze` of a store: the same as of the Parquet that `export --requests` writes; and what a store cannot tell.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,5 @@
 //! The levels of local file systems on this host itself: a recorder beside a loop device. Where BPF or loop devices are not permitted, it says so and
 //! is skipped.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,9 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-#[path = "block/calls.rs"]
 mod calls;
-#[path = "block/check.rs"]
 mod check;
 
 /// The system's own, in which its functions are.

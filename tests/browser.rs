@@ -1,9 +1,4 @@
 //! The page of `trackiops serve` in a browser: `make browser`. What a browser does is in `browser/check.mjs`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
 
 use std::env;
 use std::fs::{self, Permissions};

@@ -1,5 +1,4 @@
 //! What the program says and with which status it ends, where no kernel is needed.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,5 +1,4 @@
 //! Configuration files: what overrides what, what is wrong, and what SIGHUP changes.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

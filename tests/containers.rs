@@ -1,5 +1,4 @@
 //! The container image, and that the ways to run it give it the same rights. `make guest-container` runs it.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 #[path = "guest/oci.rs"]
 mod oci;

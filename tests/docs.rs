@@ -1,6 +1,5 @@
 //! What docs/ and the READMEs say: the reference is what the program prints, commands of the guide run, and links lead somewhere.
-//! `UPDATE_GOLDEN=1 cargo test --test docs` writes the reference anew.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
+//! `UPDATE_GOLDEN=1 cargo test --test program docs::` writes the reference anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -46,7 +45,7 @@ fn golden(name: &str, is: &str) {
     }
     assert!(
         fs::read_to_string(path).unwrap() == is,
-        "{name} is not what the program prints: run `UPDATE_GOLDEN=1 cargo test --test docs`, and look at what changes"
+        "{name} is not what the program prints: run `UPDATE_GOLDEN=1 cargo test --test program docs::`, and look at what changes"
     );
 }
 

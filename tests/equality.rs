@@ -1,7 +1,6 @@
 //! Random requests take the way of a recorder's, through windows, journals and segments, and beside it that of single requests. What
 //! `trackiops query` answers must be what DuckDB computes from the single ones. It needs a Python with DuckDB, which `make` brings
 //! (`make notebooks`): TRACKIOPS_PYTHON is its path. TRACKIOPS_TEST_LONG takes more of them.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::HashMap;
 use std::path::Path;

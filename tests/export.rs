@@ -1,7 +1,4 @@
 //! Exports, and what stands in them for names.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
-
-mod report_data;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,6 +25,8 @@ use trackiops_store::Writer;
 use trackiops_testkit::generated::{Numbers, THREE, health, windows};
 use trackiops_testkit::stores::options_of;
 use trackiops_testkit::windows::{named, used_by};
+
+use crate::report_data::parts;
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];
 const DATASETS: [&str; 4] = ["rollup", "ops", "health", "requests"];
@@ -735,7 +734,7 @@ fn a_report_tells_no_name_either() {
         ];
         store.ok(&[&words, flags].concat());
         let page = fs::read_to_string(store.path("report.html")).unwrap();
-        report_data::parts(&page)
+        parts(&page)
     };
     let (page, data) = report(&["--anonymize", "key"]);
     for name in NAMES {
@@ -770,7 +769,7 @@ fn a_token_of_a_report_is_that_of_an_export() {
     ];
     store.ok(&words);
     let page = fs::read_to_string(store.path("report.html")).unwrap();
-    let data: serde_json::Value = serde_json::from_str(&report_data::parts(&page).1).unwrap();
+    let data: serde_json::Value = serde_json::from_str(&parts(&page).1).unwrap();
     let exported = store.export("rollup", "hidden.parquet", &["--anonymize", "key"]);
     for (list, column) in [("hosts", "host"), ("mounts", "mount")] {
         let told = data["names"][list].as_array().unwrap().iter();

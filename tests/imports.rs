@@ -1,5 +1,4 @@
 //! Which modules of a crate import which: at most two may import each other.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

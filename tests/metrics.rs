@@ -1,11 +1,4 @@
 //! `trackiops metrics`: what scrapers and collectors receive, and what hostile ones cost.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
-
-mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -18,7 +11,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use server::{LONG, Server, answer, trackiops};
+use crate::server::{LONG, Server, answer, trackiops};
 use trackiops_metrics::{MOST_SERIES, catalogue::FAMILIES};
 use trackiops_schemas::identity::{Dev, FileAttributes, Tenant};
 use trackiops_schemas::mount::MountPoint;

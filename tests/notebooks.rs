@@ -1,6 +1,5 @@
 //! The recipes of docs/guide/notebooks.md, `contrib/trackiops.sql` and `contrib/python`, each run and compared with what `trackiops query`
 //! answers. They need a Python with what they import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::fs;
 use std::path::Path;

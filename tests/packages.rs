@@ -1,7 +1,6 @@
 //! The packages of `make dist` on real Debian systems with systemd: installed, started, rebooted, upgraded, removed and purged.
 //!
 //! Each guest runs `guest/scripts/packages.sh`; the checks run here, on what it brought back. `make packages` runs this.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 #[allow(dead_code)] // Other tests use the rest.
 #[path = "guest/mountstats.rs"]

@@ -1,11 +1,4 @@
 //! `trackiops report incident`: what is in the file, how large it gets, and what it lets a browser do.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
-
-mod report_data;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -13,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use report_data::{data, parts};
+use crate::report_data::{data, parts};
 use serde_json::Value;
 use tempfile::TempDir;
 use trackiops_schemas::row::{ClosedWindow, Direction, Row};

@@ -1,6 +1,5 @@
 //! The forms of `trackiops report billing`, `placement` and `carbon`: what each format has, and what is refused. Their numbers are compared
 //! in tests/report_numbers.rs.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! `trackiops report billing`, `placement` and `carbon` against what DuckDB computes from the single requests of the same stores. It needs
 //! a Python with DuckDB, which `make` brings (`make notebooks`): TRACKIOPS_PYTHON is its path.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! `trackiops requests`: the first of what an export has, by any order.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,4 @@
 //! `trackiops serve`: what is answered, to whom, and what hostile clients cost.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
-
-mod server;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::server::{LONG, NOBODY, Server, answer, request, trackiops};
 use serde_json::Value;
-use server::{LONG, NOBODY, Server, answer, request, trackiops};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::windows::T0;
 

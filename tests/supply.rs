@@ -1,5 +1,4 @@
 //! What is checked of the program's dependencies, and what is said of them and of its security.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,4 @@
 //! Tables fit the terminal, and no name drives one, nor a picture.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Tenants that rules name: while recording, in questions, and for trial.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,4 @@
 //! `trackiops top` in a terminal: what it shows, and what keys make of it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -428,7 +423,7 @@ fn screens_of_a_stored_time() {
     }
     assert_eq!(
         shown, golden,
-        "UPDATE_GOLDEN=1 cargo test --test top renews the screens"
+        "UPDATE_GOLDEN=1 cargo test --test program top:: renews the screens"
     );
 }
 
@@ -454,7 +449,7 @@ fn without_a_terminal_or_a_recorder_it_says_what_to_do() {
 
 /// Tells how long frames of many files take.
 #[test]
-#[ignore = "prints a time: TRACKIOPS_BIN=RELEASE cargo test --test top -- --ignored --nocapture"]
+#[ignore = "prints a time: TRACKIOPS_BIN=RELEASE cargo test --test program top:: -- --ignored --nocapture"]
 fn a_frame_of_65536_files() {
     let recording = Recording::begin();
     let rows = (0..65_536).map(|id| {

@@ -1,9 +1,4 @@
 //! `trackiops watch`: what it writes is what `trackiops query` says of the same windows.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail by panicking"
-)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::each;
-use crate::question::{ALL, BOTH, Question};
-use crate::stores::Stores;
+use super::each;
+use super::question::{ALL, BOTH, Question};
+use super::stores::Stores;
 
 /// Asked beside those of `questions.txt`, with every subcommand that answers.
 const OTHERS: &[&[&str]] = &[

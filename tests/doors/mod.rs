@@ -1,6 +1,5 @@
 //! One question has one answer: whichever format it is written in, whether the store or an export of it is asked, whatever state
 //! the store is in, and whether `trackiops query` answers or an engine that reads the Parquet files. `questions.txt` has the questions.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 mod another_build;
 mod question;

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::question::Question;
+use super::question::Question;
 
 /// The last lines of a table, each as its cells.
 fn table_rows(lines: &[String], count: usize) -> Vec<Vec<&str>> {

@@ -3,7 +3,6 @@
 //! The folder is `TRACKIOPS_FAST09`, or `../shared/fast09` beside the repository. It has `traces/NAME/` (Parquet), `expected/NAME/`
 //! and `edge/`. Any folder of this shape is gone through: what is there is found by listing, and options by names of files. One line
 //! a block says whether it is equal. Without a folder nothing is compared, which is said.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 mod blocks;
 mod compare;

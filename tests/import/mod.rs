@@ -1,7 +1,6 @@
 //! `trackiops import`: what a store says of captures and traces is what others count in them.
 //!
 //! Traces of others are not in the repository: `TRACKIOPS_FAST09` says where they are.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod account;
 mod csv;

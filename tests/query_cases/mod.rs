@@ -1,7 +1,6 @@
 //! What is asked and what is answered, as plain text: every file of `tests/cases` is one case, and a new one needs no Rust.
-//! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test query_cases` writes the answers anew; look at
+//! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` writes the answers anew; look at
 //! the difference.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 mod run;
 
