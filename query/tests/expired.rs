@@ -1,5 +1,4 @@
 //! What has expired, was merged or cannot be read is answered by what is there.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! What answering takes is told, and is no more than it must be.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use trackiops_query::explain::{Explained, Segments, Stage};
 use trackiops_query::{Explain, Projection, Question, Step};
 use trackiops_testkit::generated::{THREE, windows};

@@ -1,6 +1,5 @@
 //! A byte that was changed anywhere in a store is found by a check, which tells when the damaged part was recorded; and
 //! questions about the rest are answered.
-#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

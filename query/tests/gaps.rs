@@ -1,7 +1,5 @@
 //! No data is told from idle.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::path::Path;
 
 use trackiops_query::{EmptyReason, GroupBy, Outcome, Question, Range, Step, ask};

@@ -1,5 +1,4 @@
 //! A store of which much is missing or damaged answers from the rest, says so, and takes no longer for it than to look at all once.
-#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,4 @@
 //! Operations add up the same whatever is sealed, at any step, and are what was recorded.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::BTreeMap;
 

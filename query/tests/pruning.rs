@@ -1,7 +1,5 @@
 //! A question about some files touches only their pages.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 

@@ -1,7 +1,5 @@
 //! Several stores are asked as one.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::path::PathBuf;
 
 use trackiops_query::coverage::note::Note;

@@ -1,5 +1,4 @@
 //! Whatever columns are chosen, their values are those of the whole row, in every format.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::fs::File;
 use std::io::{Cursor, Write};

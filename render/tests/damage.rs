@@ -1,5 +1,4 @@
 //! Whatever is damaged in a segment, no answer changes without a word about it.
-#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
 use std::fmt::Debug;
 use std::fs;

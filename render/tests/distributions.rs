@@ -1,5 +1,4 @@
 //! A latency distribution has each request that has a latency, once.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use serde_json::Value;
 use trackiops_query::times::Zone;

@@ -1,6 +1,5 @@
 //! A store that somebody hands over may hold any number, and sums of them that no number holds. An answer is what it is then, but
 //! there is one.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::sync::Arc;
 

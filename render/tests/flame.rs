@@ -1,7 +1,5 @@
 //! A flame graph shows all that a query finds, and nothing else.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::path::Path;
 use std::sync::Arc;
 

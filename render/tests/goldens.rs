@@ -1,8 +1,6 @@
 //! What people and programs see of a small store, to the letter. `UPDATE_GOLDEN=1 cargo test` writes the files
 //! anew; look at the difference.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::path::Path;
 
 use chrono::FixedOffset;

@@ -1,6 +1,5 @@
 //! Whatever happens to the bytes of a journal, an answer is the right one, or a note says what is damaged; and of a journal
 //! that is only being written no note says so.
-#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
 use std::fmt::Debug;
 use std::fs;

@@ -1,7 +1,5 @@
 //! A name means whatever file had it at the time.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

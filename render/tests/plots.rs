@@ -1,5 +1,4 @@
 //! What is drawn is what was done: a line has a point for each window with requests of its direction, and nothing between.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
 use trackiops_render::Plot;

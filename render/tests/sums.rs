@@ -1,7 +1,5 @@
 //! Whatever way a question is planned, its answer is the sum of the windows that were recorded.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_query::{EmptyReason, Figures, GroupBy, Outcome, Projection, Question, Step, ask};

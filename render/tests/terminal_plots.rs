@@ -1,5 +1,4 @@
 //! Pictures in a terminal show what was done, when, and when nothing was recorded, within its width.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, Connections, GroupBy, Outcome, Question, ask_operations};

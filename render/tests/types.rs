@@ -1,5 +1,4 @@
 //! Every column, of segments, answers and exports, has a type that all engines read as the same value: docs/reference/format.md, "Why these types".
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use trackiops_query::{AnswerRow, Columns, FileActivity, OperationAnswer, Record, Volume};

@@ -1,0 +1,15 @@
+//! Questions to stores, and what they read for the answers.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod expired;
+mod explain;
+mod flips;
+mod gaps;
+mod missing;
+mod operations;
+mod pruning;
+mod stores;
