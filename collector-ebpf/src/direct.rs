@@ -12,7 +12,7 @@ use crate::{
     file_operation, filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
-    kernel_memory::{Address, Memory, Window, add, global, now_ns},
+    kernel_memory::{Address, Memory, Window, add, global, now_ns, zero},
     maps, marks, paths,
 };
 
@@ -308,8 +308,8 @@ pub struct Parts {
 fn unsplit(record: *mut RequestRecord) -> u32 {
     // SAFETY: fields of the record, which is there to be written.
     unsafe {
-        (&raw mut (*record).queue_ns).write(0);
-        (&raw mut (*record).rtt_ns).write(0);
+        (&raw mut (*record).queue_ns).write(zero());
+        (&raw mut (*record).rtt_ns).write(zero());
         (&raw mut (*record).retransmissions).write(0);
         (&raw mut (*record).xid).write(0);
     }

@@ -22,7 +22,7 @@ use crate::{
     application, cgroup, filter,
     globals::{DIRECT, FILTER},
     io_submit::{self, Batches, MOST_BATCHES},
-    kernel_memory::{Address, Memory, Probe, global, now_ns},
+    kernel_memory::{Address, Memory, Probe, global, now_ns, zero},
     local, maps,
     syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
 };
@@ -258,8 +258,8 @@ fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<Requ
         flags: bits,
         uid: key.uid,
         cgroup: key.cgroup,
-        queue_ns: 0,
-        rtt_ns: 0,
+        queue_ns: zero(),
+        rtt_ns: zero(),
         xid: thread as u32,
         retransmissions: 0,
     })

@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     filter,
     globals::FILTER,
-    kernel_memory::{Address, Probe, View, Window, global, now_ns},
+    kernel_memory::{Address, Probe, View, Window, global, now_ns, zero},
     maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 
@@ -204,8 +204,8 @@ fn completed(
         flags: bits,
         uid,
         cgroup,
-        queue_ns: 0,
-        rtt_ns: 0,
+        queue_ns: zero(),
+        rtt_ns: zero(),
         xid: 0,
         retransmissions: 0,
     })
