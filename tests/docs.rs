@@ -1,5 +1,5 @@
 //! What docs/ and the READMEs say: the reference is what the program prints, commands of the guide run, and links lead somewhere.
-//! `UPDATE_GOLDEN=1 cargo test --test program docs::` writes the reference anew.
+//! `UPDATE_GOLDEN=1 cargo test --test program docs::` writes the reference.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! What is asked and what is answered, as plain text: every file of `tests/cases` is one case, and a new one needs no Rust.
-//! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` writes the answers anew; look at
-//! the difference.
+//! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` writes the answers; look at the
+//! difference.
 
 mod run;
 

@@ -436,6 +436,23 @@ mod tests {
     }
 
     #[test]
+    fn the_ring_that_only_wakes_is_emptied() {
+        let (mut kernel, bell) = Kernel::ring(4096, 0);
+        let mut rings = Rings {
+            rings: Vec::new(),
+            used_max: 0,
+            bell: Some(bell),
+            wakeups: watch(&[]).unwrap(),
+            _maps: Vec::new(),
+        };
+        // More than there is room for.
+        for _ in 0..1000 {
+            kernel.ring_bell();
+            assert!(rings.arrived(MonotonicNs(0), 1).peek().is_empty());
+        }
+    }
+
+    #[test]
     fn rings_stay_within_the_memory_that_they_are_given() {
         let sizes = |memory, cpus| {
             let RingSizes { count, bytes } = RingSizes::for_memory(memory, cpus, 4096);

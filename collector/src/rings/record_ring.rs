@@ -134,33 +134,38 @@ impl RecordRing {
     /// Gives the slots of the first `count` of [`Self::records`] back to the programs.
     #[inline]
     pub fn pass(&mut self, count: usize) {
-        self.free(count.min(self.found));
+        let count = count.min(self.found);
+        self.free(count);
+        self.found -= count;
     }
 
     /// Finds the oldest records that had arrived at the last [`Self::look`] and were not passed: up to `most` of those that completed by
     /// `until_ns`. Skips slots without a valid one: as these are missing from what was read, the counters show them.
     #[inline]
     pub fn find(&mut self, until_ns: u64, most: usize) {
-        let most = most.min(AT_ONCE) as u64;
-        loop {
-            let to_end = self.mask - self.place() + 1;
-            let slots = self.slots(most.min(self.used()).min(to_end as u64) as usize);
-            let found = slots
-                .iter()
-                .take_while(|slot| {
-                    // The programs write the time last; until then it is 0.
-                    let end_ns = slot[0].load(Ordering::Acquire);
-                    end_ns.wrapping_sub(1) < until_ns && is_record(slot)
-                })
-                .count();
-            let is_to_skip = |slot: &Slot| slot[0].load(Ordering::Acquire) != 0 && !is_record(slot);
-            let skips = found == 0 && slots.first().is_some_and(is_to_skip);
-            self.found = found + usize::from(skips);
-            if !skips {
-                return;
-            }
+        let is_no_record = |slot: &Slot| end_ns(slot) != 0 && !is_record(slot);
+        while self.taken_slots(1).first().is_some_and(is_no_record) {
             self.free(1);
         }
+        let slots = self.taken_slots(most.min(AT_ONCE)).iter();
+        let is_in_time = |slot: &Slot| (1..=until_ns).contains(&end_ns(slot));
+        self.found = slots
+            .take_while(|slot| is_in_time(slot) && is_record(slot))
+            .count();
+    }
+
+    /// Up to `most` of the slots that were taken at the last [`Self::look`] and were not passed, as far as they do not go around the end.
+    #[inline]
+    fn taken_slots(&self, most: usize) -> &[Slot] {
+        let to_end = self.mask + 1 - self.place();
+        self.slots(most.min(self.used() as usize).min(to_end))
+    }
+
+    /// The first `count` slots from `read` on.
+    #[inline]
+    fn slots(&self, count: usize) -> &[Slot] {
+        let (slots, _) = self.words.words()[self.slots_at..].as_chunks();
+        &slots[self.place()..][..count]
     }
 
     /// Which slot `read` is.
@@ -169,31 +174,29 @@ impl RecordRing {
         self.read as usize & self.mask
     }
 
-    /// So many slots from `read` on, as far as they do not go around the end.
-    #[inline]
-    fn slots(&self, count: usize) -> &[Slot] {
-        let (slots, _) = self.words.words()[self.slots_at..].as_chunks();
-        &slots[self.place()..][..count]
-    }
-
-    /// Frees the first `count` of those found.
+    /// Frees the first `count` slots.
     #[inline]
     fn free(&mut self, count: usize) {
         for slot in self.slots(count) {
             slot[0].store(0, Ordering::Relaxed);
         }
-        self.found -= count;
         self.read = self.read.wrapping_add(count as u64);
         // Release: the programs write there only after they have seen this.
         self.words.words()[self.read_at].store(self.read, Ordering::Release);
     }
 }
 
+/// When the request of a slot's record completed. The programs write it last; until then it is 0.
+#[inline]
+fn end_ns(slot: &Slot) -> u64 {
+    slot[0].load(Ordering::Acquire)
+}
+
 /// Whether what is written in a slot is a record of a request.
 #[inline]
 fn is_record(slot: &Slot) -> bool {
-    let bits = slot[FLAGS_AT / WORD].load(Ordering::Relaxed).to_ne_bytes();
-    let bits = bits[FLAGS_AT % WORD..].first_chunk().copied();
+    let word = slot[FLAGS_AT / WORD].load(Ordering::Relaxed).to_ne_bytes();
+    let bits = word[FLAGS_AT % WORD..].first_chunk().copied();
     u32::from_ne_bytes(bits.unwrap_or_default()) & !flags::OF_REQUESTS == 0
 }
 

@@ -268,6 +268,11 @@ pub mod tests {
             at
         }
 
+        /// Puts an entry there that says nothing.
+        pub fn ring_bell(&mut self) {
+            self.entry(DISCARDED, &[]);
+        }
+
         pub fn put(&mut self, record: &RequestRecord) {
             self.entry(RECORD_BYTES as u32, record.as_bytes());
         }
