@@ -9,42 +9,79 @@ use crate::rollup::sequential::RequestHistory;
 /// or not even that, and half of the map's places are empty.
 pub type RequestHistories = [Option<Box<RequestHistory>>; 2];
 
-/// Counts a request in its row.
+/// Counts requests of a row.
 #[inline(always)]
-pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestRecord) {
-    let write = record.flags & flags::WRITE != 0;
-    let direction = if write { &mut row.write } else { &mut row.read };
-    direction.bytes += u64::from(record.done_bytes);
+pub fn count(row: &mut Row, histories: &mut RequestHistories, requests: &[RequestRecord]) {
+    for alike in requests.chunk_by(|a, b| a.flags == b.flags) {
+        let write = alike[0].flags & flags::WRITE != 0;
+        let direction = if write { &mut row.write } else { &mut row.read };
+        count_alike(direction, &mut histories[usize::from(write)], alike);
+    }
+}
+
+/// Counts requests with the same flags, which are looked at once.
+#[inline(always)]
+fn count_alike(
+    direction: &mut Direction,
+    history: &mut Option<Box<RequestHistory>>,
+    requests: &[RequestRecord],
+) {
+    let has = |flag| requests[0].flags & flag != 0;
     // Another record counts the request.
-    if record.flags & flags::PIECE != 0 {
+    if has(flags::PIECE) {
+        for piece in requests {
+            direction.bytes += u64::from(piece.done_bytes);
+        }
         return;
     }
-    direction.requests += 1;
-    let history = &mut history[usize::from(write)];
+    let count = requests.len() as u64;
+    direction.requests += count;
     let history = match history {
         Some(history) => history,
         None => begin(history),
     };
-    direction.sequential += history.count_sequential(record);
-    if record.error < 0 {
-        direction.errors += 1;
-        direction.errnos.add(record.error.saturating_neg(), 1);
-    } else if record.done_bytes < record.asked_bytes && record.flags & flags::EOF == 0 {
-        direction.short += 1;
+    for request in requests {
+        direction.bytes += u64::from(request.done_bytes);
+        direction.sequential += history.count_sequential(request);
+        direction.retrans += u64::from(request.retransmissions);
+        if request.error < 0 {
+            direction.errors += 1;
+            direction.errnos.add(request.error.saturating_neg(), 1);
+        } else if request.done_bytes < request.asked_bytes && !has(flags::EOF) {
+            direction.short += 1;
+        }
     }
-    if record.flags & flags::UNTIMED != 0 {
-        direction.untimed += 1;
+    if has(flags::UNTIMED) {
+        direction.untimed += count;
     } else {
-        direction.latency_ns_sum = direction.latency_ns_sum.saturating_add(record.latency_ns);
-        direction.latency_ns_max = direction.latency_ns_max.max(record.latency_ns);
-        direction.latency.record(record.latency_ns);
-        direction.queue_ns_sum = direction.queue_ns_sum.saturating_add(record.queue_ns);
-        direction.rtt_ns_sum = direction.rtt_ns_sum.saturating_add(record.rtt_ns);
-        direction.unsplit += u64::from(record.flags & flags::UNSPLIT != 0);
+        count_latencies(direction, requests);
+        if has(flags::UNSPLIT) {
+            direction.unsplit += count;
+        }
     }
-    direction.retrans += u64::from(record.retransmissions);
-    direction.direct += u64::from(record.flags & flags::DIRECT != 0);
-    direction.stable += u64::from(record.flags & flags::STABLE != 0);
+    if has(flags::DIRECT) {
+        direction.direct += count;
+    }
+    if has(flags::STABLE) {
+        direction.stable += count;
+    }
+}
+
+#[inline(always)]
+fn count_latencies(direction: &mut Direction, requests: &[RequestRecord]) {
+    let (mut latency, mut max) = (direction.latency_ns_sum, direction.latency_ns_max);
+    let (mut queue, mut rtt) = (direction.queue_ns_sum, direction.rtt_ns_sum);
+    for request in requests {
+        latency = latency.saturating_add(request.latency_ns);
+        max = max.max(request.latency_ns);
+        queue = queue.saturating_add(request.queue_ns);
+        rtt = rtt.saturating_add(request.rtt_ns);
+        direction.latency.record(request.latency_ns);
+    }
+    direction.latency_ns_sum = latency;
+    direction.latency_ns_max = max;
+    direction.queue_ns_sum = queue;
+    direction.rtt_ns_sum = rtt;
 }
 
 /// In a function of its own, because it is seldom called: else each call of [`count`] makes room for a history on the stack.
@@ -52,6 +89,13 @@ pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestReco
 #[inline(never)]
 fn begin(history: &mut Option<Box<RequestHistory>>) -> &mut RequestHistory {
     history.get_or_insert_default()
+}
+
+/// Bytes that were written from the page cache by these requests.
+pub fn written_from_cache(requests: &[RequestRecord]) -> u64 {
+    let is_write = |r: &&RequestRecord| r.flags & (flags::WRITE | flags::DIRECT) == flags::WRITE;
+    let written = requests.iter().filter(is_write);
+    written.map(|r| u64::from(r.done_bytes)).sum()
 }
 
 /// Requests that the kernel has added up, as a row counts them.

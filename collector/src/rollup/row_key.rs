@@ -18,31 +18,18 @@ pub struct RowKey {
     pub level: IoLevel,
 }
 
-impl RowKey {
-    /// Whether it is the key of a request, too, if it is that of one with these [`level_bits`]. Takes less than to make the other key.
-    #[inline]
-    pub fn is_of(&self, record: &RequestRecord, bits: u32) -> bool {
-        let FileId {
-            dev,
-            fileid,
-            handle_hash,
-        } = self.file;
-        let TenantId { uid, cgroup } = self.tenant;
-        record.fileid == fileid
-            && record.dev == dev.0
-            && record.handle_hash == handle_hash
-            && record.cgroup == cgroup
-            && record.uid == uid
-            && level_bits(record) == bits
-    }
+/// Whether two requests are counted in the same row of a window. Takes less than to make the keys of both.
+#[inline]
+pub fn have_same_row(a: &RequestRecord, b: &RequestRecord) -> bool {
+    a.fileid == b.fileid
+        && a.dev == b.dev
+        && a.handle_hash == b.handle_hash
+        && a.cgroup == b.cgroup
+        && a.uid == b.uid
+        && (a.flags ^ b.flags) & LEVEL_BITS == 0
 }
 
 /// The bits of a request's flags that say of which level it is.
-#[inline]
-pub fn level_bits(record: &RequestRecord) -> u32 {
-    record.flags & LEVEL_BITS
-}
-
 const LEVEL_BITS: u32 = flags::BLOCK | flags::SPAN;
 
 /// The level of requests with these flags.
