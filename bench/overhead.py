@@ -26,7 +26,9 @@ FIO = [
     "--ioengine=psync", "--norandommap", "--output-format=json", "--write_lat_log=read", "--log_avg_msec=20",
 ]  # fmt: skip
 WARM_UP = ["--number_ios=1000"]
-WITHOUT_CONSUMER = ["--time_based", "--runtime=1"]
+# While the consumer does not run: so few at a time that no ring is filled to a quarter, where programs begin to wake it.
+WITHOUT_CONSUMER = ["--number_ios=2400"]
+PAUSES = 4
 # Whole seconds: there is work to do for consumers once a second.
 WITH_CONSUMER = ["--time_based", "--runtime=2"]
 CGROUP = "/sys/fs/cgroup/tracer"
@@ -260,10 +262,16 @@ def fio(*length, prepare=None):
     return json.loads(done.stdout)["jobs"][0]["read"]["total_ios"], windows
 
 
-def whole_requests():
+def whole_requests(tracer):
     """Returns the number of requests, and what one takes."""
-    with first_come() as prepare:
-        requests, windows = fio(*WITHOUT_CONSUMER, prepare=prepare)
+    requests, windows = 0, []
+    for _ in range(PAUSES):
+        # What has arrived is read by then.
+        time.sleep(1)
+        with tracer.consumer_stopped() if tracer else contextlib.nullcontext(), first_come() as prepare:
+            done, means = fio(*WITHOUT_CONSUMER, prepare=prepare)
+        requests += done
+        windows += means
     return requests, statistics.median(windows)
 
 
@@ -271,12 +279,11 @@ def measure(tracer, empty):
     """One round of a contender: what it takes per request. `empty` is the result of `empty_run`."""
     if tracer is None:
         fio(*WARM_UP)
-        return {"request": whole_requests()[1]}
+        return {"request": whole_requests(None)[1]}
     try:
         tracer.start()
         warm_up, _ = fio(*WARM_UP)
-        with tracer.consumer_stopped():
-            alone, request = whole_requests()
+        alone, request = whole_requests(tracer)
         # What has piled up meanwhile is not to be counted in the next figures.
         time.sleep(2)
         write(BPF_STATS, "1")
