@@ -125,6 +125,10 @@ pub fn returned(program: Program, call: u64, result: u64) {
         return;
     }
     let is_direct = is_direct(call);
+    // As `count` decides it, before anything else is read.
+    if is_direct && result >= 0 && !is_timed() {
+        return;
+    }
     if let Some(file) = call.field(&own.call_file) {
         count::<Typed>(program, file, is_direct, result, begin_ns());
     }
