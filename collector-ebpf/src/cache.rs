@@ -66,29 +66,23 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     Some(())
 }
 
-/// Bytes of a folio. Behind one that has one page is another one's, or a part of another one.
+/// Bytes of a folio.
+///
+/// `struct folio` is as long as several `struct page`. Only the first one is there for certain: that of a folio of one page may be the last one before a
+/// hole in physical memory. So its own flags say first whether there are more, and what lies behind is loaded as if it were not there.
 #[inline(always)]
 fn bytes<M: Memory>(folio: Address<M::Argument>) -> u64 {
     let own = &DIRECT.cache;
     let page = u64::from(global(&own.page_bytes));
-    if global(&own.folio_head) == 0 {
+    if global(&own.folio_pages) == 0 {
         return page;
     }
-    let head: u64 = folio.field_or_zero(&own.folio_head);
-    if head & 1 == 0 {
+    let flags: u64 = folio.field_or_zero(&own.folio_flags);
+    if flags >> global(&own.head_bit) & 1 == 0 {
         return page;
     }
-    // The address of the folio plus 1, or a mask that leads to it; see `cgroup::head`.
-    let is_mask = head >> 32 == u64::from(u32::MAX);
-    let is_its = match is_mask {
-        true => folio.low_half() & (head as u32 & !1) == folio.low_half(),
-        false => head as u32 == folio.low_half() | 1,
-    };
-    let pages: u32 = folio.field_or_zero(&own.folio_pages);
-    match is_its && pages > 1 {
-        true => page * u64::from(pages),
-        false => page,
-    }
+    let pages: u32 = Address::<M>::new(folio.0).field_or_zero(&own.folio_pages);
+    page * u64::from(pages.max(1))
 }
 
 /// The user and the cgroup that make pages come or become dirty. Who needs the room of others is somebody else.

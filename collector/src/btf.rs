@@ -104,6 +104,8 @@ pub struct KernelTypes {
     pub ring_completion: Option<RingCompletion>,
     /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
     pub ring_submission: Option<&'static str>,
+    /// The bit of a page's flags that says that it is the first one of several (`PG_head` of `enum pageflags`).
+    pub page_head_bit: Option<u32>,
 }
 
 /// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
@@ -206,12 +208,21 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         cast: cast_btf_ids(&vmlinux, events, cache, ring_completion),
         ring_completion,
         ring_submission: ring_submission(&vmlinux),
+        page_head_bit: page_head_bit(&vmlinux),
         calls,
         dirty_event: match cache {
             [.., None] => DIRTY_PAGE,
             _ => DIRTY_FOLIO,
         },
     })
+}
+
+fn page_head_bit(btf: &Btf) -> Option<u32> {
+    let (_, flags) = btf.find_own(Kind::Enum, "pageflags")?;
+    let head = flags
+        .values()
+        .find(|(name, _)| btf.is_named(*name, "PG_head"));
+    head.map(|(_, bit)| bit).filter(|bit| *bit < u64::BITS)
 }
 
 /// The types of what a tracepoint hands over.

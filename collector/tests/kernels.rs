@@ -515,11 +515,12 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
         // As the kernel's structures say, read by a person. Folios came with Linux 5.16.
         let (folio, event) = match kernel.as_str() {
             "5.10" => ((0, 0), "writeback_dirty_page"),
-            "6.1" => ((72, 92), "writeback_dirty_folio"),
-            "6.12" => ((72, 96), "writeback_dirty_folio"),
-            _ => ((72, 120), "writeback_dirty_folio"),
+            "6.1" => ((16, 92), "writeback_dirty_folio"),
+            "6.12" => ((6, 96), "writeback_dirty_folio"),
+            _ => ((6, 120), "writeback_dirty_folio"),
         };
-        assert_eq!((of.folio_head, of.folio_pages), folio, "{kernel}");
+        assert_eq!(of.folio_flags, 0, "{kernel}");
+        assert_eq!((of.head_bit, of.folio_pages), folio, "{kernel}");
         assert_eq!(dirty_event, event, "{kernel}");
         let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
         assert_eq!(cast.is_none(), by_probe, "{kernel}");

@@ -9,7 +9,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 132] = [
+pub const MEMBERS: [MemberName; 131] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -113,8 +113,7 @@ pub const MEMBERS: [MemberName; 132] = [
     ("iomap_dio", "iocb"),
     ("blkcg_gq", "blkcg"),
     ("blkcg", "css.cgroup"),
-    ("folio", "_head_1"),
-    ("folio", "__head"),
+    ("page", "flags"),
     ("folio", "_nr_pages"),
     ("folio", "_folio_nr_pages"),
     ("inode", "i_rdev"),

@@ -16,9 +16,11 @@ offsets! {
         pub page_bytes: u32,
         /// `struct address_space *mapping` of `struct folio`, or of `struct page`.
         pub folio_mapping: u32,
-        /// What tells that a folio has a second page, and that it is this folio's (`_head_1` of `struct folio`); 0 where each has one page.
-        pub folio_head: u32,
-        /// `unsigned int _nr_pages` of `struct folio`.
+        /// `unsigned long flags` of `struct folio`, or of `struct page`.
+        pub folio_flags: u32,
+        /// The bit of these flags that says that a folio has several pages (`PG_head`).
+        pub head_bit: u32,
+        /// `unsigned int _nr_pages` of `struct folio`, in the second `struct page` of a folio of several pages; 0 where each has one.
         pub folio_pages: u32,
         /// `struct inode *host` of `struct address_space`.
         pub mapping_host: u32,
