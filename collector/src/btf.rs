@@ -17,7 +17,7 @@ const MOST_LEVELS: usize = 16;
 /// Most members that are looked at to find one: in damaged BTF, nested structures may have no end.
 const MOST_MEMBERS: usize = 1 << 16;
 
-/// A structure, and the path to one of its members, with dots between the names.
+/// A structure, and the path to one of its members, with dots between the names; without a path it is the structure itself.
 pub type MemberName = (&'static str, &'static str);
 
 /// Where a member is, and how large.
@@ -332,7 +332,7 @@ pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
 fn find_member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
     let mut at = structure;
     let mut offset = 0_u32;
-    for name in path.split('.') {
+    for name in path.split('.').filter(|name| !name.is_empty()) {
         let (inside, member) = find_in(btf, &at, name, MOST_LEVELS, &mut { MOST_MEMBERS })?;
         offset = offset.checked_add(inside)?;
         at = member;
