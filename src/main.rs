@@ -16,6 +16,7 @@ mod help_headings;
 mod histogram;
 mod import;
 mod input_file;
+mod lifeline;
 mod live_socket;
 mod mark;
 mod metrics;

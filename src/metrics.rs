@@ -14,9 +14,9 @@ use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
 
 use crate::help_headings::{OUTPUT, WHAT};
+use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
 use crate::output::say;
-use crate::signals::asked_to_stop;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -32,9 +32,9 @@ use trackiops_http::{
 
 use crate::config::{ConfigFlag, Source};
 use crate::help_headings::{OUTPUT, WHAT};
+use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
 use crate::output::say;
-use crate::signals::asked_to_stop;
 use crate::store_flag::StoreFlags;
 use access::Access;
 use api::Api;
