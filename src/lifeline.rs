@@ -1,16 +1,18 @@
-//! What a command lives for: its terminal, and not being asked to end. Without one of them the process ends.
+//! What a command lives for: its reader, its terminal, and not being asked to end. Without one of them the process ends.
 //!
 //! That is seen to by a thread of its own, since the others may be held up: by a terminal or a pipe that takes nothing more, by a long
 //! question, or by crossterm, which never returns from the end of its input.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, Builder};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::process::{getpid, getppid, getsid};
 use tokio::sync::oneshot;
@@ -24,6 +26,32 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const RESTORING: Duration = Duration::from_millis(300);
 /// How long a server may take to end.
 const ENDING: Duration = Duration::from_millis(800);
+
+/// Whether the command writes a file beside what it writes to stdout.
+static WRITES_FILE: AtomicBool = AtomicBool::new(false);
+
+/// The command has something to do when nobody reads its stdout any more.
+pub fn outlive_reader() {
+    WRITES_FILE.store(true, Ordering::Release);
+}
+
+/// From now on the process ends when nobody can read its stdout any more: the other end of a pipe is closed, or the terminal is gone.
+/// Without this it would notice when it writes, which may be never.
+pub fn end_with_reader() {
+    let stdout = io::stdout();
+    if !can_be_gone(stdout.as_fd()) {
+        return;
+    }
+    // Without the thread, the next write ends it.
+    let _ = Builder::new().name("reader".to_owned()).spawn(|| {
+        let stdout = io::stdout();
+        let most = stdout.is_terminal().then_some(LOOK_EVERY);
+        while !is_any_gone(&[stdout.as_fd()], None, most) {}
+        if !WRITES_FILE.load(Ordering::Acquire) {
+            signals::exit_now(0);
+        }
+    });
+}
 
 /// From now on the process ends when its terminal or its parent is gone or a signal asks it to, and calls `restore` before that.
 pub fn end_with_terminal(restore: fn()) -> io::Result<()> {
@@ -60,6 +88,12 @@ pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     Ok(async {
         let _ = is_asked.await;
     })
+}
+
+/// Files and devices but terminals are there for ever.
+fn can_be_gone(output: BorrowedFd<'_>) -> bool {
+    let kind = fstat(output).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket)) || output.is_terminal()
 }
 
 /// Waits for a while until the other end of one of these is closed, or `asked` can be read.

@@ -16,7 +16,7 @@ use trackiops_render::visible::{self, visible, wrap};
 use trackiops_threads::fail_point;
 
 use crate::help_headings::OUTPUT;
-use crate::{signals, terminal};
+use crate::{lifeline, signals, terminal};
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -74,8 +74,18 @@ pub fn write_stderr(text: impl Display) {
 
 impl Output {
     /// Parses `--output`: `-` or nothing is stdout. Refuses, before anything is read, a directory,
-    /// a link, a file in a missing directory, and a file of a store.
+    /// a link, a file in a missing directory, and a file of a store. From now on the process ends
+    /// when it writes to stdout alone and nobody can read that any more.
     pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
+        let output = Self::parse(path, access)?;
+        match output {
+            Self::Stdout => lifeline::end_with_reader(),
+            Self::File(..) | Self::Stream(_) => lifeline::outlive_reader(),
+        }
+        Ok(output)
+    }
+
+    fn parse(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self::Stdout);
         };
@@ -340,7 +350,7 @@ mod tests {
     }
 
     fn output(path: &Path) -> anyhow::Result<Output> {
-        Output::new(Some(path.to_owned()), FilePermissions::default())
+        Output::parse(Some(path.to_owned()), FilePermissions::default())
     }
 
     fn mode(path: &Path) -> u32 {
@@ -371,7 +381,7 @@ mod tests {
         let other = dir.path().join("other");
         fs::write(&other, "").unwrap();
         for (by_umask, expected) in [(false, 0o600), (true, mode(&other))] {
-            let output = Output::new(Some(path.clone()), FilePermissions { by_umask }).unwrap();
+            let output = Output::parse(Some(path.clone()), FilePermissions { by_umask }).unwrap();
             let write = |out: &mut (dyn Write + Send)| {
                 let mut names = names(dir.path()).into_iter();
                 let draft = names.find(|name| name.as_bytes().ends_with(b".partial"));

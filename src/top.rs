@@ -87,6 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut app = App::new(moment, length);
     if args.once {
+        lifeline::end_with_reader();
         return once(&mut app, &mut source, look);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
