@@ -16,7 +16,7 @@ use trackiops_render::visible::{self, visible, wrap};
 use trackiops_threads::fail_point;
 
 use crate::help_headings::OUTPUT;
-use crate::{lifeline, signals, terminal};
+use crate::{lifeline, signals, stderr_queue, terminal};
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -68,8 +68,10 @@ pub fn say(line: impl Display) {
 
 /// Like [`say`], but writes the text as it is.
 pub fn write_stderr(text: impl Display) {
-    // In one call, so that lines of several threads do not mix.
-    let _ = io::stderr().write_all(text.to_string().as_bytes());
+    if let Err(text) = stderr_queue::put(text.to_string()) {
+        // In one call, so that lines of several threads do not mix.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 impl Output {

@@ -45,6 +45,7 @@ use crate::record::log::Level;
 use crate::record::reload::{Changes, Reload};
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
+use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
 /// Exit status when a thread has died: everything that was recorded is in the store, and a
@@ -65,6 +66,7 @@ const LOOKS_FOR_NFS_TOLD: u64 = 10;
 /// recorded.
 pub fn run(source: Source) -> Result<ExitCode> {
     let (args, reload) = Reload::begin(source)?;
+    stderr_queue::start()?;
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
