@@ -29,10 +29,12 @@ pub struct LoggedLoad {
 #[derive(Debug, Default)]
 pub struct Logged {
     pub loads: BTreeSet<LoggedLoad>,
-    /// Lines with a load from a register whose type was not found: nothing is known of these.
-    pub unknown: Vec<String>,
+    /// Loads that were not understood, or from a register whose type was not found: nothing is known of these.
+    pub unknown: BTreeSet<String>,
 }
 
+/// Codes of loads from memory (`BPF_LDX`), as the log begins instructions with.
+const LOADS: [&str; 7] = ["(61)", "(69)", "(71)", "(79)", "(81)", "(89)", "(91)"];
 /// Registers of a program.
 const REGISTERS: usize = 11;
 /// Functions that call each other (`MAX_CALL_FRAMES`).
@@ -46,23 +48,35 @@ struct State {
     frame: usize,
 }
 
+/// Lines that Linux 7.2 begins lists of instructions with before it follows any.
+const LISTS: [&str; 3] = ["subprog#", "stack use/def ", "Live regs before insn"];
+
 /// Reads a whole log.
 pub fn read(log: &str) -> Logged {
     let (mut state, mut logged) = (State::default(), Logged::default());
+    // What is known comes first, before the program is followed.
+    let mut is_list = true;
     for line in log.lines() {
         let line = line.trim_start();
-        if let Some(way) = line.strip_prefix("from ") {
+        if LISTS.iter().any(|list| line.starts_with(list)) {
+            is_list = true;
+        } else if let Some(way) = line.strip_prefix("from ") {
             // `from 2 to 9: ` is followed by all that is known there.
             if let Some((_, known)) = way.split_once(": ") {
                 state.begin(known);
+                is_list = false;
             }
         } else if let Some((number, rest)) = line.split_once(": ")
             && number.bytes().all(|byte| byte.is_ascii_digit())
         {
-            match rest.split_once(" ; ") {
-                _ if !rest.starts_with('(') => state.learn(rest),
-                Some((instruction, known)) => state.step(instruction, known, &mut logged),
-                None => state.step(rest, "", &mut logged),
+            if rest.starts_with('(') {
+                let (instruction, known) = rest.split_once(';').unwrap_or((rest, ""));
+                if !is_list {
+                    state.step(instruction.trim_end(), known, &mut logged);
+                }
+            } else if rest.starts_with(['R', 'f']) {
+                state.learn(rest);
+                is_list = false;
             }
         } else if line.starts_with("frame") || line.starts_with('R') {
             state.learn(line);
@@ -117,10 +131,14 @@ impl State {
                     logged.loads.insert(found);
                 }
                 Some(None) => {}
-                None => logged.unknown.push(instruction.to_owned()),
+                None => {
+                    logged.unknown.insert(instruction.to_owned());
+                }
             }
+        } else if LOADS.iter().any(|code| instruction.starts_with(code)) {
+            logged.unknown.insert(instruction.to_owned());
         }
-        if !known.is_empty() {
+        if !known.trim().is_empty() {
             self.learn(known);
         }
     }
@@ -232,5 +250,22 @@ mod tests {
         let expected = [load("cred", 8, 4, true), load("request", 8, 8, false)];
         assert_eq!(Vec::from_iter(logged.loads), expected);
         assert_eq!(logged.unknown.len(), 1, "of r9 nothing is known");
+    }
+
+    #[test]
+    fn linux_7_2_lists_instructions_first_and_knows_only_live_registers() {
+        let logged = read(
+            "subprog#0: analyzing (depth 0)...\n\
+            subprog#0:\n  0: (bf) r6 = r1\n  1: (79) r7 = *(u64 *)(r6 +0)\n\
+            Live regs before insn:\n      0: .12345.... (bf) r6 = r1\n\
+            0: R1=ctx() R10=fp0\n\
+            0: (79) r6 = *(u64 *)(r1 +0)          ; R6=trusted_ptr_folio()\n\
+            1: (79) r7 = *(u64 *)(r6 +24)         ;\n\
+            2: (79) r7 = *(u64 *)(r6 +32)         ; frame1:\n\
+            3: (79) r7 = what comes with Linux 8  ;\n",
+        );
+        let expected = [load("folio", 24, 8, true), load("folio", 32, 8, true)];
+        assert_eq!(Vec::from_iter(logged.loads), expected);
+        assert_eq!(logged.unknown.len(), 1);
     }
 }
