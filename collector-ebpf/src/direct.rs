@@ -2,11 +2,13 @@
 
 use core::{marker::PhantomData, mem::MaybeUninit};
 
-use trackiops_schemas::ebpf::ring::{
-    DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts,
+use trackiops_schemas::ebpf::{
+    ceiling::shed,
+    ring::{DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts},
 };
 
 use crate::{
+    ceiling::is_shed,
     cgroup,
     completion::Completion,
     file_operation, filter,
@@ -324,7 +326,10 @@ pub fn parts<M: Memory>(
     latency_ns: u64,
     offsets: &'static DirectOffsets,
 ) -> Option<Parts> {
-    let told = global(&PARTS);
+    let told = match is_shed::<M>(shed::LATENCY_PARTS) {
+        true => 0,
+        false => global(&PARTS),
+    };
     let transmission = Address::<M>::new(match told {
         0 => 0,
         _ => task.field(&offsets.task_transmission)?,

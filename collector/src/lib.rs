@@ -5,6 +5,7 @@
 
 mod audit;
 pub mod btf;
+mod ceiling;
 mod clock;
 mod engine;
 mod facts;

@@ -1,6 +1,7 @@
 //! The loop that turns ring records into closed windows.
 
 mod audit;
+mod ceiling;
 mod drain_timer;
 mod health;
 mod kernel_sums;
@@ -9,6 +10,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +27,14 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
 use crate::audit::Audit;
+use crate::ceiling::Kind;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
 use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
 use crate::names::Names;
 use crate::operations::Operations;
 use crate::plan::Plan;
+use crate::recorder::ceiling::TracingCost;
 use crate::rollup::row_key::RowKey;
 use crate::rollup::single_requests::{self, SingleRequests};
 use crate::rollup::{OpenWindow, Rollup};
@@ -110,6 +114,7 @@ pub struct Recorder {
     /// Time up to here is accounted for as covered.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
+    seen: u64,
     lost: u64,
     missed: MissedCompletions,
     looked_for_missed: Option<MonotonicNs>,
@@ -120,6 +125,7 @@ pub struct Recorder {
     unbalanced: u64,
     /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Option<Audit>,
+    cost: TracingCost,
     usage: SharedKernelUsage,
 }
 
@@ -170,6 +176,7 @@ impl Recorder {
             operations: Operations::new(),
             covered_until: sample.now,
             rotated: sample.now,
+            seen: 0,
             lost: 0,
             missed: MissedCompletions::default(),
             looked_for_missed: None,
@@ -179,6 +186,11 @@ impl Recorder {
             folded: 0,
             unbalanced: 0,
             audit,
+            cost: TracingCost::new(
+                plan.details(settings),
+                settings.max_overhead_ppm,
+                sample.now,
+            ),
             usage: SharedKernelUsage::default(),
         };
         recorder.look_at_once(sample.now)?;
@@ -274,10 +286,15 @@ impl Recorder {
         self.take_folded(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
+        let seen = books
+            .seen
+            .saturating_sub(mem::replace(&mut self.seen, books.seen));
+        self.cost.count(Kind::Requests, seen);
         if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             let missed = self.engine.missed()?;
             self.note_missed(missed, now);
-            self.usage.set(self.engine.usage());
+            let usage = self.kernel_usage();
+            self.usage.set(usage);
         }
         self.run_audit(sample.now, drained_until)?;
         let generation = match self.names.are_full() || self.rollup.is_full() {
@@ -305,6 +322,7 @@ impl Recorder {
         for window in self.rollup.take_windows(is_over) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
+        self.hold_ceiling(sample.now);
         Ok(())
     }
 
@@ -438,9 +456,10 @@ impl Recorder {
             ops,
             mut health,
             covered_ns,
+            shed_ns,
             ..
         } = window;
-        self.complete_health(&mut health, &ops, covered_ns, now);
+        self.complete_health(&mut health, &ops, (covered_ns, shed_ns), now);
         health.tenant_changes += self.names.naming().take_changes();
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {

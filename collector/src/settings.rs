@@ -13,6 +13,8 @@ pub struct Settings {
     pub granularity: Granularity,
     /// Bytes of memory for the rings of all CPUs together.
     pub ring_memory: u64,
+    /// What tracing may take of the machine's CPUs, in millionths of them.
+    pub max_overhead_ppm: u64,
     /// Whether latencies are split into their parts, if the engine knows these.
     pub latency_parts: bool,
     /// Which requests to record.

@@ -158,6 +158,12 @@ pub struct Args {
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,
+    /// What tracing may take of the machine's CPUs
+    ///
+    /// The recorder's own time and that of its programs in the kernel. Beyond it detail is left out, in this order: single calls, times of calls,
+    /// calls, page cache, parts of latencies, operations of files; never the sums of requests. It comes back once the load allows it.
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share, help_heading = KERNEL)]
+    max_overhead: Share,
     /// Memory for requests on their way from the kernel
     ///
     /// Of all CPUs together, from 64KiB to 512MiB. Requests that find no room in it are added up in the kernel.
@@ -258,6 +264,20 @@ fn parse_host(text: &str) -> Result<String, String> {
     }
 }
 
+/// A part of the machine, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share(u64);
+
+fn parse_share(text: &str) -> Result<Share, String> {
+    let percent = text.strip_suffix('%').map(str::trim_end);
+    let percent = percent.and_then(|number| number.parse::<f64>().ok());
+    let ppm = percent.map(|percent| (percent * 1e4).round());
+    match ppm {
+        Some(ppm) if (100.0..=1e6).contains(&ppm) => Ok(Share(ppm as u64)),
+        _ => Err("write a percentage from 0.01% to 100%, such as 3%".to_owned()),
+    }
+}
+
 /// The least gives one CPU a ring of sixteen pages. The most is what the kernel's verifier lets
 /// programs address in one array (`BPF_MAX_VAR_OFF`).
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=512 << 20;
@@ -322,6 +342,7 @@ impl Args {
         Settings {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
+            max_overhead_ppm: self.max_overhead.0,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),
             tenant_rules: None,
@@ -396,6 +417,21 @@ mod tests {
         assert_eq!(parse_ring_memory("512M"), Ok(512 << 20));
         for text in ["", "MiB", "1KiB", "1GiB", "-1", "99999999999999999999G"] {
             assert!(parse_ring_memory(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        for (text, ppm) in [
+            ("3%", 30_000),
+            ("0.5%", 5000),
+            ("100 %", 1_000_000),
+            ("0.01%", 100),
+        ] {
+            assert_eq!(parse_share(text), Ok(Share(ppm)), "{text}");
+        }
+        for text in ["", "3", "%", "0%", "0.001%", "101%", "-1%", "NaN%", "inf%"] {
+            assert!(parse_share(text).is_err(), "{text}");
         }
     }
 

@@ -19,6 +19,7 @@ use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{FileRow, Health, Row};
+use trackiops_schemas::shed::{Detail, Details};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::audit::transfers::{DISKS, Transfers};
@@ -30,6 +31,9 @@ use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded, written_from_cache};
 use crate::rollup::other_files::{NewFileBudget, divert, has_no_room};
 use crate::rollup::row_key::{RowKey, have_same_row};
+
+/// For how long each of [`Detail::ALL`] was left out, ns.
+pub type ShedNs = [u64; Detail::ALL.len()];
 
 /// A window that still counts requests.
 pub struct OpenWindow {
@@ -45,11 +49,23 @@ pub struct OpenWindow {
     pub health: Health,
     /// Covered time, ns.
     pub covered_ns: u64,
+    /// Part of it in which details were left out, ns.
+    pub shed_ns: ShedNs,
     /// Unique among all windows ever opened, unlike its start.
     serial: u64,
 }
 
 impl OpenWindow {
+    /// Accounts for some of its time as covered, in which these details were left out.
+    pub fn cover(&mut self, ns: u64, shed: Details) {
+        self.covered_ns += ns;
+        for (detail, shed_ns) in Detail::ALL.into_iter().zip(&mut self.shed_ns) {
+            if shed.has(detail) {
+                *shed_ns += ns;
+            }
+        }
+    }
+
     /// What its rows have, each with the device whose counters have it, too, beside [`FileId::missed`].
     pub fn transfers(&self) -> impl Iterator<Item = (Dev, Transfers)> {
         let rows = self.rows.iter();
@@ -159,6 +175,7 @@ impl Rollup {
             ops: WindowOps::new(),
             health: Health::default(),
             covered_ns: 0,
+            shed_ns: ShedNs::default(),
             serial: self.serials,
         };
         self.open.insert(after, new);
