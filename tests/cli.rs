@@ -110,6 +110,7 @@ fn small_options(rotate: &str) -> Options {
         filter: None,
         source: None,
         allow_nfs_store: true,
+        most_files: Options::MOST_FILES,
         keep: Default::default(),
     }
 }

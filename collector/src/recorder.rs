@@ -198,6 +198,12 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// Follows no more than so many files at a time. Others are counted as the file `(other)` of their mount.
+    pub fn follow_at_most(&mut self, files: usize) {
+        self.rollup.follow_at_most(files);
+        self.names.remember_at_most(files);
+    }
+
     /// Where to put other rules that name tenants, while it records.
     pub fn new_rules(&mut self) -> NewRules {
         self.names.naming().new_rules()

@@ -17,6 +17,12 @@ pub struct KernelUsage {
     /// What tracing takes of the machine.
     #[serde(default)]
     pub tracing: TracingLoad,
+    /// Files that can be followed at a time.
+    #[serde(default)]
+    pub files_most: u64,
+    /// Some were counted as the file `(other)` of their mount for want of room, in the last seconds.
+    #[serde(default)]
+    pub files_are_full: bool,
 }
 
 /// What tracing takes of the machine's CPUs, in millionths of them, and what it leaves out for that.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
 use trackiops_collector::{
-    EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
+    CALL_RING_BYTES, EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
 };
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
@@ -14,6 +14,7 @@ use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
 use crate::config::ConfigFlag;
 use crate::output::host_name;
+use crate::record::memory::Memory;
 use crate::store_flag::StoreFlag;
 
 /// Lengths of windows.
@@ -169,6 +170,11 @@ pub struct Args {
     /// Of all CPUs together, from 64KiB to 512MiB. Requests that find no room in it are added up in the kernel.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
     ring_memory: u64,
+    /// Memory of the recorder, its maps in the kernel included [default: 7/8 of its cgroup's limit, if it has one]
+    ///
+    /// At least 32MiB. Rings are made smaller to fit, and fewer files are followed at a time: others are counted as (other) of their mount.
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_memory, help_heading = KERNEL)]
+    max_memory: Option<u64>,
     #[command(flatten)]
     filter: FilterArgs,
 }
@@ -264,6 +270,17 @@ fn parse_host(text: &str) -> Result<String, String> {
     }
 }
 
+/// Below that there is no room for the maps.
+const MAX_MEMORY_MIN: u64 = 32 << 20;
+
+fn parse_max_memory(text: &str) -> Result<u64, String> {
+    parse_size_in(
+        text,
+        MAX_MEMORY_MIN..=u64::MAX,
+        "of at least 32MiB, such as 128MiB",
+    )
+}
+
 /// A part of the machine, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share(u64);
@@ -338,10 +355,16 @@ impl Args {
         }
     }
 
+    /// The memory that it may take, if that is limited.
+    pub fn memory(&self) -> Option<Memory> {
+        Memory::of_process(self.max_memory)
+    }
+
     pub fn settings(&self) -> Settings {
         Settings {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
+            call_ring_bytes: CALL_RING_BYTES,
             max_overhead_ppm: self.max_overhead.0,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),
@@ -367,6 +390,7 @@ impl Args {
             filter: (!filter.is_empty()).then(|| filter.to_string()),
             source: None,
             allow_nfs_store: self.allow_nfs_store,
+            most_files: Options::MOST_FILES,
             keep: self.retention_policy(),
         }
     }

@@ -90,8 +90,9 @@ impl Ceiling {
         self.steps().iter().take(self.shed).copied().collect()
     }
 
-    /// What tracing takes as of the last look, ns/s.
-    pub fn taken_ns(&self) -> f64 {
+    /// What tracing took as of the last look, ns/s.
+    #[cfg(test)]
+    fn taken_ns(&self) -> f64 {
         self.taken_ns
     }
 

@@ -146,6 +146,8 @@ impl Recorder {
             ring_records,
             ring_used_max,
             tracing: self.cost.load(),
+            files_most: self.rollup.most() as u64,
+            files_are_full: self.rollup.is_full(),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::kernel_sums::by_call::{CallsInWindow, Summed};
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded, written_from_cache};
-use crate::rollup::other_files::{NewFileBudget, divert, has_no_room};
+use crate::rollup::other_files::{MOST, NewFileBudget, divert, has_no_room};
 use crate::rollup::row_key::{RowKey, have_same_row};
 
 /// For how long each of [`Detail::ALL`] was left out, ns.
@@ -118,6 +118,8 @@ pub struct Rollup {
     states: Generations<RowKey, RowState>,
     new_files: NewFileBudget,
     serials: u64,
+    /// Most files that are followed, and most rows of a window.
+    most: usize,
     /// There was no room for a file.
     is_full: bool,
     /// The page cache is recorded: what was written from it is counted.
@@ -133,6 +135,7 @@ impl Rollup {
             states: Generations::new(),
             new_files: NewFileBudget::new(),
             serials: 0,
+            most: MOST,
             is_full: false,
             has_cache: false,
         }
@@ -141,6 +144,16 @@ impl Rollup {
     /// The same, where what was written from the page cache counts.
     pub fn with_cache(self, has_cache: bool) -> Self {
         Self { has_cache, ..self }
+    }
+
+    /// Follows no more than so many files from now on, and no more than [`MOST`].
+    pub fn follow_at_most(&mut self, files: usize) {
+        self.most = files.min(MOST);
+    }
+
+    /// How many files it follows at most.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// The length of its windows.
@@ -329,7 +342,7 @@ impl Rollup {
     ) -> (RowKey, &mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
         let has_row = || Some(self.states.peek(&key)?.window == window.serial);
-        if has_no_room(self.states.len(), window.rows.len(), has_row) {
+        if has_no_room(self.most, self.states.len(), window.rows.len(), has_row) {
             self.is_full = true;
             key = divert(key);
             // Requests of different files must not look sequential.
