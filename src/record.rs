@@ -43,7 +43,9 @@ pub use crate::record::args::{
 };
 use crate::record::display::RecordingDisplay;
 use crate::record::log::Level;
+use crate::record::memory::Memory;
 use crate::record::reload::{Changes, Reload};
+use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
 use crate::tenant_rules::TenantRules;
@@ -207,7 +209,10 @@ async fn record_with_plan(
     let requests = if args.requests || writer.has_unsealed_requests()? {
         let writer = writer.requests(reload.limits.requests_bytes, messages::report_warning)?;
         budget = Some(writer.budget());
-        Some(requests::write(writer)?)
+        let most_waiting = args
+            .memory()
+            .map_or(WAITING_REQUESTS, Memory::waiting_requests);
+        Some(requests::write(writer, most_waiting)?)
     } else {
         None
     };

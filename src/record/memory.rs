@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 use trackiops_collector::Settings;
 use trackiops_store::Options;
 
+use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
+
 /// Files that are followed in any case.
 const LEAST_FILES: usize = 128;
 /// What a followed file takes at most: in the recorder, in the journal's memory, and while the journal is sealed. `docs/internals/collector.md` has
 /// the measurements.
-const FILE_BYTES: u64 = 2 << 10;
+const FILE_BYTES: u64 = 3 << 10;
 /// What sealing takes beside that: buffers of Parquet, and of the files that are merged.
-const SEALING_BYTES: u64 = 16 << 20;
+const SEALING_BYTES: u64 = 24 << 20;
 /// A part of the memory that each kind of ring may take.
-const RINGS_SHARE: u64 = 8;
+const RINGS_SHARE: u64 = 16;
+/// A part of the memory that single requests may take on their way to the disk.
+const WAITING_SHARE: u64 = 16;
 /// A part of a cgroup's limit that is left to the page cache of the store and to whatever else runs there.
 const RESERVE_SHARE: u64 = 8;
 /// Greater limits are none: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
@@ -58,6 +62,11 @@ impl Memory {
     pub fn fit_journals(self, options: &mut Options) {
         let files = usize::try_from(self.bytes / 4 / FILE_BYTES).unwrap_or(usize::MAX);
         options.most_files = options.most_files.min(files).max(LEAST_FILES);
+    }
+
+    /// Single requests that may wait for the disk.
+    pub fn waiting_requests(self) -> u64 {
+        WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES)
     }
 
     /// Files that can be followed once a recording has begun, beside what it takes by then.
@@ -185,7 +194,7 @@ mod tests {
             (settings.ring_memory, settings.call_ring_bytes),
             (8 << 20, 8 << 20)
         );
-        assert_eq!(memory.files(40 << 20), 4096);
+        assert_eq!(memory.files(28 << 20), 4096);
         assert_eq!(memory.files(90 << 20), LEAST_FILES);
     }
 }

@@ -1,5 +1,7 @@
 //! What an event costs, by the kind of program that sees it and by how many details are shed.
 
+use std::ops::Range;
+
 use trackiops_schemas::shed::Detail;
 
 /// Programs that see the same events, and the recorder itself.
@@ -61,6 +63,9 @@ impl Kind {
 /// What remains of a program that returns at once.
 const IDLE: f64 = 0.15;
 
+/// What the recorder itself takes at most for an event of a detail, ns: for a single call that is written to the store.
+const OWN_NS_AT_MOST: f64 = 3000.0;
+
 /// What remains of the recorder's own time for an event once a detail is shed, until that is measured.
 fn own_remains_without(detail: Detail) -> f64 {
     match detail {
@@ -93,8 +98,10 @@ impl Load {
         self.programs[kind as usize]
     }
 
-    fn events(&self) -> f64 {
-        self.programs.iter().map(|rate| rate.events).sum()
+    /// Those that the recorder does not see without their details.
+    fn events_of_details(&self) -> f64 {
+        let kinds = [Kind::Calls, Kind::Pages, Kind::Functions];
+        kinds.map(|kind| self.of(kind).events).iter().sum()
     }
 }
 
@@ -139,8 +146,9 @@ impl Costs {
                 learn(&mut self.programs[kind as usize], shed, rate.ns);
             }
         }
-        if load.events() >= FEW {
-            learn(&mut self.own, shed, load.own_ns / load.events());
+        let events = load.events_of_details();
+        if events >= FEW {
+            learn(&mut self.own, shed, load.own_ns / events);
         }
     }
 
@@ -149,15 +157,21 @@ impl Costs {
         self.own_ns(load, shed, to) + self.programs_ns(load, shed, to)
     }
 
-    /// What the recorder itself would take.
+    /// What the recorder itself would take. Only events of details can make it take less.
     fn own_ns(&self, load: &Load, shed: usize, to: usize) -> f64 {
-        if to == shed {
-            return load.own_ns;
+        let events = load.events_of_details();
+        let remains = |steps: Range<usize>| {
+            let steps = self.steps[steps].iter();
+            steps
+                .map(|step| own_remains_without(*step))
+                .product::<f64>()
+        };
+        if to >= shed {
+            let of_details = load.own_ns.min(events * OWN_NS_AT_MOST);
+            return load.own_ns - of_details * (1.0 - remains(shed..to));
         }
-        let events = load.events().max(1.0);
-        let now = Some(load.own_ns / events);
-        let remains = |step: usize| own_remains_without(self.steps[step]);
-        events * cost(&self.own, (shed, now), to, remains)
+        let known = self.own[to].map_or(OWN_NS_AT_MOST, |ns| ns.min(OWN_NS_AT_MOST));
+        load.own_ns + events * known * (1.0 - remains(to..shed))
     }
 
     /// What the programs would take.

@@ -13,8 +13,8 @@ use crate::recorder::Recorder;
 
 /// Over this time the CPU time of the thread that records is averaged. Closing a window takes it as long as several reads of the rings.
 const OF_THREAD: Duration = Duration::from_secs(1);
-/// The same of the other threads: one that seals takes a whole CPU for some seconds, and shedding would not hasten it.
-const OF_OTHERS: Duration = Duration::from_secs(60);
+/// The same of the other threads, which work by the batch.
+const OF_OTHERS: Duration = Duration::from_secs(10);
 /// Over this time events are counted that are cheap to know.
 const EVENTS_OVER: Duration = Duration::from_secs(1);
 
