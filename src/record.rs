@@ -107,6 +107,9 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     let mut settings = args.settings();
     let mut options = args.store_options(&settings.filter);
     if let Some(memory) = args.memory() {
+        if let Some(why) = memory.refuses_requests().filter(|_| args.requests) {
+            bail!(why);
+        }
         memory.fit(&mut settings);
         memory.fit_journals(&mut options);
     }

@@ -9,6 +9,8 @@ use trackiops_store::Options;
 
 use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
 
+/// Below this single requests are not kept: they take some 30 MiB while they wait, are written and sealed.
+const LEAST_FOR_REQUESTS: u64 = 96 << 20;
 /// Files that are followed in any case.
 const LEAST_FILES: usize = 128;
 /// What a followed file takes at most: in the recorder, in the journal's memory, and while the journal is sealed. `docs/internals/collector.md` has
@@ -50,6 +52,25 @@ impl Memory {
         asked.or_else(own)
     }
 
+    /// Why single requests cannot be kept, if they cannot.
+    pub fn refuses_requests(self) -> Option<String> {
+        (self.bytes < LEAST_FOR_REQUESTS).then(|| {
+            format!(
+                "--requests needs {} MiB of memory, and {} {} MiB: leave it out, or raise the limit",
+                LEAST_FOR_REQUESTS >> 20,
+                self.who(),
+                self.bytes >> 20
+            )
+        })
+    }
+
+    fn who(self) -> &'static str {
+        match self.is_of_cgroup {
+            true => "the cgroup's limit allows",
+            false => "--max-memory allows",
+        }
+    }
+
     /// Makes the rings fit.
     pub fn fit(self, settings: &mut Settings) {
         let most = (self.bytes / RINGS_SHARE).max(1);
@@ -79,13 +100,10 @@ impl Memory {
 
     /// Why no more files can be followed than these.
     pub fn why(self, files: usize) -> String {
-        let mib = self.bytes >> 20;
-        let of = match self.is_of_cgroup {
-            true => "the cgroup's limit allows",
-            false => "--max-memory allows",
-        };
         format!(
-            "{of} {mib} MiB: at most {files} files are followed at a time, others are counted as (other) of their mount"
+            "{} {} MiB: at most {files} files are followed at a time, others are counted as (other) of their mount",
+            self.who(),
+            self.bytes >> 20
         )
     }
 }
@@ -192,7 +210,7 @@ mod tests {
         memory.fit(&mut settings);
         assert_eq!(
             (settings.ring_memory, settings.call_ring_bytes),
-            (8 << 20, 8 << 20)
+            (4 << 20, 4 << 20)
         );
         assert_eq!(memory.files(28 << 20), 4096);
         assert_eq!(memory.files(90 << 20), LEAST_FILES);

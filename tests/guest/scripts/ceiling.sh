@@ -27,11 +27,12 @@ while True:
         for block in range(500):
             os.pread(file, 4096, 4096 * block)
 PY
-(sleep 7 && status calls) &
+(sleep 5 && status calls) &
 LOOKS=$!
-busy 9 python3 /work/preads.py /mnt/nfs/cached.bin /var/tmp/local.bin
+busy 7 python3 /work/preads.py /mnt/nfs/cached.bin /var/tmp/local.bin
 wait "$LOOKS"
-sleep 12
+# Details come back once it is calm for some seconds.
+sleep 10
 status calm
 
 cat >/work/requests.py <<'PY'
@@ -43,11 +44,10 @@ while True:
         os.preadv(file, [page], 4096 * block)
     os.close(file)
 PY
-busy 9 python3 /work/requests.py
+busy 6 python3 /work/requests.py
 status requests
 snapshot after
-list_files /mnt/nfs
 stop_recorder INT
 trackiops query --store "$STORE" --step all --columns path,app_read_calls,read_requests --csv >"$OUT/noted.csv" 2>"$OUT/noted.err"
+trackiops query --store "$STORE" --step all --json >"$OUT/rows.json" 2>"$OUT/rows.err"
 trackiops export --store "$STORE" --dataset health --granularity 1s --output "$OUT/health.csv"
-keep_store
