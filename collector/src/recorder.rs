@@ -8,11 +8,11 @@ mod kernel_sums;
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use tokio::io::Interest;
@@ -59,8 +59,10 @@ const FILTER_EVERY: Duration = Duration::from_secs(1);
 const GENERATION: Duration = Duration::from_secs(300);
 /// The same while there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
-/// Single calls taken from their ring at a time: all that it holds.
-const CALLS_AT_ONCE: usize = 160 << 10;
+/// Single calls taken from their ring at a time.
+const CALLS_AT_ONCE: usize = 8 << 10;
+/// For how long single calls are taken before the recorder looks at what tracing takes.
+const CALLS_FOR: Duration = Duration::from_millis(100);
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
 
@@ -126,6 +128,8 @@ pub struct Recorder {
     /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Option<Audit>,
     cost: TracingCost,
+    /// Single calls wait to be read.
+    is_behind: bool,
     usage: SharedKernelUsage,
 }
 
@@ -191,6 +195,7 @@ impl Recorder {
                 settings.max_overhead_ppm,
                 sample.now,
             ),
+            is_behind: false,
             usage: SharedKernelUsage::default(),
         };
         recorder.look_at_once(sample.now)?;
@@ -255,6 +260,7 @@ impl Recorder {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                () = ready(()), if self.is_behind => {}
                 ready = wakeups.readable() => ready?.clear_ready(),
             }
             drain_timer::rearm(&timer)?;
@@ -280,11 +286,7 @@ impl Recorder {
         if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
-        // Before the paths, which files have that are called for the first time.
-        let calls = self.arrived_calls(CALLS_AT_ONCE);
-        self.learn_paths(sample.now);
-        let drained_until = self.drain(sample.now);
-        self.keep_calls(&calls, sample.now);
+        let drained_until = self.read_rings(sample.now);
         let books = self.engine.books();
         if books.recorded + books.folded + books.lost > books.seen {
             self.unbalanced += 1;
@@ -424,6 +426,23 @@ impl Recorder {
             single_requests.hand_on(&self.clock, &mut self.names, began);
         }
         (read, drained_until)
+    }
+
+    /// Reads what has arrived by `now`, as far as that takes no longer than [`CALLS_FOR`]: what waits in the ring of calls beyond that is left
+    /// to the next round, which follows at once. Returns the time up to which every record was read.
+    fn read_rings(&mut self, now: MonotonicNs) -> MonotonicNs {
+        let began = Instant::now();
+        loop {
+            // Before the paths, which files have that are called for the first time.
+            let calls = self.arrived_calls(CALLS_AT_ONCE);
+            self.learn_paths(now);
+            let drained_until = self.drain(now);
+            self.keep_calls(&calls, now);
+            self.is_behind = calls.len() == CALLS_AT_ONCE;
+            if !self.is_behind || began.elapsed() >= CALLS_FOR {
+                return drained_until;
+            }
+        }
     }
 
     /// Single calls that have arrived by now, where they are kept.
