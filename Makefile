@@ -27,7 +27,7 @@ test-guests: guest
 test-levels: setup
 	@echo "==> levels on this host"
 	@{ command -v fio && command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null || scripts/install.sh fio xfsprogs btrfs-progs
-	@$(TEST) --test program -- --ignored --nocapture --test-threads=1 block::
+	@$(TEST) --test program -- --ignored --nocapture --test-threads=1 block:: endings::
 
 ## make test-long   make test and test-guests with every cell, fault and kernel, and what takes longer
 test-long: export TRACKIOPS_TEST_LONG = 1

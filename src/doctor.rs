@@ -1,5 +1,7 @@
 //! `trackiops doctor`: what this kernel has, what would be loaded, and what is missing.
 
+mod loads;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,8 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    AppView, EngineChoice, KernelFacts, Levels, Lockdown, OnDemand, Plan, Programs, Recorder,
-    RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
+    AppView, EngineChoice, KernelFacts, Levels, Lockdown, OnDemand, Plan, Programs, RecordedLevel,
+    Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
@@ -29,6 +31,11 @@ pub struct Args {
     /// Start as `record` does, stop at once, and report what each step took
     #[arg(long)]
     timing: bool,
+    /// List every load of kernel memory as the kernel's verifier sees it, and fail if one could crash the kernel
+    ///
+    /// Loads the programs of these levels, all by default, and attaches nothing. Takes up to some minutes.
+    #[arg(long, value_name = "LEVELS", num_args = 0..=1, default_missing_value = "wire,app,block,cache", value_delimiter = ',', conflicts_with = "timing")]
+    loads: Vec<RecordedLevel>,
     #[command(flatten)]
     store: StoreFlag,
     #[command(flatten)]
@@ -47,6 +54,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut timing = StartTiming::begin();
     let facts = facts(args.btf.as_deref())?;
     timing.ended("look at the kernel and its BTF");
+    if !args.loads.is_empty() {
+        let levels = args.loads.into_iter().collect();
+        return loads::run(&facts, levels, args.form.is_json());
+    }
     let auto = plan(&facts, EngineChoice::Auto, None).map(|plan| plan.with_app_view(AppView::Auto));
     timing.ended("plan");
     // Before the store is asked, which is no part of a start.

@@ -16,6 +16,7 @@ mod help_headings;
 mod histogram;
 mod import;
 mod input_file;
+mod lifeline;
 mod live_socket;
 mod mark;
 mod metrics;
@@ -36,6 +37,7 @@ mod shorthands;
 mod signals;
 mod stalls;
 mod status;
+mod stderr_queue;
 mod store;
 mod store_flag;
 mod suffix;
@@ -158,10 +160,12 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(args),
         Command::Volume(args) => volume::run(args),
     };
-    result.unwrap_or_else(|error| {
+    let status = result.unwrap_or_else(|error| {
         say(format_args!("trackiops: {}", describe(&error)));
         ExitCode::from(ERROR)
-    })
+    });
+    stderr_queue::finish();
+    status
 }
 
 /// Exits with clap's message. It quotes arguments, and a script may have taken those from names of

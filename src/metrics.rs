@@ -14,9 +14,10 @@ use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
 
 use crate::help_headings::{OUTPUT, WHAT};
+use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
 use crate::output::say;
-use crate::signals::asked_to_stop;
+use crate::stderr_queue;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         bail!(error);
     }
+    stderr_queue::start()?;
     let follower = Follower::new(args.socket.path(), args.metrics_top_files);
     let following = follower.clone();
     thread::Builder::new()

@@ -16,7 +16,7 @@ use trackiops_render::visible::{self, visible, wrap};
 use trackiops_threads::fail_point;
 
 use crate::help_headings::OUTPUT;
-use crate::{signals, terminal};
+use crate::{lifeline, signals, stderr_queue, terminal};
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -68,14 +68,26 @@ pub fn say(line: impl Display) {
 
 /// Like [`say`], but writes the text as it is.
 pub fn write_stderr(text: impl Display) {
-    // In one call, so that lines of several threads do not mix.
-    let _ = io::stderr().write_all(text.to_string().as_bytes());
+    if let Err(text) = stderr_queue::put(text.to_string()) {
+        // In one call, so that lines of several threads do not mix.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 impl Output {
     /// Parses `--output`: `-` or nothing is stdout. Refuses, before anything is read, a directory,
-    /// a link, a file in a missing directory, and a file of a store.
+    /// a link, a file in a missing directory, and a file of a store. From now on the process ends
+    /// when it writes to stdout alone and nobody can read that any more.
     pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
+        let output = Self::parse(path, access)?;
+        match output {
+            Self::Stdout => lifeline::end_with_reader(),
+            Self::File(..) | Self::Stream(_) => lifeline::outlive_reader(),
+        }
+        Ok(output)
+    }
+
+    fn parse(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self::Stdout);
         };
@@ -340,7 +352,7 @@ mod tests {
     }
 
     fn output(path: &Path) -> anyhow::Result<Output> {
-        Output::new(Some(path.to_owned()), FilePermissions::default())
+        Output::parse(Some(path.to_owned()), FilePermissions::default())
     }
 
     fn mode(path: &Path) -> u32 {
@@ -371,7 +383,7 @@ mod tests {
         let other = dir.path().join("other");
         fs::write(&other, "").unwrap();
         for (by_umask, expected) in [(false, 0o600), (true, mode(&other))] {
-            let output = Output::new(Some(path.clone()), FilePermissions { by_umask }).unwrap();
+            let output = Output::parse(Some(path.clone()), FilePermissions { by_umask }).unwrap();
             let write = |out: &mut (dyn Write + Send)| {
                 let mut names = names(dir.path()).into_iter();
                 let draft = names.find(|name| name.as_bytes().ends_with(b".partial"));

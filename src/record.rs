@@ -2,6 +2,7 @@
 
 pub mod args;
 mod display;
+mod last_work;
 mod log;
 mod memory;
 mod messages;
@@ -42,12 +43,14 @@ pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
 };
 use crate::record::display::RecordingDisplay;
+use crate::record::last_work::LastWork;
 use crate::record::log::Level;
 use crate::record::memory::Memory;
 use crate::record::reload::{Changes, Reload};
 use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
+use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
 /// Exit status when a thread has died: everything that was recorded is in the store, and a
@@ -68,6 +71,7 @@ const LOOKS_FOR_NFS_TOLD: u64 = 10;
 /// recorded.
 pub fn run(source: Source) -> Result<ExitCode> {
     let (args, reload) = Reload::begin(source)?;
+    stderr_queue::start()?;
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
@@ -275,16 +279,29 @@ async fn record_with_plan(
     let totals = recorder
         .run(sink, mounted, stalled, stop.wait(args.duration, reload))
         .await;
+    let last_work = LastWork::begin(manager.listens());
     let ending = manager.ends()?;
-    let stored = waiting
-        .finish()
-        .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
+    let unwritten = waiting.counter();
+    let stored = last_work.wait_for(move || unwritten() > 0, || waiting.finish())?;
     drop(live);
-    let requests = requests
-        .map_or(Ok(Ok(())), JoinHandle::join)
-        .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
+    let are_kept = Arc::clone(&kept);
+    let requests = last_work.wait_for(
+        move || are_kept.are_waiting(),
+        || requests.map_or(Ok(Ok(())), JoinHandle::join),
+    )?;
     drop(ending);
-    stored?;
+    let is_all_sealed = stored.is_some() && requests.is_some();
+    stored
+        .unwrap_or(Ok(Ok(())))
+        .map_err(|_| anyhow!("the thread that writes the store panicked"))??;
+    let requests = requests
+        .unwrap_or(Ok(Ok(())))
+        .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
+    if !is_all_sealed {
+        say(
+            "stopped before everything is sealed: nothing is lost, and the next `trackiops record` seals the rest",
+        );
+    }
     messages::report(&totals?, &kept);
     requests.context("single requests were not kept to the end")?;
     Ok(ExitCode::SUCCESS)

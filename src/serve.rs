@@ -32,9 +32,10 @@ use trackiops_http::{
 
 use crate::config::{ConfigFlag, Source};
 use crate::help_headings::{OUTPUT, WHAT};
+use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
 use crate::output::say;
-use crate::signals::asked_to_stop;
+use crate::stderr_queue;
 use crate::store_flag::StoreFlags;
 use access::Access;
 use api::Api;
@@ -91,6 +92,7 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
         ListenAddress::Tcp(_) => Some(Arc::new(Access::new()?)),
     };
     let hosts = Hosts::named(args.allow_host);
+    stderr_queue::start()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

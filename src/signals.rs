@@ -1,14 +1,16 @@
-//! Signals that would end the process in the middle of a file.
+//! Signals that end the process, and the file that it is in the middle of then.
 
 use std::ffi::{CString, c_char, c_int};
-use std::future::Future;
 use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// Signals by which a person or a supervisor ends a command.
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -16,8 +18,8 @@ const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The name of the file that is not whole yet, or null.
 static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether a signal has asked the process to end.
-static IS_ENDED: AtomicBool = AtomicBool::new(false);
+/// Becomes readable when a signal asks the process to end. Never closed: the handler may be writing to it.
+static ASKED: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Whether a signal is ignored.
 pub fn is_ignored(signal: c_int) -> bool {
@@ -29,36 +31,57 @@ pub fn is_ignored(signal: c_int) -> bool {
     }
 }
 
-/// From now on, signals by which a service is ended only make the result ready. To be called in a runtime.
-pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// From now on, signals that would end the process only have the result say so.
-pub fn ends() -> impl Fn() -> bool {
-    extern "C" fn note(_: c_int) {
-        IS_ENDED.store(true, Ordering::Release);
-    }
+/// From now on, signals that would end the process only make the result readable. SIGHUP stays ignored if it is, as by `nohup`.
+pub fn asked_to_end() -> io::Result<BorrowedFd<'static>> {
+    let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let asked = ASKED.get_or_init(|| new);
     for signal in ENDING {
-        let handler: extern "C" fn(c_int) = note;
-        // SAFETY: an atomic store is all that the handler does.
+        if signal == libc::SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        let handler: extern "C" fn(c_int) = tell_asked;
+        // SAFETY: the handler does only what signal-safety(7) allows.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
-    || IS_ENDED.load(Ordering::Acquire)
+    Ok(asked.as_fd())
+}
+
+/// Makes [`ASKED`] readable.
+extern "C" fn tell_asked(_: c_int) {
+    let Some(asked) = ASKED.get() else { return };
+    let one = 1_u64;
+    // SAFETY: write(2) is listed in signal-safety(7), reads the number alone, and does not wait: the descriptor is non-blocking. The
+    // interrupted code keeps its errno.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(asked.as_raw_fd(), (&raw const one).cast(), size_of::<u64>());
+        *errno = before;
+    }
+}
+
+/// Ends the process at once, whatever its other threads do, and removes the file that is not whole yet. Nothing is flushed: that could wait
+/// for a terminal that takes nothing more.
+pub fn exit_now(status: u8) -> ! {
+    remove_draft();
+    // SAFETY: it ends the process and has no other effect.
+    unsafe { libc::_exit(status.into()) }
 }
 
 /// Has a write fail that would make a file longer than `ulimit -f`. By default it would end the
 /// process.
 pub fn ignore_file_size_limit() {
+    ignore(libc::SIGXFSZ);
+}
+
+/// Has the process write to its terminal also where another process group has it. By default that would stop the process.
+pub fn ignore_background_output() {
+    ignore(libc::SIGTTOU);
+}
+
+fn ignore(signal: c_int) {
     // SAFETY: ignoring a signal runs no code of ours.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 /// Until [`forget_draft`] is called, a signal that ends the process removes this file, which is not
@@ -87,7 +110,7 @@ fn remove_draft_on(signal: c_int) {
         let mut action: libc::sigaction = std::mem::zeroed();
         let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
         if known && action.sa_sigaction == libc::SIG_DFL {
-            let handler: extern "C" fn(c_int) = remove_draft;
+            let handler: extern "C" fn(c_int) = end_without_draft;
             action.sa_sigaction = handler as libc::sighandler_t;
             action.sa_flags = libc::SA_RESETHAND;
             libc::sigaction(signal, &raw const action, ptr::null_mut());
@@ -97,13 +120,16 @@ fn remove_draft_on(signal: c_int) {
 
 /// Removes the file and raises the signal again, which now ends the process: `SA_RESETHAND` has
 /// restored the default action.
-extern "C" fn remove_draft(signal: c_int) {
+extern "C" fn end_without_draft(signal: c_int) {
+    remove_draft();
+    // SAFETY: raise(3) is listed in signal-safety(7).
+    unsafe { libc::raise(signal) };
+}
+
+fn remove_draft() {
     let draft = DRAFT.load(Ordering::Acquire);
-    // SAFETY: both are listed in signal-safety(7); a draft's name is never freed.
-    unsafe {
-        if !draft.is_null() {
-            libc::unlink(draft);
-        }
-        libc::raise(signal);
+    if !draft.is_null() {
+        // SAFETY: unlink(2) is listed in signal-safety(7), and a draft's name is never freed.
+        unsafe { libc::unlink(draft) };
     }
 }

@@ -9,6 +9,7 @@ use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_render::units;
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
+use crate::lifeline;
 use crate::output::{Output, plural, print, print_json};
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
@@ -69,6 +70,8 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
         true => Some(trackiops_store::repair(store)?),
         false => None,
     };
+    // A repair is over, and nothing is written from here on.
+    lifeline::end_with_reader();
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
         if form.is_json() {

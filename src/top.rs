@@ -8,19 +8,25 @@ mod table;
 mod view;
 
 use std::io::{self, IsTerminal};
+use std::mem::{self, ManuallyDrop};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{LeaveAlternateScreen, disable_raw_mode};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use trackiops_query::times::Zone;
 use trackiops_render::terminal_style::Look;
 use trackiops_schemas::time::Granularity;
 
 use crate::help_headings::{OUTPUT, WHAT, WHEN};
+use crate::lifeline;
 use crate::live_socket::SocketFlag;
 use crate::output::Output;
 use crate::question_flags::{FileFlags, now, since_of};
@@ -36,7 +42,7 @@ Examples:
   trackiops top --since 03:10            what the store has of ten seconds from 03:10
   trackiops top --once --step 1m > file  a frame, for a ticket";
 
-/// Interval of looks at keys, windows and signals.
+/// Interval of looks at keys and windows.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long `--once` waits for windows.
 const ONCE: Duration = Duration::from_secs(5);
@@ -81,15 +87,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut app = App::new(moment, length);
     if args.once {
+        lifeline::end_with_reader();
         return once(&mut app, &mut source, look);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         bail!("stdin and stdout are no terminal; print a frame with --once");
     }
-    let ended = signals::ends();
     let command = {
         let mut screen = Screen::open()?;
-        show(&mut app, &mut source, look, &mut screen.terminal, &ended)?;
+        show(&mut app, &mut source, look, &mut screen.terminal)?;
         app.command
     };
     if let Some(command) = command {
@@ -104,7 +110,6 @@ fn show(
     source: &mut Source,
     look: Look,
     terminal: &mut ratatui::DefaultTerminal,
-    ended: &dyn Fn() -> bool,
 ) -> anyhow::Result<()> {
     let mut next = Next::Ask;
     loop {
@@ -117,9 +122,6 @@ fn show(
         }
         terminal.draw(|frame| draw::draw(frame, app, source, look))?;
         let is_new = loop {
-            if ended() {
-                return Ok(());
-            }
             if event::poll(LOOK_EVERY)? {
                 break None;
             }
@@ -168,13 +170,17 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
 
 /// The terminal while the screen has it. Whatever ends that restores it.
 struct Screen {
-    terminal: ratatui::DefaultTerminal,
+    /// It would panic where it cannot show the cursor, of a terminal that is gone. [`restore`] does.
+    terminal: ManuallyDrop<ratatui::DefaultTerminal>,
 }
 
 impl Screen {
     fn open() -> anyhow::Result<Self> {
+        // From here on whatever ends the process restores the terminal.
+        lifeline::end_with_terminal(restore).context("cannot start a thread")?;
         // Its panic hook restores the terminal before the message.
         let terminal = ratatui::try_init().context("cannot use the terminal")?;
+        let terminal = ManuallyDrop::new(terminal);
         execute!(io::stdout(), EnableMouseCapture).context("cannot use the mouse")?;
         Ok(Self { terminal })
     }
@@ -182,7 +188,20 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = execute!(io::stdout(), DisableMouseCapture);
-        ratatui::restore();
+        restore();
     }
+}
+
+/// Gives the terminal back, also while another thread draws, which cannot draw any more then.
+fn restore() {
+    // In the background this would stop the process.
+    signals::ignore_background_output();
+    // A shell that has the terminal by now has its own modes. They are set first: what is written may wait.
+    let is_ours = tcgetpgrp(io::stdin()).map_or(true, |group| group == getpgrp());
+    if is_ours {
+        let _ = disable_raw_mode();
+    }
+    let mut out = io::stdout().lock();
+    let _ = execute!(out, DisableMouseCapture, LeaveAlternateScreen, Show);
+    mem::forget(out);
 }

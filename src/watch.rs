@@ -35,6 +35,7 @@ use trackiops_store::live::{
 };
 
 use crate::help_headings::{EVENTS, OUTPUT, WHEN};
+use crate::lifeline;
 use crate::live_socket::SocketFlag;
 use crate::outcome::say_notes;
 use crate::output::{Output, plural, say};
@@ -149,6 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     // What cannot be answered is refused before there is a window.
     watch.write(Snapshot::default(), Range::default(), None)?;
+    lifeline::end_with_reader();
     let mut last = None;
     loop {
         let mut subscription = match Subscription::connect(&socket) {

@@ -16,6 +16,7 @@ mod config;
 mod containers;
 mod docs;
 mod doors;
+mod endings;
 mod equality;
 mod export;
 mod fast09;

@@ -439,7 +439,7 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let of_file = Address::<M>::new(file);
     let cred: u64 = of_file.field(&own.file_cred)?;
-    let uid: u32 = Address::<M>::new(cred).field(&DIRECT.cred_uid)?;
+    let uid: u32 = Address::<M>::new(cred).held(&DIRECT.cred_uid)?;
     let inode: u64 = of_file.field(&own.file_inode)?;
     let inode = Address::<M>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
@@ -552,7 +552,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
         window,
         dev: superblock.field(&DIRECT.superblock_dev)?,
         handle_hash: if is_known { hash as u32 } else { 0 },
-        uid: cred.field(&DIRECT.cred_uid)?,
+        uid: cred.held(&DIRECT.cred_uid)?,
         direction,
     };
     let pid = bpf_get_current_pid_tgid() >> 32;

@@ -49,11 +49,11 @@ pub fn completed<M: Memory>(request: u64, status: u64, bytes: u64) {
 }
 
 #[inline(always)]
-fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
+fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     let own = &DIRECT.block;
-    let operation = request.field_or_zero::<u32>(&own.request_operation) & OPERATION;
+    let operation = request.held_or_zero::<u32>(&own.request_operation) & OPERATION;
     // What the kernel's statistics leave out, such as a flush of its own, has no `part`. They have discards apart, which move no bytes.
-    let part: u64 = request.field_or_zero(&own.request_part);
+    let part: u64 = request.held_or_zero(&own.request_part);
     if part == 0 || operation == DISCARD {
         return;
     }
@@ -64,19 +64,19 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
     }
     // A request may complete in several pieces. While one is in a sequence of flushes, somebody else is called at the end of its data, and it
     // completes once more, without bytes (`blk_insert_flush`, block/blk-flush.c).
-    let left: u32 = request.field_or_zero(&own.request_left);
-    if left != bytes || request.field_or_zero::<u64>(&own.request_end) != 0 {
+    let left: u32 = request.held_or_zero(&own.request_left);
+    if left != bytes || request.held_or_zero::<u64>(&own.request_end) != 0 {
         bits |= flags::PIECE;
     }
     let course = Course {
         end_ns,
-        start_ns: request.field_or_zero(&own.request_start),
-        issued_ns: request.field_or_zero(&own.request_issued),
+        start_ns: request.held_or_zero(&own.request_start),
+        issued_ns: request.held_or_zero(&own.request_issued),
         error: errno(status),
     };
     // Most have one bio, and need no more than this.
     if M::SINCE_6_2 && global(&FILTER) == 0 {
-        let bio = Address::<M::Argument>::new(request.field_or_zero(&own.request_bio));
+        let bio = request.follow(&own.request_bio);
         if bio.field_or_zero::<u32>(&own.bio_bytes) >= bytes
             && let Some(slot) = Completion::free_slot::<M>()
         {
@@ -97,7 +97,7 @@ fn account<M: Memory>(request: Address<M::Argument>, status: u32, bytes: u32) {
         (&raw mut (*scratch).record.end_ns).write_volatile(end_ns);
         (*scratch).bits = course.note(&raw mut (*scratch).record, bits);
         (*scratch).device = Address::<M>::new(part).field_or_zero(&own.part_dev);
-        (*scratch).bio = Address::<M>::new(request.0).field_or_zero(&own.request_bio);
+        (*scratch).bio = Address::<M>::new(request.0).held_or_zero(&own.request_bio);
         // Each by itself: of plain assignments the compiler makes a loop over their bytes.
         (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
         (&raw mut (*scratch).unnamed).write_volatile(0);
@@ -205,7 +205,7 @@ impl Course {
 #[inline(always)]
 unsafe fn of_one<M: Memory>(
     slot: *mut RequestRecord,
-    bio: Address<M::Argument>,
+    bio: Address<M::Typed>,
     part: u64,
     bits: u32,
     bytes: u32,
@@ -219,11 +219,10 @@ unsafe fn of_one<M: Memory>(
     unsafe {
         let bits = course.note(slot, bits);
         note_bytes(slot, bio, bytes, course.error);
-        let (mut inode, host) =
-            direct::<M, M::Argument>(bio.field_or_zero(&own.bio_private), M::file);
+        let (mut inode, host) = direct::<M, M::Typed>(bio.field_or_zero(&own.bio_private), M::file);
         let file = if inode != 0 && inode == host {
             write!(slot.flags, bits | flags::DIRECT);
-            file_of(Address::<M::Argument>::new(inode))
+            file_of(Address::<M::Typed>::new(inode))
         } else {
             write!(slot.flags, bits);
             inode = cached::<M>(Address::new(bio.0));
@@ -558,8 +557,8 @@ fn group<M: Memory>(bio: Address<M>) -> u64 {
     let group = Address::<M>::new(bio.field_or_zero(&own.bio_group));
     let owner = Address::<M>::new(group.field_or_zero(&own.group_owner));
     let cgroup = Address::<M>::new(owner.field_or_zero(&own.owner_cgroup));
-    let node = Address::<M>::new(cgroup.field_or_zero(&DIRECT.cgroup.cgroup_node));
-    node.field_or_zero(&DIRECT.cgroup.node_id)
+    let node = Address::<M>::new(cgroup.held_or_zero(&DIRECT.cgroup.cgroup_node));
+    node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
 #[inline(always)]

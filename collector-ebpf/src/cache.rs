@@ -38,10 +38,9 @@ pub fn changed<M: Memory>(program: Program, folio: u64) {
 }
 
 #[inline(always)]
-fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()> {
+fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> {
     let own = &DIRECT.cache;
-    let mapping: u64 = folio.field(&own.folio_mapping)?;
-    let mapping = Address::<M::Argument>::new(mapping);
+    let mapping = folio.follow(&own.folio_mapping);
     if mapping.0 == 0 || mapping.low_half() & NO_MAPPING != 0 {
         return None;
     }
@@ -49,7 +48,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     if inode == 0 {
         return None;
     }
-    let inode = Address::<M::Argument>::new(inode);
+    let inode = Address::<M::Typed>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let who = who::<M>(program == Program::PagesEvicted);
     let bytes = bytes::<M>(folio);
@@ -69,29 +68,23 @@ fn count<M: Memory>(program: Program, folio: Address<M::Argument>) -> Option<()>
     Some(())
 }
 
-/// Bytes of a folio. Behind one that has one page is another one's, or a part of another one.
+/// Bytes of a folio.
+///
+/// `struct folio` is as long as several `struct page`. Only the first one is there for certain: that of a folio of one page may be the last one before a
+/// hole in physical memory. So its own flags say first whether there are more, and what lies behind is loaded as if it were not there.
 #[inline(always)]
-fn bytes<M: Memory>(folio: Address<M::Argument>) -> u64 {
+fn bytes<M: Memory>(folio: Address<M::Trusted>) -> u64 {
     let own = &DIRECT.cache;
     let page = u64::from(global(&own.page_bytes));
-    if global(&own.folio_head) == 0 {
+    if global(&own.folio_pages) == 0 {
         return page;
     }
-    let head: u64 = folio.field_or_zero(&own.folio_head);
-    if head & 1 == 0 {
+    let flags: u64 = folio.held_or_zero(&own.folio_flags);
+    if flags >> global(&own.head_bit) & 1 == 0 {
         return page;
     }
-    // The address of the folio plus 1, or a mask that leads to it; see `cgroup::head`.
-    let is_mask = head >> 32 == u64::from(u32::MAX);
-    let is_its = match is_mask {
-        true => folio.low_half() & (head as u32 & !1) == folio.low_half(),
-        false => head as u32 == folio.low_half() | 1,
-    };
-    let pages: u32 = folio.field_or_zero(&own.folio_pages);
-    match is_its && pages > 1 {
-        true => page * u64::from(pages),
-        false => page,
-    }
+    let pages: u32 = Address::<M>::new(folio.0).field_or_zero(&own.folio_pages);
+    page * u64::from(pages.max(1))
 }
 
 /// The user and the cgroup that make pages come or become dirty. Who needs the room of others is somebody else.
@@ -101,11 +94,11 @@ fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
         return (NO_USER, 0);
     }
     let thread = M::thread();
-    let cred: u64 = thread.field_or_zero(&DIRECT.thread.task_cred);
+    let cred = thread.follow(&DIRECT.thread.task_cred);
     // It is never 0, which the verifier wants to see where it knows that it is freed later.
-    let uid = match cred {
+    let uid = match cred.0 {
         0 => NO_USER,
-        _ => Address::<M::Argument>::new(cred).field_or_zero(&DIRECT.cred_uid),
+        _ => cred.held_or_zero(&DIRECT.cred_uid),
     };
     (uid, cgroup::of_local_thread::<M>(|| thread))
 }

@@ -32,13 +32,13 @@ pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffset
         group = Address::new(group.field(&offsets.object_owner)?);
     }
     let cgroup = Address::<M>::new(group.field(&offsets.owner_cgroup)?);
-    let node = Address::<M>::new(cgroup.field(&offsets.cgroup_node)?);
-    node.field(&offsets.node_id)
+    let node = Address::<M>::new(cgroup.held(&offsets.cgroup_node)?);
+    node.held(&offsets.node_id)
 }
 
 /// The id of the cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
 #[inline(always)]
-pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
+pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     match global(&DIRECT.cgroup.way) & cgroups::KNOWN {
         0 => 0,
         _ => own::<M>(thread),
@@ -47,7 +47,7 @@ pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u6
 
 /// The same for local file systems.
 #[inline(always)]
-pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
+pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     match global(&DIRECT.local.has_groups) {
         0 => of_thread::<M>(thread),
         _ => own::<M>(thread),
@@ -55,17 +55,16 @@ pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>)
 }
 
 #[inline(always)]
-fn own<M: Memory>(thread: impl FnOnce() -> Address<M::Argument>) -> u64 {
+fn own<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     let own = &DIRECT.thread;
     // Where loads are plain, they take a tenth of what the helper does.
-    if !M::SINCE_6_2 || global(&own.task_cgroups) == 0 {
+    if !M::SINCE_6_2 || global(own.task_cgroups.word()) == 0 {
         // SAFETY: takes nothing.
         return unsafe { bpf_get_current_cgroup_id() };
     }
-    let cgroups = thread().field_or_zero(&own.task_cgroups);
-    let cgroup = Address::<M::Argument>::new(cgroups).field_or_zero(&own.cgroups_own);
-    let node = Address::<M::Argument>::new(cgroup).field_or_zero(&DIRECT.cgroup.cgroup_node);
-    Address::<M::Argument>::new(node).field_or_zero(&DIRECT.cgroup.node_id)
+    let cgroup = thread().follow(&own.task_cgroups).follow(&own.cgroups_own);
+    let node = cgroup.follow(&DIRECT.cgroup.cgroup_node);
+    node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
 /// The `memcg_data` that is a page's.

@@ -14,7 +14,7 @@ use crate::{
     file_operation, filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
-    kernel_memory::{Address, Memory, Window, add, global, now_ns, zero},
+    kernel_memory::{Address, Memory, Reader, Window, add, global, now_ns, zero},
     maps, marks, paths,
 };
 
@@ -34,12 +34,12 @@ pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
 /// [`crate::release`].
 #[inline(always)]
 pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
-    let marked = Address::<M::Argument>::new(task);
+    let marked = Address::<M::Trusted>::new(task);
     if marked.0 == 0 {
         return;
     }
     // What has no slot is not looked at again.
-    let has_slot = marked.field::<u64>(&DIRECT.task_transmission) != Some(0);
+    let has_slot = marked.held::<u64>(&DIRECT.task_transmission) != Some(0);
     if !has_slot || marks::leave_request(marked) {
         alone::<M>(task, header, direction);
     } else {
@@ -63,19 +63,19 @@ fn left<M: Memory>() {
 }
 
 /// As a tracepoint hands it over.
-type Completed<M> = Request<M, <M as Memory>::Argument, true>;
+type Completed<M> = Request<M, <M as Memory>::Trusted, true>;
 /// As it is found at its release, where there is no time for its path: the file's next request hands that over.
 type Recovered<M> = Request<M, M, false>;
 
-/// A request, of which `A` reads what the tracepoint hands over.
+/// A request, of which `R` reads what the tracepoint hands over.
 #[derive(Clone, Copy)]
-struct Request<M, A: Memory, const TELLS_PATHS: bool> {
-    task: Address<A>,
-    header: Address<A>,
+struct Request<M, R: Reader, const TELLS_PATHS: bool> {
+    task: Address<R>,
+    header: Address<R>,
     memory: PhantomData<M>,
 }
 
-impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
+impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
     #[inline(always)]
     fn new(task: u64, header: u64) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
     /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
     #[inline(never)]
     fn fold(self, completion: Completion, end_ns: u64, hash_and_direction: u64) {
-        // Not by `A`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel four times
+        // Not by `R`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel four times
         // (`btf_nested_type_is_trusted`, kernel/bpf/btf.c), on each of the many ways on which it comes here.
         let request = Request::<M, M, false>::new(self.task.0, self.header.0);
         let subject = Subject {
@@ -146,7 +146,7 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         let offsets = &DIRECT;
         let mut window = Window::<8>::EMPTY;
         let arguments = window.fill(self.header, Some(&offsets.arguments_window))?;
-        let handle: u64 = arguments.field(&offsets.header_handle)?;
+        let handle: u64 = arguments.held(&offsets.header_handle)?;
         // Kernels that cast describe it.
         if !M::SINCE_6_2 {
             file_operation::learn_from(self.header, handle);
@@ -154,7 +154,7 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         let Handle { crc, slot } = handle::known(Address::<M>::new(handle))?;
         if TELLS_PATHS
             && global(&PATHS) != 0
-            && let context = arguments.field(&offsets.tree.header_context)?
+            && let context = arguments.held(&offsets.tree.header_context)?
             // Not every kernel's BTF has its type.
             && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
             && !handle::is_named(slot, paths::token(entry, end_ns))
@@ -166,8 +166,8 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
             range: match M::SINCE_6_2 {
                 true => None,
                 false => Some(Range {
-                    offset: arguments.field(&offsets.header_offset)?,
-                    asked_bytes: arguments.field(&offsets.header_asked)?,
+                    offset: arguments.held(&offsets.header_offset)?,
+                    asked_bytes: arguments.held(&offsets.header_asked)?,
                 }),
             },
         })
@@ -196,8 +196,8 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         } = match subject.range {
             Some(range) => range,
             None => Range {
-                offset: self.header.field(&offsets.header_offset)?,
-                asked_bytes: self.header.field(&offsets.header_asked)?,
+                offset: self.header.held(&offsets.header_offset)?,
+                asked_bytes: self.header.held(&offsets.header_asked)?,
             },
         };
         write!(offset, offset);
@@ -229,28 +229,27 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         let header = window.fill(self.header, None)?;
         // What takes most to read comes first, while there is little to be kept meanwhile. Its type is told by name only in some
         // kernels' BTF.
-        let request = Address::<M>::new(header.field(&offsets.cgroup.header_request)?);
+        let request = Address::<M>::new(header.held(&offsets.cgroup.header_request)?);
         write!(
             cgroup,
             cgroup::of_request(request, &offsets.cgroup).unwrap_or(0)
         );
         // The opener's also when somebody else writes his data back.
-        let cred = Address::<A>::new(header.field(&offsets.header_cred)?);
+        let cred = Address::<R::Followed>::new(header.held(&offsets.header_cred)?);
         let uid = match cred.0 {
             0 => None,
-            _ => cred.field(&offsets.cred_uid),
+            _ => cred.held(&offsets.cred_uid),
         };
         write!(uid, uid.unwrap_or(NO_USER));
-        if header.field::<u64>(&offsets.header_direct)? != 0 {
+        if header.held::<u64>(&offsets.header_direct)? != 0 {
             bits |= flags::DIRECT;
         }
-        if direction == flags::WRITE
-            && self.header.field::<u32>(&offsets.header_stable)? != UNSTABLE
+        if direction == flags::WRITE && self.header.held::<u32>(&offsets.header_stable)? != UNSTABLE
         {
             bits |= flags::STABLE;
         }
-        let status: i32 = header.field(&offsets.header_status)?;
-        let inode = Address::<A>::new(header.field(&offsets.header_inode)?);
+        let status: i32 = header.held(&offsets.header_status)?;
+        let inode = Address::<R::Followed>::new(header.held(&offsets.header_inode)?);
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
         let (done_bytes, eof) = result(self.header, offsets)?;
@@ -287,12 +286,12 @@ struct Timing {
 }
 
 #[inline(always)]
-fn timing<M: Memory>(task: Address<M>, offsets: &'static DirectOffsets) -> Option<Timing> {
+fn timing(task: Address<impl Reader>, offsets: &'static DirectOffsets) -> Option<Timing> {
     let mut window = Window::<4>::EMPTY;
     let view = window.fill(task, Some(&offsets.task_window))?;
     Some(Timing {
-        start_ns: view.field(&offsets.task_start)?,
-        pid: view.field(&offsets.task_owner)?,
+        start_ns: view.held(&offsets.task_start)?,
+        pid: view.held(&offsets.task_owner)?,
     })
 }
 
@@ -320,19 +319,19 @@ fn unsplit(record: *mut RequestRecord) -> u32 {
 
 /// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
 #[inline(always)]
-pub fn parts<M: Memory>(
-    task: Address<M>,
+pub fn parts<R: Reader>(
+    task: Address<R>,
     start_ns: u64,
     latency_ns: u64,
     offsets: &'static DirectOffsets,
 ) -> Option<Parts> {
-    let told = match is_shed::<M>(shed::LATENCY_PARTS) {
+    let told = match is_shed::<R::Followed>(shed::LATENCY_PARTS) {
         true => 0,
         false => global(&PARTS),
     };
-    let transmission = Address::<M>::new(match told {
+    let transmission = Address::<R::Followed>::new(match told {
         0 => 0,
-        _ => task.field(&offsets.task_transmission)?,
+        _ => task.held(&offsets.task_transmission)?,
     });
     if transmission.0 == 0 {
         return None;
@@ -360,12 +359,12 @@ pub fn parts<M: Memory>(
 
 /// Bytes transferred, and whether the file ends behind them.
 #[inline(always)]
-fn result<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
+fn result(header: Address<impl Reader>, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
     let mut window = Window::<3>::EMPTY;
     let view = window.fill(header, Some(&offsets.result_window))?;
     Some((
-        view.field(&offsets.header_done)?,
-        view.field::<u8>(&offsets.header_eof)? != 0,
+        view.held(&offsets.header_done)?,
+        view.held::<u8>(&offsets.header_eof)? != 0,
     ))
 }
 

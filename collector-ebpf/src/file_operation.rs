@@ -16,7 +16,7 @@ use crate::{
     cgroup,
     globals::{DIRECT, INODE_DISTANCE},
     handle,
-    kernel_memory::{Address, Memory, add, global, raise, word},
+    kernel_memory::{Address, Memory, Reader, add, global, raise, word},
     maps::{self, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN},
     rpc_stats_latency::{EXECUTE, QUEUE, RTT, TASK},
     window,
@@ -97,20 +97,20 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count<M: Memory, A: Memory, const TELLS_PATHS: bool>(
+pub fn count<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
     sum: *mut OpValue,
 ) -> u64 {
-    add_up::<M, A, TELLS_PATHS>(argument, sum).unwrap_or(0)
+    add_up::<M, R, TELLS_PATHS>(argument, sum).unwrap_or(0)
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
+fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
     sum: *mut OpValue,
 ) -> Option<u64> {
-    let task = Address::<A>::new(argument(TASK));
+    let task = Address::<R>::new(argument(TASK));
     // It never is 0.
     if task.0 == 0 {
         return None;
@@ -121,7 +121,7 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
     // SAFETY: a map value, by the caller.
     let way = unsafe { (&raw const (*sum).handle).read_volatile() };
-    let arguments: u64 = task.field(&own.task_arguments)?;
+    let arguments: u64 = task.held(&own.task_arguments)?;
     let handle = if way & handles::ITSELF != 0 {
         arguments
     } else {
@@ -141,11 +141,11 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     // Before anything else, while the verifier has only one state to follow its loops in.
     let handle_hash = handle::hash(Address::<M>::new(handle))?;
     let inode = Address::<M>::new(inode);
-    let start_ns: u64 = task.field(&offsets.task_start)?;
+    let start_ns: u64 = task.held(&offsets.task_start)?;
     let mut key = FileOpKey {
         fileid: inode.field(&offsets.inode_number)?,
-        procedure: of_task.field(&offsets.operation.task_procedure)?,
-        cgroup: cgroup(task)?,
+        procedure: of_task.held(&offsets.operation.task_procedure)?,
+        cgroup: cgroup::<M>(task)?,
         window: window::holding::<M>(start_ns.wrapping_add(execute_ns))?,
         dev: superblock.field(&offsets.superblock_dev)?,
         handle_hash,
@@ -165,7 +165,7 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
             (sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?.0, false)
         }
     };
-    let status: i32 = task.field(&offsets.operation.task_status)?;
+    let status: i32 = task.held(&offsets.operation.task_status)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes the map away before
     // it reads it.
     unsafe {
@@ -222,7 +222,7 @@ fn sum_of(
     map: u32,
     key: &FileOpKey,
     of: *const OpValue,
-    task: Address<impl Memory>,
+    task: Address<impl Reader>,
 ) -> Option<(*mut FileOpValue, bool)> {
     let sums = FILE_OPS.get(map)?;
     if let Some(sum) = sums.get(key) {
@@ -237,7 +237,7 @@ fn sum_of(
         to.write_volatile(from.read_volatile());
         to.add(1).write_volatile(from.add(1).read_volatile());
         to.add(2).write_volatile(from.add(2).read_volatile());
-        (&raw mut (*sum).pid).write_volatile(task.field(&DIRECT.task_owner)?);
+        (&raw mut (*sum).pid).write_volatile(task.held(&DIRECT.task_owner)?);
     }
     Some((sum, true))
 }
@@ -262,9 +262,9 @@ fn learn<M: Memory>(handle: u64) -> Option<u64> {
 
 /// The same from a request, which names both.
 #[inline(always)]
-pub fn learn_from<M: Memory>(header: Address<M>, handle: u64) {
+pub fn learn_from(header: Address<impl Reader>, handle: u64) {
     if distance().is_none()
-        && let Some(inode) = header.field::<u64>(&DIRECT.header_inode)
+        && let Some(inode) = header.held::<u64>(&DIRECT.header_inode)
     {
         let distance = inode.wrapping_sub(handle);
         if DISTANCES.contains(&distance) {
@@ -310,17 +310,17 @@ fn user<M: Memory>(task: Address<M>) -> Option<u32> {
         if global(&own.transmission_cred) == 0 {
             return None;
         }
-        let transmission: u64 = task.field(&DIRECT.task_transmission)?;
+        let transmission: u64 = task.held(&DIRECT.task_transmission)?;
         let found: u64 = Address::<M>::new(transmission).field(&own.transmission_cred)?;
         cred = Address::<M>::new(found).field(&own.rpc_cred_owner)?;
     }
-    Address::<M>::new(cred).field(&DIRECT.cred_uid)
+    Address::<M>::new(cred).held(&DIRECT.cred_uid)
 }
 
 /// That of the caller, where this is its thread; 0 where it is not, and where that of data is not known either.
 #[inline(always)]
-fn cgroup<M: Memory>(task: Address<M>) -> Option<u64> {
-    let flags: u16 = task.field(&DIRECT.file_operation.task_flags)?;
+fn cgroup<M: Memory>(task: Address<impl Reader>) -> Option<u64> {
+    let flags: u16 = task.held(&DIRECT.file_operation.task_flags)?;
     if flags & ASYNCHRONOUS != 0 {
         return Some(0);
     }

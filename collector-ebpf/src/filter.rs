@@ -33,20 +33,20 @@ fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Opti
         return Some(false);
     }
     if kinds & filters::PIDS != 0 {
-        let pid: u32 = task.field(&offsets.task_owner)?;
+        let pid: u32 = task.held(&offsets.task_owner)?;
         if !is_listed(filters::PIDS, 0, u64::from(pid)) {
             return Some(false);
         }
     }
     if kinds & filters::UIDS != 0 {
-        let cred = Address::<Probe>::new(header.field(&offsets.header_cred)?);
-        let uid: u32 = cred.field(&offsets.cred_uid)?;
+        let cred = Address::<Probe>::new(header.held(&offsets.header_cred)?);
+        let uid: u32 = cred.held(&offsets.cred_uid)?;
         if !is_listed(filters::UIDS, 0, u64::from(uid)) {
             return Some(false);
         }
     }
     if kinds & filters::CGROUPS != 0 {
-        let request = Address::<Probe>::new(header.field(&offsets.cgroup.header_request)?);
+        let request = Address::<Probe>::new(header.held(&offsets.cgroup.header_request)?);
         let cgroup = cgroup::of_request(request, &offsets.cgroup).unwrap_or(0);
         if !is_listed(filters::CGROUPS, 0, cgroup) {
             return Some(false);
@@ -55,7 +55,7 @@ fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Opti
     if kinds & filters::PLACES == 0 {
         return Some(true);
     }
-    let inode = Address::<Probe>::new(header.field(&offsets.header_inode)?);
+    let inode = Address::<Probe>::new(header.held(&offsets.header_inode)?);
     let superblock = Address::<Probe>::new(inode.field(&offsets.inode_superblock)?);
     let dev: u32 = superblock.field(&offsets.superblock_dev)?;
     let fileid: u64 = inode.field(&offsets.inode_number)?;
@@ -66,7 +66,7 @@ fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Opti
         return Some(false);
     }
     Some(is_inside(dev, fileid, || {
-        let context = Address::<Probe>::new(header.field(&offsets.tree.header_context)?);
+        let context = Address::<Probe>::new(header.held(&offsets.tree.header_context)?);
         context.field(&offsets.tree.context_entry)
     }))
 }

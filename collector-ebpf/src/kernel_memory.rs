@@ -5,7 +5,10 @@ use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 use aya_ebpf::helpers::{
     bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns, generated,
 };
-use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_FILE, CAST_OFFSETS, CAST_TYPE};
+use trackiops_schemas::ebpf::{
+    offsets::Held,
+    ring::{CAST_CALL, CAST_FILE, CAST_OFFSETS, CAST_TYPE},
+};
 
 use crate::globals::DIRECT;
 
@@ -17,19 +20,20 @@ impl Field for u32 {}
 impl Field for i32 {}
 impl Field for u64 {}
 
-/// A way to read the kernel's memory. Neither faults, whatever the address.
-pub trait Memory: Copy {
-    /// The way to read what a tracepoint hands over, where that is another one.
-    type Argument: Memory;
-
-    /// The object as if a tracepoint handed it over, for several looks at it.
-    fn as_argument(object: Address<Self>) -> Address<Self::Argument>;
-
-    /// The `struct file` at an address, and what that leads to, as if a tracepoint handed it over.
-    fn file(address: u64) -> Address<Self::Argument>;
-
-    /// The thread that runs (`struct task_struct`).
-    fn thread() -> Address<Self::Argument>;
+/// A way to load members that are [`Held`]: all of them can.
+///
+/// No load may fault, whatever the address. There are three kinds of loads:
+///
+/// * a call of a helper, which copies ([`Probe`]);
+/// * a plain load from a pointer that the verifier does not trust, to which the JIT adds a check of the address and a fault handler ([`Cast`],
+///   [`Typed`]);
+/// * a plain load from a pointer that the verifier trusts, which gets neither ([`Trusted`]). It faults where there is no memory, so it is for members
+///   only that are surely allocated: those are of the type [`Held`], and [`Trusted`] loads no others.
+///
+/// `trackiops doctor --loads` compares this with what the verifier says of each load.
+pub trait Reader: Copy {
+    /// How to read what a member of an object points to.
+    type Followed: Memory;
 
     /// Whether the kernel is Linux 6.2 at least. There programs may keep a pointer into a ring on their stack, exchange words
     /// ([`exchange`]), and find the only element of an array without a lookup.
@@ -45,15 +49,35 @@ pub trait Memory: Copy {
         room: &'a mut Window<WORDS>,
     ) -> Option<View<'a, Self, WORDS>>;
 
-    /// The field at the offset, from the object's begin, that the global `offset` holds.
-    fn field<T: Field, const WORDS: usize>(view: &View<'_, Self, WORDS>, offset: &u32)
-    -> Option<T>;
+    /// Loads at the offset, from the object's begin, that the word `offset` of [`DIRECT`] holds.
+    fn load_in<T: Field, const WORDS: usize>(
+        view: &View<'_, Self, WORDS>,
+        offset: &u32,
+    ) -> Option<T>;
 
     /// The same, where nothing else of the object is read.
-    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
+    fn load<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
 
     /// The same, or 0 if there is no memory. The verifier has one way less to follow.
-    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T;
+    fn load_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T;
+}
+
+/// A way to load any member: by loads that may fault.
+pub trait Memory: Reader {
+    /// The way to read what a tracepoint hands over, where that is another one.
+    type Trusted: Reader<Followed = Self::Typed>;
+
+    /// The way to read what that leads to.
+    type Typed: Memory;
+
+    /// The object as a pointer, for several looks at it.
+    fn typed(object: Address<Self>) -> Address<Self::Typed>;
+
+    /// The `struct file` at an address.
+    fn file(address: u64) -> Address<Self::Typed>;
+
+    /// The thread that runs (`struct task_struct`).
+    fn thread() -> Address<Self::Trusted>;
 }
 
 /// By a helper that copies: on every kernel, and at some 90 instructions a time.
@@ -76,25 +100,9 @@ impl Probe {
     }
 }
 
-impl Memory for Probe {
-    type Argument = Self;
+impl Reader for Probe {
+    type Followed = Self;
     const SINCE_6_2: bool = false;
-
-    #[inline(always)]
-    fn as_argument(object: Address<Self>) -> Address<Self> {
-        object
-    }
-
-    #[inline(always)]
-    fn file(address: u64) -> Address<Self> {
-        Address::new(address)
-    }
-
-    #[inline(always)]
-    fn thread() -> Address<Self> {
-        // SAFETY: takes nothing.
-        Address::new(unsafe { bpf_get_current_task() })
-    }
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -114,7 +122,7 @@ impl Memory for Probe {
     /// A field outside of what was copied is read by itself. Once `.rodata` is frozen the verifier knows the offset
     /// and removes the branch not taken.
     #[inline(always)]
-    fn field<T: Field, const WORDS: usize>(
+    fn load_in<T: Field, const WORDS: usize>(
         view: &View<'_, Self, WORDS>,
         offset: &u32,
     ) -> Option<T> {
@@ -123,11 +131,11 @@ impl Memory for Probe {
             // SAFETY: inside `words`, which the helper filled; aligned; any bytes are a `Field`.
             return Some(unsafe { view.words.byte_add(inside).cast::<T>().read() });
         }
-        Self::only_field(view.object, offset)
+        Self::load(view.object, offset)
     }
 
     #[inline(always)]
-    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
+    fn load<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
         let mut room = MaybeUninit::uninit();
         let field: *const T = Self::copy(object, global(offset), &mut room)?;
         // SAFETY: the helper filled it; any bytes are a `Field`.
@@ -135,12 +143,92 @@ impl Memory for Probe {
     }
 
     #[inline(always)]
-    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
+    fn load_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
         let mut room = MaybeUninit::uninit();
         let _ = Self::copy::<T>(object, global(offset), &mut room);
         // SAFETY: the helper fills it with zeros where it cannot read (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c); any bytes
         // are a `Field`.
         unsafe { room.assume_init() }
+    }
+}
+
+impl Memory for Probe {
+    type Trusted = Self;
+    type Typed = Self;
+
+    #[inline(always)]
+    fn typed(object: Address<Self>) -> Address<Self> {
+        object
+    }
+
+    #[inline(always)]
+    fn file(address: u64) -> Address<Self> {
+        Address::new(address)
+    }
+
+    #[inline(always)]
+    fn thread() -> Address<Self> {
+        // SAFETY: takes nothing.
+        Address::new(unsafe { bpf_get_current_task() })
+    }
+}
+
+/// A way to read by plain loads from a pointer.
+pub trait Plain: Copy {
+    /// See [`Reader::Followed`].
+    type Followed: Memory;
+
+    /// The pointer. If the verifier trusts it, only [`Held`] members are loaded from it.
+    fn pointer<T>(object: Address<Self>) -> *const T;
+}
+
+/// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
+#[inline(always)]
+fn load_plainly<T: Field>(object: *const T, offset: &u32) -> T {
+    let bytes = ptr::from_ref(offset).addr() - ptr::from_ref(&DIRECT).addr();
+    let number = bytes / size_of::<u32>();
+    // SAFETY: see `Plain::pointer`; any bytes are a `Field`. Volatile, so that it stays as it is.
+    unsafe {
+        object
+            .wrapping_byte_add(CAST_OFFSETS as usize + number * 8)
+            .read_volatile()
+    }
+}
+
+impl<P: Plain> Reader for P {
+    type Followed = P::Followed;
+    const SINCE_6_2: bool = true;
+
+    #[inline(always)]
+    fn view<'a, const WORDS: usize>(
+        object: Address<Self>,
+        _: Option<&u32>,
+        _: &'a mut Window<WORDS>,
+    ) -> Option<View<'a, Self, WORDS>> {
+        Some(View {
+            words: P::pointer(object),
+            object,
+            start: 0,
+            room: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn load_in<T: Field, const WORDS: usize>(
+        view: &View<'_, Self, WORDS>,
+        offset: &u32,
+    ) -> Option<T> {
+        Some(load_plainly(view.words.cast(), offset))
+    }
+
+    #[inline(always)]
+    fn load<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
+        Some(Self::load_or_zero(object, offset))
+    }
+
+    #[inline(always)]
+    fn load_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
+        load_plainly(P::pointer(object), offset)
     }
 }
 
@@ -150,12 +238,6 @@ impl Memory for Probe {
 pub struct Cast;
 
 impl Cast {
-    /// The object as an array of words, as which the verifier lets programs load what they like.
-    #[inline(always)]
-    fn words<T>(object: Address<Self>) -> *const T {
-        Self::as_type(object.0, CAST_TYPE)
-    }
-
     /// As the type that userspace puts in the place of a [`CAST_TYPE`] or its like.
     #[inline(always)]
     fn as_type<T>(address: u64, stand_in: u32) -> *const T {
@@ -165,138 +247,88 @@ impl Cast {
         // SAFETY: takes any address; the kernel replaces the call by a move.
         unsafe { cast(address, stand_in) }
     }
+}
 
-    /// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
+impl Plain for Cast {
+    type Followed = Self;
+
+    /// As an array of words, as which the verifier lets programs load what they like.
     #[inline(always)]
-    fn load<T: Field>(object: *const T, offset: &u32) -> T {
-        let bytes = ptr::from_ref(offset).addr() - ptr::from_ref(&DIRECT).addr();
-        let number = bytes / size_of::<u32>();
-        // SAFETY: the loads from such a pointer do not fault; any bytes are a `Field`. Volatile, so that they stay as
-        // they are.
-        unsafe {
-            object
-                .wrapping_byte_add(CAST_OFFSETS as usize + number * 8)
-                .read_volatile()
-        }
+    fn pointer<T>(object: Address<Self>) -> *const T {
+        Self::as_type(object.0, CAST_TYPE)
     }
 }
 
 impl Memory for Cast {
-    type Argument = Typed;
-    const SINCE_6_2: bool = true;
+    type Trusted = Trusted;
+    type Typed = Typed;
 
     #[inline(always)]
-    fn as_argument(object: Address<Self>) -> Address<Typed> {
-        Address::new(Self::words::<u64>(object).expose_provenance() as u64)
+    fn typed(object: Address<Self>) -> Address<Typed> {
+        Address::new(Self::pointer::<u64>(object).expose_provenance() as u64)
     }
 
     #[inline(always)]
     fn file(address: u64) -> Address<Typed> {
-        Typed::file(address)
+        Address::new(Self::as_type::<u64>(address, CAST_FILE).expose_provenance() as u64)
     }
 
     #[inline(always)]
-    fn thread() -> Address<Typed> {
-        Typed::thread()
-    }
-
-    #[inline(always)]
-    fn view<'a, const WORDS: usize>(
-        object: Address<Self>,
-        _: Option<&u32>,
-        _: &'a mut Window<WORDS>,
-    ) -> Option<View<'a, Self, WORDS>> {
-        Some(View {
-            words: Self::words(object),
-            object,
-            start: 0,
-            room: PhantomData,
-        })
-    }
-
-    #[inline(always)]
-    fn field<T: Field, const WORDS: usize>(
-        view: &View<'_, Self, WORDS>,
-        offset: &u32,
-    ) -> Option<T> {
-        Some(Self::load(view.words.cast(), offset))
-    }
-
-    #[inline(always)]
-    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Self::field_or_zero(object, offset))
-    }
-
-    #[inline(always)]
-    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
-        Self::load(Self::words(object), offset)
+    fn thread() -> Address<Trusted> {
+        // SAFETY: takes nothing.
+        let thread = unsafe { generated::bpf_get_current_task_btf() };
+        Address::new(thread.expose_provenance() as u64)
     }
 }
 
-/// By plain loads from what a tracepoint hands over, which the verifier knows by its type and so checks beforehand: an eighth of the
-/// instructions of a load by [`Cast`]. And from what that leads to, whose type it knows, too: like loads by [`Cast`], but without one.
-/// The offsets stand in the instructions as they do there. Of what a tracepoint hands over the verifier wants to see, before, that it is not 0.
+/// By plain loads from a pointer whose type the verifier knows, but which it does not trust: what a trusted pointer leads to, or what a function is
+/// called with. As loads by [`Cast`], without the cast.
+///
+/// A few such pointers the verifier does trust: what RCU protects (`BTF_TYPE_SAFE_RCU`, kernel/bpf/verifier.c), such as the credentials of a thread.
+/// Members that are read of these are [`Held`].
 #[derive(Clone, Copy)]
 pub struct Typed;
 
-impl Typed {
+impl Plain for Typed {
+    type Followed = Self;
+
     #[inline(always)]
-    fn words<T>(object: Address<Self>) -> *const T {
+    fn pointer<T>(object: Address<Self>) -> *const T {
         ptr::with_exposed_provenance(object.0 as usize)
     }
 }
 
 impl Memory for Typed {
-    type Argument = Self;
-    const SINCE_6_2: bool = true;
+    type Trusted = Trusted;
+    type Typed = Self;
 
     #[inline(always)]
-    fn as_argument(object: Address<Self>) -> Address<Self> {
+    fn typed(object: Address<Self>) -> Address<Self> {
         object
     }
 
     #[inline(always)]
     fn file(address: u64) -> Address<Self> {
-        Address::new(Cast::as_type::<u64>(address, CAST_FILE).expose_provenance() as u64)
+        Cast::file(address)
     }
 
     #[inline(always)]
-    fn thread() -> Address<Self> {
-        // SAFETY: takes nothing.
-        let thread = unsafe { generated::bpf_get_current_task_btf() };
-        Address::new(thread.expose_provenance() as u64)
+    fn thread() -> Address<Trusted> {
+        Cast::thread()
     }
+}
+
+/// By plain loads from what a tracepoint hands over, which the verifier knows by its type and trusts: an eighth of the instructions of a load by
+/// [`Cast`], and no fault handler. So [`Held`] members only. The verifier wants to see, before, that the pointer is not 0.
+#[derive(Clone, Copy)]
+pub struct Trusted;
+
+impl Plain for Trusted {
+    type Followed = Typed;
 
     #[inline(always)]
-    fn view<'a, const WORDS: usize>(
-        object: Address<Self>,
-        _: Option<&u32>,
-        _: &'a mut Window<WORDS>,
-    ) -> Option<View<'a, Self, WORDS>> {
-        Some(View {
-            words: Self::words(object),
-            object,
-            start: 0,
-            room: PhantomData,
-        })
-    }
-
-    #[inline(always)]
-    fn field<T: Field, const WORDS: usize>(
-        view: &View<'_, Self, WORDS>,
-        offset: &u32,
-    ) -> Option<T> {
-        Some(Cast::load(view.words.cast(), offset))
-    }
-
-    #[inline(always)]
-    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Self::field_or_zero(object, offset))
-    }
-
-    #[inline(always)]
-    fn field_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
-        Cast::load(Self::words(object), offset)
+    fn pointer<T>(object: Address<Self>) -> *const T {
+        ptr::with_exposed_provenance(object.0 as usize)
     }
 }
 
@@ -307,27 +339,27 @@ pub const HASH_FACTOR: u32 = 0x9e37_79b1;
 #[derive(Clone, Copy)]
 pub struct Address<M>(pub u64, PhantomData<M>);
 
-impl<M: Memory> Address<M> {
+impl<R: Reader> Address<R> {
     pub const fn new(address: u64) -> Self {
         Self(address, PhantomData)
     }
 
-    /// The field at the offset that the global `offset` holds.
+    /// A member of an object that the kernel holds.
     #[inline(always)]
-    pub fn field<T: Field>(self, offset: &u32) -> Option<T> {
-        M::only_field(self, offset)
+    pub fn held<T: Field>(self, member: &Held) -> Option<T> {
+        R::load(self, member.word())
     }
 
     /// The same, or 0 if there is no memory.
     #[inline(always)]
-    pub fn field_or_zero<T: Field>(self, offset: &u32) -> T {
-        M::field_or_zero(self, offset)
+    pub fn held_or_zero<T: Field>(self, member: &Held) -> T {
+        R::load_or_zero(self, member.word())
     }
 
-    /// See [`Memory::as_argument`].
+    /// What such a member points to, or 0 if there is no memory.
     #[inline(always)]
-    pub fn as_argument(self) -> Address<M::Argument> {
-        M::as_argument(self)
+    pub fn follow(self, member: &Held) -> Address<R::Followed> {
+        Address::new(self.held_or_zero(member))
     }
 
     /// A hash of `BITS` bits.
@@ -353,6 +385,26 @@ impl<M: Memory> Address<M> {
     }
 }
 
+impl<M: Memory> Address<M> {
+    /// Any member, at the offset that the global `offset` holds.
+    #[inline(always)]
+    pub fn field<T: Field>(self, offset: &u32) -> Option<T> {
+        M::load(self, offset)
+    }
+
+    /// The same, or 0 if there is no memory.
+    #[inline(always)]
+    pub fn field_or_zero<T: Field>(self, offset: &u32) -> T {
+        M::load_or_zero(self, offset)
+    }
+
+    /// See [`Memory::typed`].
+    #[inline(always)]
+    pub fn typed(self) -> Address<M::Typed> {
+        M::typed(self)
+    }
+}
+
 /// Room for `WORDS * 8` bytes of a kernel object, where they have to be copied: in one piece, which costs less than a
 /// copy of each field.
 pub struct Window<const WORDS: usize>(MaybeUninit<[u64; WORDS]>);
@@ -360,14 +412,14 @@ pub struct Window<const WORDS: usize>(MaybeUninit<[u64; WORDS]>);
 impl<const WORDS: usize> Window<WORDS> {
     pub const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// See [`Memory::view`].
+    /// See [`Reader::view`].
     #[inline(always)]
-    pub fn fill<M: Memory>(
+    pub fn fill<R: Reader>(
         &mut self,
-        object: Address<M>,
+        object: Address<R>,
         start: Option<&u32>,
-    ) -> Option<View<'_, M, WORDS>> {
-        M::view(object, start, self)
+    ) -> Option<View<'_, R, WORDS>> {
+        R::view(object, start, self)
     }
 }
 
@@ -379,17 +431,25 @@ pub struct View<'a, M, const WORDS: usize> {
     room: PhantomData<&'a ()>,
 }
 
+impl<R: Reader, const WORDS: usize> View<'_, R, WORDS> {
+    /// See [`Address::held`].
+    #[inline(always)]
+    pub fn held<T: Field>(&self, member: &Held) -> Option<T> {
+        R::load_in(self, member.word())
+    }
+}
+
 impl<M: Memory, const WORDS: usize> View<'_, M, WORDS> {
-    /// See [`Memory::field`].
+    /// See [`Address::field`].
     #[inline(always)]
     pub fn field<T: Field>(&self, offset: &u32) -> Option<T> {
-        M::field(self, offset)
+        M::load_in(self, offset)
     }
 
     /// One of the words in sight.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        // SAFETY: `index` is checked, and so many words can be read. Volatile: see `Cast::load`.
+        // SAFETY: `index` is checked, and as many words can be read. Volatile: see `load_plainly`.
         unsafe { (&raw const (*self.words)[index]).read_volatile() }
     }
 }

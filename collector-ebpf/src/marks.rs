@@ -7,7 +7,7 @@ use trackiops_schemas::ebpf::op_sums::op_flags;
 
 use crate::{
     globals::DIRECT,
-    kernel_memory::{Address, Memory, exchange, global},
+    kernel_memory::{Address, Reader, exchange, global},
 };
 
 /// Where marks are looked for by a hash of the task's address: half a cache line.
@@ -32,13 +32,13 @@ pub const BOTH: u64 = OPERATION | REQUEST;
 /// Marks the task as seen by the program on `rpc_stats_latency`, which comes first; false if there is no room. Only the task's own thread
 /// changes its marks.
 #[inline(always)]
-pub fn leave_operation<M: Memory>(task: Address<M>) -> bool {
+pub fn leave_operation<R: Reader>(task: Address<R>) -> bool {
     leave(task, bucket(task), OPERATION)
 }
 
 /// The same for the program on `nfs_readpage_done` or `nfs_writeback_done`.
 #[inline(always)]
-pub fn leave_request<M: Memory>(task: Address<M>) -> bool {
+pub fn leave_request<R: Reader>(task: Address<R>) -> bool {
     let bucket = bucket(task);
     // SAFETY: an element of the array.
     unsafe {
@@ -63,7 +63,7 @@ pub fn are_operations_counted() -> bool {
 }
 
 #[inline(always)]
-fn leave<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen: u64) -> bool {
+fn leave<R: Reader>(task: Address<R>, bucket: *mut Bucket, seen: u64) -> bool {
     // SAFETY: elements of the array.
     unsafe {
         exchange(way(bucket, 0), 0, task.0.wrapping_add(seen)) == 0
@@ -77,7 +77,7 @@ fn leave<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen: u64) -> bool {
 ///
 /// `bucket` is the task's.
 #[inline(never)]
-unsafe fn leave_anywhere<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen: u64) -> bool {
+unsafe fn leave_anywhere<R: Reader>(task: Address<R>, bucket: *mut Bucket, seen: u64) -> bool {
     // SAFETY: by the caller.
     unsafe {
         for n in 0..WAYS {
@@ -94,14 +94,14 @@ unsafe fn leave_anywhere<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen:
 
 /// Removes the task's mark from where it nearly always is, and returns who has seen it: bits, 0 if there is no mark.
 #[inline(always)]
-pub fn take_first<M: Memory>(task: Address<M>) -> u64 {
+pub fn take_first<R: Reader>(task: Address<R>) -> u64 {
     // SAFETY: as above.
     unsafe { take_from(task, way(bucket(task), 0)) }
 }
 
 /// The same for where it may be else.
 #[inline(always)]
-pub fn take_others<M: Memory>(task: Address<M>) -> u64 {
+pub fn take_others<R: Reader>(task: Address<R>) -> u64 {
     let bucket = bucket(task);
     const { assert!(WAYS == 4, "as many are looked at") };
     // SAFETY: as above.
@@ -116,7 +116,7 @@ pub fn take_others<M: Memory>(task: Address<M>) -> u64 {
 ///
 /// `way` is one of the task's bucket.
 #[inline(always)]
-unsafe fn take_from<M: Memory>(task: Address<M>, way: *mut u64) -> u64 {
+unsafe fn take_from<R: Reader>(task: Address<R>, way: *mut u64) -> u64 {
     // SAFETY: by the caller.
     unsafe {
         let mark = way.read_volatile();
@@ -138,7 +138,7 @@ unsafe fn way(bucket: *mut Bucket, n: usize) -> *mut u64 {
 }
 
 #[inline(always)]
-fn bucket<M: Memory>(task: Address<M>) -> *mut Bucket {
+fn bucket<R: Reader>(task: Address<R>) -> *mut Bucket {
     let index = task.hash::<{ BUCKETS.ilog2() }>() as usize;
     // SAFETY: the hash has as many bits as there are buckets.
     unsafe { (&raw mut MARKS).cast::<Bucket>().add(index) }

@@ -20,8 +20,8 @@ use crate::{
     cells, file_operation,
     globals::{DIRECT, OP_CELL_TABLE, WINDOW_NS},
     kernel_memory::{
-        Address, HASH_FACTOR, Memory, Probe, View, Window, add, count_half, exchange, global,
-        opaque, raise,
+        Address, HASH_FACTOR, Memory, Probe, Reader, View, Window, add, count_half, exchange,
+        global, opaque, raise,
     },
     maps::{self, OP_BEGIN, OPS, OPS_BEGUN, OPS_LOST},
     marks, paths,
@@ -33,22 +33,22 @@ use crate::{
 /// times are in ns.
 #[inline(always)]
 pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
-    let task = Address::<M::Argument>::new(argument(TASK));
+    let task = Address::<M::Trusted>::new(argument(TASK));
     // It never is 0.
     if task.0 != 0 {
-        account::<M, M::Argument, true>(task, argument);
+        account::<M, M::Trusted, true>(task, argument);
     }
 }
 
 /// The same where the kernel may skip it, so that the RPC is looked at once more when it is released. See [`crate::release`].
 #[inline(always)]
 pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
-    let task = Address::<M::Argument>::new(argument(TASK));
+    let task = Address::<M::Trusted>::new(argument(TASK));
     if task.0 == 0 {
         return;
     }
     if marks::leave_operation(task) {
-        account::<M, M::Argument, true>(task, argument);
+        account::<M, M::Trusted, true>(task, argument);
     } else {
         left::<M>();
     }
@@ -70,11 +70,11 @@ fn left<M: Memory>() {
 }
 
 #[inline(always)]
-fn account<M: Memory, A: Memory, const TELLS_PATHS: bool>(
-    task: Address<A>,
+fn account<M: Memory, R: Reader, const TELLS_PATHS: bool>(
+    task: Address<R>,
     argument: impl Fn(usize) -> u64,
 ) {
-    if add_up::<M, A, TELLS_PATHS>(task, argument).is_none() {
+    if add_up::<M, R, TELLS_PATHS>(task, argument).is_none() {
         lost();
     }
 }
@@ -86,34 +86,34 @@ pub fn lost() {
 }
 
 /// What is needed of a task.
-type TaskView<'a, A> = View<'a, A, 12>;
+type TaskView<'a, R> = View<'a, R, 12>;
 
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
 #[inline(always)]
-fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
-    task: Address<A>,
+fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
+    task: Address<R>,
     argument: impl Fn(usize) -> u64,
 ) -> Option<()> {
     let offsets: &'static DirectOffsets = &DIRECT;
     let own = &offsets.operation;
     let of_task = Address::<M>::new(task.0);
     let mut room = Window::EMPTY;
-    let task: TaskView<'_, A> = room.fill(task, Some(&own.task_window))?;
-    let start_ns: u64 = task.field(&offsets.task_start)?;
+    let task: TaskView<'_, R> = room.fill(task, Some(&own.task_window))?;
+    let start_ns: u64 = task.held(&offsets.task_start)?;
     let end_ns = start_ns.wrapping_add(argument(EXECUTE));
-    let sum = match at_once::<M, A>(&task, end_ns) {
+    let sum = match at_once::<M, R>(&task, end_ns) {
         Some(sum) => sum,
         None if M::SINCE_6_2 => begin_of_task(of_task, end_ns)?,
         None => {
-            let procedure = task.field(&own.task_procedure)?;
-            let transport = task.field(&own.task_transport)?;
-            let client = task.field(&own.task_client)?;
+            let procedure = task.held(&own.task_procedure)?;
+            let transport = task.held(&own.task_transport)?;
+            let client = task.held(&own.task_client)?;
             begin::<M>(procedure, transport, client, end_ns)?
         }
     };
     let sum = sum.as_ptr();
-    let status: i32 = task.field(&own.task_status)?;
-    let transmission = Address::<A>::new(task.field(&offsets.task_transmission)?);
+    let status: i32 = task.held(&own.task_status)?;
+    let transmission = Address::<R::Followed>::new(task.held(&offsets.task_transmission)?);
     let (sent_bytes, received_bytes) = bytes(transmission, own)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
     // it away before it reads it.
@@ -133,7 +133,7 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 && !is_shed::<M>(shed::FILE_OPERATIONS) {
             // From here, and not from in there: the stack of all functions on the way is bounded.
-            let directory = file_operation::count::<M, A, TELLS_PATHS>(argument, sum);
+            let directory = file_operation::count::<M, R, TELLS_PATHS>(argument, sum);
             if TELLS_PATHS && directory != 0 {
                 paths::name_directory::<M>(directory);
             }
@@ -154,7 +154,7 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
 
 /// The sum in the table, if it is of the half's window or the next one and has its place there.
 #[inline(always)]
-fn at_once<M: Memory, A: Memory>(task: &TaskView<'_, A>, end_ns: u64) -> Option<NonNull<OpValue>> {
+fn at_once<M: Memory, R: Reader>(task: &TaskView<'_, R>, end_ns: u64) -> Option<NonNull<OpValue>> {
     if !M::SINCE_6_2 {
         return None;
     }
@@ -173,18 +173,17 @@ fn at_once<M: Memory, A: Memory>(task: &TaskView<'_, A>, end_ns: u64) -> Option<
         }
         let own = &DIRECT.operation;
         let key = OpKey {
-            procedure: task.field(&own.task_procedure)?,
-            transport: task.field(&own.task_transport)?,
-            client: task.field(&own.task_client)?,
+            procedure: task.held(&own.task_procedure)?,
+            transport: task.held(&own.task_transport)?,
+            client: task.held(&own.task_client)?,
             window,
         };
         let (owner, sum) = place::<M>(half, &key);
         // What the task has is read again, which takes less than to keep it.
         let is_ours = (&raw const (*owner).procedure).read_volatile()
-            == task.field(&own.task_procedure)?
-            && (&raw const (*owner).transport).read_volatile()
-                == task.field(&own.task_transport)?
-            && (&raw const (*owner).client).read_volatile() == task.field(&own.task_client)?
+            == task.held(&own.task_procedure)?
+            && (&raw const (*owner).transport).read_volatile() == task.held(&own.task_transport)?
+            && (&raw const (*owner).client).read_volatile() == task.held(&own.task_client)?
             && (&raw const (*owner).window).read_volatile() == window;
         NonNull::new(sum).filter(|_| is_ours)
     }
@@ -236,9 +235,9 @@ fn place<M: Memory>(half: *mut OpHalf, key: &OpKey) -> (*mut OpKey, *mut OpValue
 #[inline(never)]
 fn begin_of_task<M: Memory>(task: Address<M>, end_ns: u64) -> Option<NonNull<OpValue>> {
     let own = &DIRECT.operation;
-    let procedure = task.field(&own.task_procedure)?;
-    let transport = task.field(&own.task_transport)?;
-    let client = task.field(&own.task_client)?;
+    let procedure = task.held(&own.task_procedure)?;
+    let transport = task.held(&own.task_transport)?;
+    let client = task.held(&own.task_client)?;
     begin::<M>(procedure, transport, client, end_ns)
 }
 

@@ -253,7 +253,7 @@ fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()
 
 #[inline(always)]
 fn key(header: Address<Probe>, handle_hash: u32) -> Option<NamedKey> {
-    let inode = header.field(&DIRECT.header_inode)?;
+    let inode = header.held(&DIRECT.header_inode)?;
     key_of(Address::new(inode), handle_hash)
 }
 

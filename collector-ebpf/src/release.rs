@@ -25,7 +25,7 @@ const REDONE: u64 = 1 << 2;
 #[inline(always)]
 pub fn released<M: Memory>(task: u64) {
     // Before all else: what is needed on both sides of a call is saved in registers, and those of the caller are saved first.
-    let task = Address::<M>::new(task).as_argument();
+    let task = Address::<M>::new(task).typed();
     if task.0 == 0 {
         return;
     }
@@ -48,7 +48,7 @@ fn look_once_more<M: Memory>(task: u64, seen: u64) {
 fn recover<M: Memory>(task: Address<M>, mut seen: u64) -> Option<()> {
     let (offsets, own) = (&DIRECT, &DIRECT.release);
     // Of what has no slot nothing is counted, and nothing was marked.
-    if task.field::<u64>(&offsets.task_transmission)? == 0 {
+    if task.held::<u64>(&offsets.task_transmission)? == 0 {
         return None;
     }
     seen |= marks::take_others(task);
@@ -74,10 +74,10 @@ fn operation<M: Memory>(task: u64) {
 fn add_up<M: Memory>(task: Address<M>) -> Option<()> {
     let offsets = &DIRECT;
     let start_ns = start_if_recovered::<M>(task)?;
-    if task.field::<u64>(&offsets.operation.task_client)? == 0 {
+    if task.held::<u64>(&offsets.operation.task_client)? == 0 {
         return None;
     }
-    let transmission: u64 = task.field(&offsets.task_transmission)?;
+    let transmission: u64 = task.held(&offsets.task_transmission)?;
     let transmission = Address::<M>::new(transmission);
     let sent_ns: u64 = transmission.field(&offsets.transmission_sent)?;
     let mut arguments = [0; ARGUMENTS];
@@ -127,7 +127,7 @@ fn account<M: Memory>(task: Address<M>, header: u64) -> Option<()> {
 /// When it started, if all programs were attached by then.
 #[inline(always)]
 fn start_if_recovered<M: Memory>(task: Address<M>) -> Option<u64> {
-    let start_ns: u64 = task.field(&DIRECT.task_start)?;
+    let start_ns: u64 = task.held(&DIRECT.task_start)?;
     // SAFETY: a word of the map, which userspace writes in one piece.
     let since_ns = unsafe { (&raw const (*maps::recovery::<M>()?).since_ns).read_volatile() };
     (start_ns >= since_ns).then_some(start_ns)

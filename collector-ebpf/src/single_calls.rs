@@ -67,13 +67,13 @@ pub fn keep(registers: u64, kind: u8, result: i64) {
     }
     let begin_ns = begin_ns();
     let call = Address::<Probe>::new(registers);
-    let first: u32 = call.field_or_zero(&own.first);
+    let first: u32 = call.held_or_zero(&own.first);
     // What the verifier follows for each kind of call is this, and handing over for what is read and for the rest.
     let (read, other, direction, result) = match kind & !kinds::AT {
         kinds::READS => (first, NO_DESCRIPTOR, READS, result),
         kinds::WRITES => (NO_DESCRIPTOR, first, WRITES, result),
-        kinds::SENDS => (call.field_or_zero(&own.second), first, WRITES, result),
-        kinds::COPIES => (first, call.field_or_zero(&own.third), WRITES, result),
+        kinds::SENDS => (call.held_or_zero(&own.second), first, WRITES, result),
+        kinds::COPIES => (first, call.held_or_zero(&own.third), WRITES, result),
         kinds::SYNCS => (NO_DESCRIPTOR, first, SYNCS, result.min(0)),
         kinds::OPENS if result >= 0 => (NO_DESCRIPTOR, result as u32, OPENS, 0),
         _ => return,
@@ -201,7 +201,7 @@ fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<Requ
         window: 0,
         dev: 0,
         handle_hash: 0,
-        uid: cred.field(&DIRECT.cred_uid)?,
+        uid: cred.held(&DIRECT.cred_uid)?,
         direction,
     };
     let mut bits = flags::CALL | flags::UNSPLIT;

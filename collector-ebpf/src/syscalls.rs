@@ -82,8 +82,8 @@ pub fn returned<M: Memory>(registers: u64, result: u64) {
     if registers == 0 {
         return;
     }
-    let call = Address::<M::Argument>::new(registers);
-    let kind = kind_of(call.field_or_zero(&DIRECT.syscalls.number));
+    let call = Address::<M::Trusted>::new(registers);
+    let kind = kind_of(call.held_or_zero(&DIRECT.syscalls.number));
     // Most calls are others.
     if kind == 0 || is_shed::<M>(shed::CALLS) {
         return;
@@ -122,11 +122,11 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     }
     let thread = M::thread();
     let foreign = global(&own.foreign_modes);
-    if foreign != 0 && thread.field_or_zero::<u32>(&own.task_mode) & foreign != 0 {
+    if foreign != 0 && thread.held_or_zero::<u32>(&own.task_mode) & foreign != 0 {
         return 0;
     }
-    let call = Address::<M::Argument>::new(registers);
-    let first: u32 = call.field_or_zero(&own.first);
+    let call = Address::<M::Trusted>::new(registers);
+    let first: u32 = call.held_or_zero(&own.first);
     let begin_ns = application::begin_ns::<M>();
     if !AT_ONCE && global(&own.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
         single_calls::keep(registers, kind, result);
@@ -139,11 +139,11 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
             }
             add_or_leave::<M>(thread, program, first, 1, result, begin_ns)
         }
-        kinds::SENDS => transferred::<M>(call.field_or_zero(&own.second), first, result, begin_ns),
-        kinds::COPIES => transferred::<M>(first, call.field_or_zero(&own.third), result, begin_ns),
+        kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first, result, begin_ns),
+        kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third), result, begin_ns),
         kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, result, begin_ns),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
-        _ if result > 0 => submitted::<M>(call.field_or_zero(&own.third), untraced(result as u32)),
+        _ if result > 0 => submitted::<M>(call.held_or_zero(&own.third), untraced(result as u32)),
         _ => 0,
     }
 }
@@ -245,7 +245,7 @@ fn count_descriptor<M: Memory>(
 /// The same where it stands.
 #[inline(always)]
 fn add_or_leave<M: Memory>(
-    thread: Address<M::Argument>,
+    thread: Address<M::Trusted>,
     program: u32,
     descriptor: u32,
     calls: u64,
@@ -328,18 +328,17 @@ pub fn name(file: u64) {
 
 /// The file (`struct file`) of a descriptor of a thread.
 #[inline(always)]
-pub fn file_of<M: Memory>(thread: Address<M::Argument>, descriptor: u32) -> Option<u64> {
+pub fn file_of<M: Memory>(thread: Address<M::Trusted>, descriptor: u32) -> Option<u64> {
     let own = &DIRECT.syscalls;
-    let files: u64 = thread.field(&own.task_files)?;
+    let files = thread.follow(&own.task_files);
     // None of them is ever 0, which the verifier wants to see where it knows that they are freed later.
-    if files == 0 {
+    if files.0 == 0 {
         return None;
     }
-    let table: u64 = Address::<M::Argument>::new(files).field(&own.files_table)?;
-    if table == 0 {
+    let table = Address::<M::Typed>::new(files.field(&own.files_table)?);
+    if table.0 == 0 {
         return None;
     }
-    let table = Address::<M::Argument>::new(table);
     if descriptor >= table.field::<u32>(&own.table_length)? {
         return None;
     }
@@ -351,7 +350,7 @@ pub fn file_of<M: Memory>(thread: Address<M::Argument>, descriptor: u32) -> Opti
 /// Adds calls to the sum in the place of their file. Where there is none, what [`count_first`] needs of them.
 #[inline(always)]
 pub fn add_or_first<M: Memory>(
-    thread: Address<M::Argument>,
+    thread: Address<M::Trusted>,
     program: u32,
     file: u64,
     calls: u64,
@@ -361,14 +360,14 @@ pub fn add_or_first<M: Memory>(
     let (own, app) = (&DIRECT.local, &DIRECT.app);
     let of_file = M::file(file);
     let inode: u64 = of_file.field(&app.file_inode)?;
-    let inode = Address::<M::Argument>::new(inode);
+    let inode = Address::<M::Typed>::new(inode);
     let mode: u16 = inode.field(&own.inode_mode)?;
     // Many calls are for sockets and pipes.
     if !local::is_regular(mode) && !local::is_device(mode) {
         return None;
     }
-    let cred = Address::<M::Argument>::new(of_file.field(&app.file_cred)?);
-    let uid: u32 = cred.field(&DIRECT.cred_uid)?;
+    let cred = Address::<M::Typed>::new(of_file.field(&app.file_cred)?);
+    let uid: u32 = cred.held(&DIRECT.cred_uid)?;
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let who = (uid, cgroup::of_local_thread::<M>(|| thread));
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
@@ -437,7 +436,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
         window,
         dev: 0,
         handle_hash: 0,
-        uid: cred.field(&DIRECT.cred_uid)?,
+        uid: cred.held(&DIRECT.cred_uid)?,
         direction: direction_of(application::program_of(nth)),
     };
     local::describe(&mut key, inode, superblock, magic)?;

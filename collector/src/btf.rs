@@ -17,7 +17,7 @@ const MOST_LEVELS: usize = 16;
 /// Most members that are looked at to find one: in damaged BTF, nested structures may have no end.
 const MOST_MEMBERS: usize = 1 << 16;
 
-/// A structure, and the path to one of its members, with dots between the names.
+/// A structure, and the path to one of its members, with dots between the names; without a path it is the structure itself.
 pub type MemberName = (&'static str, &'static str);
 
 /// Where a member is, and how large.
@@ -104,6 +104,8 @@ pub struct KernelTypes {
     pub ring_completion: Option<RingCompletion>,
     /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
     pub ring_submission: Option<&'static str>,
+    /// The bit of a page's flags that says that it is the first one of several (`PG_head` of `enum pageflags`).
+    pub page_head_bit: Option<u32>,
 }
 
 /// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
@@ -206,12 +208,21 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         cast: cast_btf_ids(&vmlinux, events, cache, ring_completion),
         ring_completion,
         ring_submission: ring_submission(&vmlinux),
+        page_head_bit: page_head_bit(&vmlinux),
         calls,
         dirty_event: match cache {
             [.., None] => DIRTY_PAGE,
             _ => DIRTY_FOLIO,
         },
     })
+}
+
+fn page_head_bit(btf: &Btf) -> Option<u32> {
+    let (_, flags) = btf.find_own(Kind::Enum, "pageflags")?;
+    let head = flags
+        .values()
+        .find(|(name, _)| btf.is_named(*name, "PG_head"));
+    head.map(|(_, bit)| bit).filter(|bit| *bit < u64::BITS)
 }
 
 /// The types of what a tracepoint hands over.
@@ -321,7 +332,7 @@ pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
 fn find_member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
     let mut at = structure;
     let mut offset = 0_u32;
-    for name in path.split('.') {
+    for name in path.split('.').filter(|name| !name.is_empty()) {
         let (inside, member) = find_in(btf, &at, name, MOST_LEVELS, &mut { MOST_MEMBERS })?;
         offset = offset.checked_add(inside)?;
         at = member;

@@ -78,6 +78,8 @@ pub struct KernelFacts {
     pub ring_completion: Option<RingCompletion>,
     /// The tracepoint on the submission of such a request, if it tells whose it is.
     pub ring_submission: Option<&'static str>,
+    /// The bit of a page's flags that says that it is the first one of several, if BTF says so.
+    pub page_head_bit: Option<u32>,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
@@ -142,6 +144,7 @@ impl KernelFacts {
             dirty_event: types.dirty_event,
             ring_completion: types.ring_completion,
             ring_submission: types.ring_submission,
+            page_head_bit: types.page_head_bit,
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),

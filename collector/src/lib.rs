@@ -15,6 +15,7 @@ mod filter;
 pub mod fuzzing;
 mod generations;
 mod kernel_sums;
+mod loads;
 mod names;
 mod operations;
 #[cfg(all(test, feature = "fail-points"))]
@@ -37,6 +38,7 @@ pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
 pub use engine::{EngineError, check_functions};
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
+pub use loads::{KernelLoad, KernelLoads, LoadSafety, kernel_loads};
 pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, OnDemand, Plan, Programs, RecordedLevel,
     Unsupported, plan,

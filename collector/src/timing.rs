@@ -1,4 +1,4 @@
-//! What the steps of a start take, for `trackiops doctor --timing`.
+//! What the steps of a start take, for `trackiops doctor --timing`, and what the verifier says of the programs, for `trackiops doctor --loads`.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,15 @@ pub struct StartTiming {
     steps: Vec<StartStep>,
     wall: Instant,
     cpu: Duration,
+    /// If they are kept.
+    verifier_logs: Option<Vec<VerifierLog>>,
+}
+
+/// What the kernel's verifier says of a program that it follows instruction by instruction.
+#[derive(Debug)]
+pub(crate) struct VerifierLog {
+    pub program: String,
+    pub text: Vec<u8>,
 }
 
 impl StartTiming {
@@ -30,7 +39,31 @@ impl StartTiming {
             steps: Vec::new(),
             wall: Instant::now(),
             cpu: thread_cpu(),
+            verifier_logs: None,
         }
+    }
+
+    /// The same, where the verifier is asked to log each step for programs whose loads may be plain. Loading takes many times as long then.
+    pub(crate) fn logging() -> Self {
+        Self {
+            verifier_logs: Some(Vec::new()),
+            ..Self::begin()
+        }
+    }
+
+    /// Room for the verifier's log of a program, if it is kept.
+    pub(crate) fn verifier_log(&mut self, program: &str) -> Option<&mut Vec<u8>> {
+        let logs = self.verifier_logs.as_mut()?;
+        logs.push(VerifierLog {
+            program: program.to_owned(),
+            text: Vec::new(),
+        });
+        logs.last_mut().map(|log| &mut log.text)
+    }
+
+    /// The logs that were kept.
+    pub(crate) fn verifier_logs(&self) -> &[VerifierLog] {
+        self.verifier_logs.as_deref().unwrap_or_default()
     }
 
     /// A step ends here, and the next one begins.

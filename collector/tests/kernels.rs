@@ -17,6 +17,7 @@ use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::local::LocalOffsets;
+use trackiops_schemas::ebpf::offsets::Held;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, ReleaseOffsets,
@@ -136,33 +137,33 @@ fn each_kernel_can_be_read_directly() {
         };
         DirectOffsets {
             task_window: start,
-            task_start: start,
-            task_owner: start + 8,
-            header_inode: 0,
-            header_status: status,
+            task_start: Held::at(start),
+            task_owner: Held::at(start + 8),
+            header_inode: Held::at(0),
+            header_status: Held::at(status),
             arguments_window: args + 16,
             result_window: count,
-            header_handle: args + 16,
-            header_offset: args + 64,
-            header_asked: args + 72,
-            header_done: count,
-            header_eof: count + 20,
+            header_handle: Held::at(args + 16),
+            header_offset: Held::at(args + 64),
+            header_asked: Held::at(args + 72),
+            header_done: Held::at(count),
+            header_eof: Held::at(count + 20),
             inode_window: 40,
             inode_superblock: 40,
             inode_number: 64,
             superblock_dev: 16,
-            header_cred: 8,
-            cred_uid: 32,
-            header_direct: 112,
-            header_stable: args + 108,
-            task_transmission: start - 16,
+            header_cred: Held::at(8),
+            cred_uid: Held::at(32),
+            header_direct: Held::at(112),
+            header_stable: Held::at(args + 108),
+            task_transmission: Held::at(start - 16),
             transmission_window: rtt,
             transmission_rtt: rtt,
             transmission_sent: rtt + 24,
             transmission_count: rtt + 32,
             transmission_xid: 168,
             tree: TreeOffsets {
-                header_context: args + 24,
+                header_context: Held::at(args + 24),
                 context_entry: 72,
                 entry_parent: 24,
                 entry_inode: 48,
@@ -170,14 +171,14 @@ fn each_kernel_can_be_read_directly() {
             cgroup: cgroup.map_or_else(CgroupOffsets::default, |(way, cgroup_node, node_id)| {
                 CgroupOffsets {
                     way: cgroups::KNOWN | way,
-                    header_request: 32,
+                    header_request: Held::at(32),
                     request_page: 16,
                     page_head: 8,
                     page_owner: 56,
                     object_owner: 16,
                     owner_cgroup: 0,
-                    cgroup_node,
-                    node_id,
+                    cgroup_node: Held::at(cgroup_node),
+                    node_id: Held::at(node_id),
                 }
             }),
             operation: operation(kernel),
@@ -246,9 +247,9 @@ fn thread(kernel: &str) -> ThreadOffsets {
         _ => panic!("write down here where the members of {kernel} stand"),
     };
     ThreadOffsets {
-        task_cred,
-        task_cgroups,
-        cgroups_own,
+        task_cred: Held::at(task_cred),
+        task_cgroups: Held::at(task_cgroups),
+        cgroups_own: Held::at(cgroups_own),
     }
 }
 
@@ -306,9 +307,9 @@ fn file_operation(kernel: &str) -> FileOpOffsets {
     };
     FileOpOffsets {
         is_known: 1,
-        task_arguments: message + 8,
+        task_arguments: Held::at(message + 8),
         task_cred: message + 24,
-        task_flags: flags,
+        task_flags: Held::at(flags),
         transmission_cred: cred,
         rpc_cred_owner: owner,
         arguments_handle: 16,
@@ -334,10 +335,10 @@ fn operation(kernel: &str) -> OpOffsets {
     OpOffsets {
         flags: op_flags::KNOWN | numbered,
         task_window: message,
-        task_procedure: message,
-        task_client: message + 48,
-        task_transport: message + 56,
-        task_status: 4,
+        task_procedure: Held::at(message),
+        task_client: Held::at(message + 48),
+        task_transport: Held::at(message + 56),
+        task_status: Held::at(4),
         bytes_window: sent,
         sent_bytes: sent,
         received_bytes: sent + 8,
@@ -405,15 +406,15 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
     assert_eq!(Some(bytes / 8), elements, "{kernel}: an array of words");
     let (cgroup, operation) = (offsets.cgroup, offsets.operation);
     let furthest = [
-        offsets.task_start,
-        offsets.header_eof,
-        offsets.header_done,
+        offsets.task_start.offset(),
+        offsets.header_eof.offset(),
+        offsets.header_done.offset(),
         offsets.inode_number,
         cgroup.page_owner,
-        cgroup.cgroup_node,
-        cgroup.node_id,
+        cgroup.cgroup_node.offset(),
+        cgroup.node_id.offset(),
         // Of connections nothing is loaded so.
-        offsets.task_transmission,
+        offsets.task_transmission.offset(),
         operation.received_bytes,
         operation.client_version,
         operation.procedure_name,
@@ -511,15 +512,20 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
         };
         let of = offsets.cache;
         assert_eq!((of.has_wire, of.has_local), (0, 1), "{kernel}");
-        assert_eq!((of.folio_mapping, of.mapping_host), (24, 0), "{kernel}");
+        assert_eq!(
+            (of.folio_mapping, of.mapping_host),
+            (Held::at(24), 0),
+            "{kernel}"
+        );
         // As the kernel's structures say, read by a person. Folios came with Linux 5.16.
         let (folio, event) = match kernel.as_str() {
             "5.10" => ((0, 0), "writeback_dirty_page"),
-            "6.1" => ((72, 92), "writeback_dirty_folio"),
-            "6.12" => ((72, 96), "writeback_dirty_folio"),
-            _ => ((72, 120), "writeback_dirty_folio"),
+            "6.1" => ((16, 92), "writeback_dirty_folio"),
+            "6.12" => ((6, 96), "writeback_dirty_folio"),
+            _ => ((6, 120), "writeback_dirty_folio"),
         };
-        assert_eq!((of.folio_head, of.folio_pages), folio, "{kernel}");
+        assert_eq!(of.folio_flags, Held::at(0), "{kernel}");
+        assert_eq!((of.head_bit, of.folio_pages), folio, "{kernel}");
         assert_eq!(dirty_event, event, "{kernel}");
         let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
         assert_eq!(cast.is_none(), by_probe, "{kernel}");
@@ -547,15 +553,15 @@ fn calls_for_local_files_need_no_nfs() {
         let own = offsets.syscalls;
         assert_eq!(
             [own.number, own.first, own.second, own.third],
-            [120, 112, 104, 96],
+            [120, 112, 104, 96].map(Held::at),
             "{kernel}: orig_ax, di, si and dx"
         );
         // As the kernel's structures say, read by a person: files of a thread, flags of a file; and how requests of io_uring complete.
         let (files, flags, ring) = match kernel.as_str() {
-            "5.10" => (2808, 64, rings::NONE),
-            "6.1" => (3048, 64, rings::ARGUMENT),
-            "6.12" => (3048, 48, rings::ARGUMENT),
-            _ => (3416, 40, rings::ENTRY),
+            "5.10" => (Held::at(2808), 64, rings::NONE),
+            "6.1" => (Held::at(3048), 64, rings::ARGUMENT),
+            "6.12" => (Held::at(3048), 48, rings::ARGUMENT),
+            _ => (Held::at(3416), 40, rings::ENTRY),
         };
         assert_eq!(
             (own.task_files, own.file_flags, own.ring_form),

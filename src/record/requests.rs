@@ -47,6 +47,11 @@ impl RequestCounts {
         accepted.saturating_sub(done)
     }
 
+    /// Whether some wait to be written.
+    pub fn are_waiting(&self) -> bool {
+        self.waiting(self.accepted.load(Ordering::Relaxed)) > 0
+    }
+
     /// Those of which it is certain that they will not be written.
     pub fn unwritten_for_good(&self) -> u64 {
         match self.has_ended.load(Ordering::Relaxed) {

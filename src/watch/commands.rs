@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use rustix::thread::set_no_new_privs;
 
 use crate::output::say;
@@ -18,8 +18,10 @@ use crate::watch::events::{Event, KINDS};
 
 /// More programs do not run at once.
 const MOST_RUNNING: usize = 4;
-/// A program that runs for longer is killed.
+/// A program that runs for longer is killed, with what it has started.
 const LONGEST: Duration = Duration::from_secs(60);
+/// After this time SIGALRM ends it if this process has ended meanwhile.
+const ALARM_SECONDS: u32 = 65;
 /// `nobody`: who runs programs for root.
 const NOBODY: u32 = 65_534;
 /// Where programs are looked for that are named without a directory.
@@ -134,7 +136,7 @@ impl Commands {
                         "a program that --on ran has not ended within {} s, and is killed",
                         LONGEST.as_secs()
                     ));
-                    let _ = child.kill();
+                    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                     let _ = child.wait();
                     false
                 }
@@ -169,6 +171,13 @@ fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
     if geteuid().is_root() {
         // With no other groups, and so with no capabilities.
         command.uid(NOBODY).gid(NOBODY);
+    }
+    // SAFETY: alarm(2) is listed in signal-safety(7), and stays set when the program is executed.
+    unsafe {
+        command.pre_exec(|| {
+            libc::alarm(ALARM_SECONDS);
+            Ok(())
+        });
     }
     Ok(command.spawn()?)
 }

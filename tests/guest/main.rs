@@ -20,6 +20,7 @@ mod filters;
 mod hang;
 mod latency;
 mod lifecycle;
+mod loads;
 mod many;
 mod matrix;
 mod metrics;

@@ -16,6 +16,8 @@ const HEADER: usize = 24;
 const TYPE: usize = 12;
 /// Bytes of a member of a structure or a union.
 const MEMBER: usize = 12;
+/// Bytes of a value of an enumeration.
+const VALUE: usize = 8;
 /// Bytes of a parameter of a function.
 const PARAMETER: usize = 8;
 /// Most typedefs and qualifiers that are followed one after the other.
@@ -231,7 +233,7 @@ impl Kind {
             Self::Array => 12,
             Self::Struct | Self::Union => MEMBER * count,
             Self::Section | Self::Enum64 => 12 * count,
-            Self::Enum => 8 * count,
+            Self::Enum => VALUE * count,
             Self::Prototype => PARAMETER * count,
             _ => 0,
         }
@@ -308,6 +310,14 @@ impl<'b> Type<'b> {
                 bit_offset: if has_bits { bits & 0xff_ffff } else { bits },
             })
         })
+    }
+
+    /// The names of an enumeration's values, as offsets, and the values. Those of 64 bits are not read.
+    pub fn values(&self) -> impl Iterator<Item = (u32, u32)> + use<'b> {
+        let is_enum = self.kind == Kind::Enum;
+        let values = if is_enum { self.after } else { &[] };
+        let values = values.as_chunks::<VALUE>().0.iter();
+        values.filter_map(|value| Some((word(value, 0)?, word(value, 4)?)))
     }
 
     /// The types of a function's parameters. The last is 0 if there may be more.

@@ -235,7 +235,7 @@ pub fn load_by_cast(
         let linked = CastPrograms::link(&object, &names, programs, Some(&memory), &events)?;
         timing.ended("link the programs that read by loads");
         let mut load = |name: &str, event| {
-            let program = linked.load(name, event);
+            let program = linked.load(name, event, timing.verifier_log(name));
             timing.ended(format!("load {name}"));
             program
         };
@@ -444,7 +444,8 @@ pub fn load_calls(
     let linked = linked.map_err(cannot("nfs_file_read"))?;
     timing.ended("link the programs of calls");
     let load = |(name, on, probes)| {
-        let program = linked.load(name, Some(on)).map_err(cannot(name))?;
+        let log = timing.verifier_log(name);
+        let program = linked.load(name, Some(on), log).map_err(cannot(name))?;
         timing.ended(format!("load {name}"));
         Ok(LoadedCall {
             name,

@@ -26,6 +26,11 @@ const ELEMENT_PREFIX: &str = ".bss.";
 /// An array that stands for the rings in programs that have none.
 const NO_RECORD_RINGS: &str = "NO_RECORD_RINGS";
 
+/// `BPF_LOG_LEVEL2` (include/linux/bpf_verifier.h): the verifier logs each instruction on each way through the program, and what it knows then.
+const LOG_STEPS: u32 = 2;
+/// Room for it. The largest program takes 100,000 to 300,000 steps, of some 150 bytes each.
+const LOG_BYTES: u32 = 256 << 20;
+
 /// What a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedTo {
@@ -104,8 +109,13 @@ impl CastPrograms {
     }
 
     /// Loads a program for what it is to be attached to; without that, for any tracepoint that it is attached to by
-    /// name.
-    pub fn load(&self, name: &str, on: Option<AttachedTo>) -> io::Result<OwnedFd> {
+    /// name. The verifier logs its steps where there is room for a `log`.
+    pub fn load(
+        &self,
+        name: &str,
+        on: Option<AttachedTo>,
+        log: Option<&mut Vec<u8>>,
+    ) -> io::Result<OwnedFd> {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());
@@ -143,9 +153,23 @@ impl CastPrograms {
         for (to, from) in load.prog_name[..shown].iter_mut().zip(name.bytes()) {
             *to = from as c_char;
         }
+        let Some(log) = log else {
+            attributes.__bindgen_anon_3 = load;
+            // SAFETY: instructions and licence outlive the call.
+            return unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
+        };
+        // The kernel gives memory only to the pages that are written.
+        *log = vec![0; LOG_BYTES as usize];
+        load.log_level = LOG_STEPS;
+        load.log_size = LOG_BYTES;
+        load.log_buf = log.as_mut_ptr().expose_provenance() as u64;
         attributes.__bindgen_anon_3 = load;
-        // SAFETY: instructions and licence outlive the call.
-        unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) }
+        // SAFETY: as above, and the log is as long as it says.
+        let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
+        let end = log.iter().position(|byte| *byte == 0);
+        log.truncate(end.unwrap_or(log.len()));
+        log.shrink_to_fit();
+        loaded
     }
 }
 

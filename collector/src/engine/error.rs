@@ -15,6 +15,9 @@ pub enum EngineError {
     /// The kernel refused a program or a map.
     #[error("the kernel refused the BPF programs: {}", causes(.0))]
     Load(#[from] EbpfError),
+    /// The kernel refused the programs that read its memory by plain loads.
+    #[error("the kernel refused the BPF programs that read by loads: {0}")]
+    Refused(#[source] io::Error),
     /// A program could not be attached.
     #[error("cannot attach to the tracepoint `{event}`: {}", causes(.source))]
     Attach {

@@ -22,7 +22,7 @@ use trackiops_schemas::shed::Details;
 
 use crate::ceiling::Kind;
 use crate::clock::{ClockSample, MonotonicNs};
-use crate::engine::attach::AttachedPrograms;
+use crate::engine::attach::{AttachedPrograms, LoadedByCast, LoadedCall};
 pub use crate::engine::error::EngineError;
 use crate::engine::filter_maps::FilterMaps;
 use crate::engine::globals::ProgramGlobals;
@@ -90,22 +90,17 @@ impl Engine {
         clock: ClockSample,
         timing: &mut StartTiming,
     ) -> Result<Self, EngineError> {
-        let cpus = cpus()?;
-        let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-        let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
         let filter = resolve_filter(plan, &settings.filter)?;
         let functions = spans::find(&settings.functions)?;
-        let globals = ProgramGlobals::new(plan, settings, sizes, cpus);
-        let mut loader = loader();
-        globals.hand_to(&mut loader);
-        let mut programs = loader.load(OBJECT)?;
-        timing.ended("parse the programs and make maps");
-        let (by_cast, refused) =
-            match attach::load_by_cast(plan, &programs, sizes, timing).transpose() {
-                Ok(loaded) => (loaded, None),
-                Err(why) => (None, Some(why)),
-            };
-        let loaded_calls = attach::load_calls(plan, &programs, timing)?;
+        let Loaded {
+            mut programs,
+            cpus,
+            sizes,
+            globals,
+            by_cast,
+            refused,
+            calls: loaded_calls,
+        } = Loaded::new(plan, settings, timing)?;
         // The loader knows maps by their descriptors: none may be closed before the programs are
         // loaded.
         let memory = by_cast.as_ref().map(|by_cast| &by_cast.memory);
@@ -248,6 +243,62 @@ impl Engine {
         self.sampler = None;
         self.attached = AttachedPrograms::default();
         self.programs = None;
+    }
+}
+
+/// What is loaded before anything is attached.
+struct Loaded {
+    /// The loader, with maps, and with programs that are not loaded yet.
+    programs: Ebpf,
+    cpus: u32,
+    sizes: RingSizes,
+    globals: ProgramGlobals,
+    /// The programs that read kernel memory by plain loads, if the plan has them and the kernel takes them.
+    by_cast: Option<LoadedByCast>,
+    refused: Option<io::Error>,
+    calls: Vec<LoadedCall>,
+}
+
+impl Loaded {
+    fn new(
+        plan: &Plan,
+        settings: &Settings,
+        timing: &mut StartTiming,
+    ) -> Result<Self, EngineError> {
+        let cpus = cpus()?;
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+        let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
+        let globals = ProgramGlobals::new(plan, settings, sizes, cpus);
+        let mut loader = loader();
+        globals.hand_to(&mut loader);
+        let programs = loader.load(OBJECT)?;
+        timing.ended("parse the programs and make maps");
+        let (by_cast, refused) =
+            match attach::load_by_cast(plan, &programs, sizes, timing).transpose() {
+                Ok(loaded) => (loaded, None),
+                Err(why) => (None, Some(why)),
+            };
+        Ok(Self {
+            calls: attach::load_calls(plan, &programs, timing)?,
+            programs,
+            cpus,
+            sizes,
+            globals,
+            by_cast,
+            refused,
+        })
+    }
+}
+
+/// Has the verifier look at the programs of a plan that read kernel memory by plain loads, and attaches nothing.
+pub(crate) fn verify(
+    plan: &Plan,
+    settings: &Settings,
+    timing: &mut StartTiming,
+) -> Result<(), EngineError> {
+    match Loaded::new(plan, settings, timing)?.refused {
+        Some(refused) => Err(EngineError::Refused(refused)),
+        None => Ok(()),
     }
 }
 

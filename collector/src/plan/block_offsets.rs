@@ -15,6 +15,7 @@ pub fn add_block_offsets(
 ) -> Result<(), Unsupported> {
     let members = LevelMembers::new(facts, "block")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
+    let held = |structure, member, size| members.held(structure, member, size);
     // Before Linux 5.11 a partition was a structure of its own.
     let part_dev =
         offset("hd_struct", "__dev.devt", 4).or_else(|_| offset("block_device", "bd_dev", 4))?;
@@ -29,13 +30,13 @@ pub fn add_block_offsets(
     let (bio_group, group_owner, owner_cgroup, _, _) = groups.unwrap_or_default();
     offsets.block = BlockOffsets {
         is_known: 1,
-        request_operation: offset("request", "cmd_flags", 4)?,
-        request_part: offset("request", "part", 8)?,
-        request_left: offset("request", "__data_len", 4)?,
-        request_end: offset("request", "end_io", 8)?,
-        request_start: offset("request", "start_time_ns", 8)?,
-        request_issued: offset("request", "io_start_time_ns", 8)?,
-        request_bio: offset("request", "bio", 8)?,
+        request_operation: held("request", "cmd_flags", 4)?,
+        request_part: held("request", "part", 8)?,
+        request_left: held("request", "__data_len", 4)?,
+        request_end: held("request", "end_io", 8)?,
+        request_start: held("request", "start_time_ns", 8)?,
+        request_issued: held("request", "io_start_time_ns", 8)?,
+        request_bio: held("request", "bio", 8)?,
         part_dev,
         bio_next: offset("bio", "bi_next", 8)?,
         bio_bytes: offset("bio", "bi_iter.bi_size", 4)?,

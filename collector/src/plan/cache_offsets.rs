@@ -17,16 +17,22 @@ pub fn add_cache_offsets(
     let members = LevelMembers::new(facts, "cache")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
     // Folios of several pages, which file systems have since Linux 5.18, say how many they are since 6.1.
-    let head = offset("folio", "_head_1", 8).or_else(|_| offset("folio", "__head", 8));
     let pages = offset("folio", "_nr_pages", 4).or_else(|_| offset("folio", "_folio_nr_pages", 4));
-    let (folio_head, folio_pages) = head.and_then(|head| Ok((head, pages?))).unwrap_or_default();
+    let folio_pages = pages.unwrap_or_default();
+    let head_bit = match folio_pages {
+        0 => 0,
+        _ => facts
+            .page_head_bit
+            .ok_or_else(|| members.lacks("page", "flags"))?,
+    };
     offsets.cache = CacheOffsets {
         is_known: 1,
         has_wire: u32::from(levels.wire),
         has_local: u32::from(levels.has_local()),
         page_bytes: u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX),
-        folio_mapping: offset("page", "mapping", 8)?,
-        folio_head,
+        folio_mapping: members.held("page", "mapping", 8)?,
+        folio_flags: members.held("page", "flags", 8)?,
+        head_bit,
         folio_pages,
         mapping_host: offset("address_space", "host", 8)?,
     };

@@ -13,7 +13,7 @@ use trackiops_schemas::ebpf::syscalls::SyscallOffsets;
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;
-use crate::plan::members::find;
+use crate::plan::members::{find, find_held};
 use crate::plan::unsupported::Unsupported;
 
 /// Number of texts that describe a connection (`enum rpc_display_format_t`,
@@ -27,53 +27,59 @@ const PROTOCOL_STRING: u32 = 2;
 pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
     let members = facts.members.as_ref();
     let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
-    let offset = |structure: &'static str, member: &'static str, sizes: &[u32]| {
+    let lacks = |structure: &'static str, member: &'static str| {
         let release = facts.release.clone();
-        match find(members, structure, member) {
-            Some(found) if sizes.contains(&found.size) => Ok(found.offset),
-            None if !members.keys().any(|(known, _)| *known == structure) => {
-                Err(Unsupported::NoType { release, structure })
-            }
-            _ => Err(Unsupported::NoMember {
+        match members.keys().any(|(known, _)| *known == structure) {
+            false => Unsupported::NoType { release, structure },
+            true => Unsupported::NoMember {
                 release,
                 structure,
                 member,
-            }),
+            },
         }
     };
-    let task_start = offset("rpc_task", "tk_start", &[8])?;
-    let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
-    let header_done = offset("nfs_pgio_header", "res.count", &[4, 8])?;
-    let inode_superblock = offset("inode", "i_sb", &[8])?;
-    let transmission_rtt = offset("rpc_rqst", "rq_rtt", &[8])?;
-    let inode_number = offset("inode", "i_ino", &[8])?;
+    let offset = |structure, member, size| {
+        let found = find(members, structure, member).filter(|found| found.size == size);
+        found
+            .map(|found| found.offset)
+            .ok_or_else(|| lacks(structure, member))
+    };
+    let held = |structure, member, sizes: &[u32]| {
+        find_held(members, structure, member, sizes).ok_or_else(|| lacks(structure, member))
+    };
+    let task_start = held("rpc_task", "tk_start", &[8])?;
+    let header_handle = held("nfs_pgio_header", "args.fh", &[8])?;
+    let header_done = held("nfs_pgio_header", "res.count", &[4, 8])?;
+    let inode_superblock = offset("inode", "i_sb", 8)?;
+    let transmission_rtt = offset("rpc_rqst", "rq_rtt", 8)?;
+    let inode_number = offset("inode", "i_ino", 8)?;
     Ok(DirectOffsets {
-        task_window: task_start,
+        task_window: task_start.offset(),
         task_start,
-        task_owner: offset("rpc_task", "tk_owner", &[4])?,
-        header_inode: offset("nfs_pgio_header", "inode", &[8])?,
-        header_status: offset("nfs_pgio_header", "task.tk_status", &[4])?,
-        arguments_window: header_handle,
-        result_window: header_done,
+        task_owner: held("rpc_task", "tk_owner", &[4])?,
+        header_inode: held("nfs_pgio_header", "inode", &[8])?,
+        header_status: held("nfs_pgio_header", "task.tk_status", &[4])?,
+        arguments_window: header_handle.offset(),
+        result_window: header_done.offset(),
         header_handle,
-        header_offset: offset("nfs_pgio_header", "args.offset", &[8])?,
-        header_asked: offset("nfs_pgio_header", "args.count", &[4])?,
+        header_offset: held("nfs_pgio_header", "args.offset", &[8])?,
+        header_asked: held("nfs_pgio_header", "args.count", &[4])?,
         header_done,
-        header_eof: offset("nfs_pgio_header", "res.eof", &[1, 4])?,
+        header_eof: held("nfs_pgio_header", "res.eof", &[1, 4])?,
         inode_window: inode_superblock.min(inode_number),
         inode_superblock,
         inode_number,
-        superblock_dev: offset("super_block", "s_dev", &[4])?,
-        header_cred: offset("nfs_pgio_header", "cred", &[8])?,
-        cred_uid: offset("cred", "fsuid", &[4])?,
-        header_direct: offset("nfs_pgio_header", "dreq", &[8])?,
-        header_stable: offset("nfs_pgio_header", "args.stable", &[4])?,
-        task_transmission: offset("rpc_task", "tk_rqstp", &[8])?,
+        superblock_dev: offset("super_block", "s_dev", 4)?,
+        header_cred: held("nfs_pgio_header", "cred", &[8])?,
+        cred_uid: held("cred", "fsuid", &[4])?,
+        header_direct: held("nfs_pgio_header", "dreq", &[8])?,
+        header_stable: held("nfs_pgio_header", "args.stable", &[4])?,
+        task_transmission: held("rpc_task", "tk_rqstp", &[8])?,
         transmission_window: transmission_rtt,
         transmission_rtt,
-        transmission_sent: offset("rpc_rqst", "rq_xtime", &[8])?,
-        transmission_count: offset("rpc_rqst", "rq_ntrans", &[4])?,
-        transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
+        transmission_sent: offset("rpc_rqst", "rq_xtime", 8)?,
+        transmission_count: offset("rpc_rqst", "rq_ntrans", 4)?,
+        transmission_xid: offset("rpc_rqst", "rq_xid", 4)?,
         tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
@@ -93,7 +99,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
 /// What leads to a file's directories, if all of these members are known.
 fn tree(members: &Members) -> Option<TreeOffsets> {
     Some(TreeOffsets {
-        header_context: pointer(members, "nfs_pgio_header", "args.context")?,
+        header_context: find_held(members, "nfs_pgio_header", "args.context", &[8])?,
         context_entry: pointer(members, "nfs_open_context", "dentry")?,
         entry_parent: pointer(members, "dentry", "d_parent")?,
         entry_inode: pointer(members, "dentry", "d_inode")?,
@@ -119,31 +125,32 @@ fn pointer(members: &Members, structure: &'static str, member: &'static str) -> 
 /// What leads to a request's cgroup, if all of these members are known.
 fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     let offset = |structure, member| pointer(members, structure, member);
+    let held = |structure, member| find_held(members, structure, member, &[8]);
     let head = offset("page", "compound_head").or_else(|| offset("page", "compound_info"));
     // Kernels with this member charge all pages through an `obj_cgroup`.
     let by_object = find(members, "obj_cgroup", "is_root").is_some();
     Some(CgroupOffsets {
         way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
-        header_request: offset("nfs_pgio_header", "req")?,
+        header_request: held("nfs_pgio_header", "req")?,
         request_page: offset("nfs_page", "wb_page")?,
         page_head: head?,
         page_owner: offset("page", "memcg_data")?,
         object_owner: offset("obj_cgroup", "memcg")?,
         owner_cgroup: offset("mem_cgroup", "css.cgroup")?,
-        cgroup_node: offset("cgroup", "kn")?,
-        node_id: offset("kernfs_node", "id")?,
+        cgroup_node: held("cgroup", "kn")?,
+        node_id: held("kernfs_node", "id")?,
     })
 }
 
 /// What tells for whom a thread runs, if it is known. The way to its cgroup is optional.
 pub fn thread(members: &Members) -> Option<ThreadOffsets> {
-    let offset = |structure, member| pointer(members, structure, member);
-    let task_cred = offset("task_struct", "cred")?;
+    let held = |structure, member| find_held(members, structure, member, &[8]);
+    let task_cred = held("task_struct", "cred")?;
     let with_cgroup = || {
         Some(ThreadOffsets {
             task_cred,
-            task_cgroups: offset("task_struct", "cgroups")?,
-            cgroups_own: offset("css_set", "dfl_cgrp")?,
+            task_cgroups: held("task_struct", "cgroups")?,
+            cgroups_own: held("css_set", "dfl_cgrp")?,
         })
     };
     Some(with_cgroup().unwrap_or(ThreadOffsets {
@@ -158,18 +165,19 @@ fn operation(members: &Members) -> Option<OpOffsets> {
         let found = find(members, structure, member)?;
         (found.size == size).then_some(found.offset)
     };
-    let procedure = offset("rpc_task", "tk_msg.rpc_proc", 8)?;
+    let held = |member, size| find_held(members, "rpc_task", member, &[size]);
+    let procedure = held("tk_msg.rpc_proc", 8)?;
     let sent = offset("rpc_rqst", "rq_xmit_bytes_sent", 8)?;
     let received = offset("rpc_rqst", "rq_reply_bytes_recvd", 8)?;
     let number = offset("rpc_xprt", "id", 4);
     let texts = offset("rpc_xprt", "address_strings", 8 * ADDRESS_STRINGS)?;
     Some(OpOffsets {
         flags: op_flags::KNOWN | number.map_or(0, |_| op_flags::NUMBERED),
-        task_window: procedure,
+        task_window: procedure.offset(),
         task_procedure: procedure,
-        task_client: offset("rpc_task", "tk_client", 8)?,
-        task_transport: offset("rpc_task", "tk_xprt", 8)?,
-        task_status: offset("rpc_task", "tk_status", 4)?,
+        task_client: held("tk_client", 8)?,
+        task_transport: held("tk_xprt", 8)?,
+        task_status: held("tk_status", 4)?,
         bytes_window: sent.min(received),
         sent_bytes: sent,
         received_bytes: received,
@@ -216,13 +224,13 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     let (transmission_cred, rpc_cred_owner) = cred.unwrap_or_default();
     let arguments = at("nfs_pgio_header", "args")?;
     let inode = at("nfs_inode", "vfs_inode").zip(at("nfs_inode", "fh"));
-    let flags = find(members, "rpc_task", "tk_flags")?;
+    let held = |member, size| find_held(members, "rpc_task", member, &[size]);
     let (inode_mode, inode_entries, entry_alias) = directory(members).unwrap_or_default();
     Some(FileOpOffsets {
         is_known: 1,
-        task_arguments: of("rpc_task", "tk_msg.rpc_argp")?,
+        task_arguments: held("tk_msg.rpc_argp", 8)?,
         task_cred: of("rpc_task", "tk_msg.rpc_cred")?,
-        task_flags: (flags.size == 2).then_some(flags.offset)?,
+        task_flags: held("tk_flags", 2)?,
         transmission_cred,
         rpc_cred_owner,
         arguments_handle: of("nfs_pgio_header", "args.fh")?.checked_sub(arguments)?,

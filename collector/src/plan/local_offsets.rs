@@ -1,12 +1,13 @@
 //! Offsets of what all levels of local file systems read in the kernel's structures.
 
 use trackiops_schemas::ebpf::local::LocalOffsets;
+use trackiops_schemas::ebpf::offsets::Held;
 use trackiops_schemas::ebpf::ring::{DirectOffsets, NameOffsets};
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;
 use crate::plan::direct_offsets::thread;
-use crate::plan::members::{LevelMembers, find};
+use crate::plan::members::{LevelMembers, find, find_held};
 use crate::plan::unsupported::Unsupported;
 
 /// Adds the offsets in this kernel to those that are there, or says which member is missing. `level` is the one that is asked for. Members for
@@ -37,7 +38,7 @@ pub fn add_local_offsets(
     offsets.inode_superblock = offset("inode", "i_sb", 8)?;
     offsets.inode_number = offset("inode", "i_ino", 8)?;
     offsets.superblock_dev = offset("super_block", "s_dev", 4)?;
-    offsets.cred_uid = offset("cred", "fsuid", 4)?;
+    offsets.cred_uid = members.held("cred", "fsuid", 4)?;
     offsets.thread = thread(members.all()).ok_or_else(|| members.lacks("task_struct", "cred"))?;
     if let Some(names) = names(members.all()) {
         names.add_to(offsets);
@@ -76,7 +77,7 @@ fn names(members: &Members) -> Option<Names> {
 impl Names {
     /// Unless the wire is recorded, too, and its paths are not known: one global switches both.
     fn add_to(self, offsets: &mut DirectOffsets) {
-        let has_wire = offsets.header_inode != 0;
+        let has_wire = offsets.header_inode.offset() != 0;
         if has_wire && offsets.name == NameOffsets::default() {
             return;
         }
@@ -89,7 +90,7 @@ impl Names {
 }
 
 /// What leads from a bio to its cgroup, if all of it is known and cgroups of I/O are those that distinguish users.
-pub fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, u32, u32)> {
+pub fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, Held, Held)> {
     let offset = |structure, member| {
         let found = find(members, structure, member)?;
         (found.size == 8).then_some(found.offset)
@@ -98,8 +99,8 @@ pub fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, u32
         offset("bio", "bi_blkg")?,
         offset("blkcg_gq", "blkcg")?,
         offset("blkcg", "css.cgroup")?,
-        offset("cgroup", "kn")?,
-        offset("kernfs_node", "id")?,
+        find_held(members, "cgroup", "kn", &[8])?,
+        find_held(members, "kernfs_node", "id", &[8])?,
     );
     io_cgroups.then_some(known)
 }

@@ -1,6 +1,8 @@
 //! The members of kernel structures that the direct engine reads. To read another one, add it to
 //! [`MEMBERS`]; `direct_offsets` makes offsets of them.
 
+use trackiops_schemas::ebpf::offsets::Held;
+
 use crate::btf::{Member, MemberName, Members};
 use crate::facts::KernelFacts;
 use crate::plan::unsupported::Unsupported;
@@ -9,7 +11,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 132] = [
+pub const MEMBERS: [MemberName; 141] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -113,8 +115,7 @@ pub const MEMBERS: [MemberName; 132] = [
     ("iomap_dio", "iocb"),
     ("blkcg_gq", "blkcg"),
     ("blkcg", "css.cgroup"),
-    ("folio", "_head_1"),
-    ("folio", "__head"),
+    ("page", "flags"),
     ("folio", "_nr_pages"),
     ("folio", "_folio_nr_pages"),
     ("inode", "i_rdev"),
@@ -142,7 +143,122 @@ pub const MEMBERS: [MemberName; 132] = [
     ("io_kiocb", "opcode"),
     ("io_kiocb", "file"),
     ("io_uring_cqe", "res"),
+    // Structures themselves, for their sizes.
+    ("rpc_task", ""),
+    ("nfs_pgio_header", ""),
+    ("request", ""),
+    ("page", ""),
+    ("pt_regs", ""),
+    ("task_struct", ""),
+    ("cred", ""),
+    ("css_set", ""),
+    ("cgroup", ""),
+    ("kernfs_node", ""),
 ];
+
+/// A structure whose members programs load without a fault handler, because the verifier trusts the pointer to it.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldStructure {
+    /// As the verifier calls it.
+    pub name: &'static str,
+    /// The structure that is surely allocated at its address, which bounds what may be loaded.
+    pub layout: &'static str,
+    /// Why it is allocated while the program runs.
+    pub why: &'static str,
+    /// The members of the layout that are loaded.
+    pub members: &'static [&'static str],
+}
+
+/// All of them. A member of any other structure is loaded by a load that may fault, and so is every other member of these.
+///
+/// Members of the last four are reached from the thread: the verifier trusts them because RCU protects them (`BTF_TYPE_SAFE_RCU`,
+/// kernel/bpf/verifier.c).
+#[rustfmt::skip]
+pub const HELD: [HeldStructure; 10] = [
+    HeldStructure {
+        name: "rpc_task",
+        layout: "rpc_task",
+        why: "argument of tracepoints that are called before the task is released",
+        members: &[
+            "tk_start", "tk_owner", "tk_rqstp", "tk_msg.rpc_proc", "tk_client", "tk_xprt", "tk_status", "tk_msg.rpc_argp", "tk_flags",
+        ],
+    },
+    HeldStructure {
+        name: "nfs_pgio_header",
+        layout: "nfs_pgio_header",
+        why: "argument of tracepoints that are called before the request is released",
+        members: &[
+            "inode", "task.tk_status", "args.fh", "args.offset", "args.count", "args.stable", "args.context", "res.count", "res.eof", "cred",
+            "dreq", "req",
+        ],
+    },
+    HeldStructure {
+        name: "request",
+        layout: "request",
+        why: "argument of block_rq_complete, which is called before the request is freed",
+        members: &["cmd_flags", "part", "__data_len", "end_io", "start_time_ns", "io_start_time_ns", "bio"],
+    },
+    HeldStructure {
+        name: "folio",
+        layout: "page",
+        why: "argument of tracepoints on the page cache, whose caller holds it; only its first struct page is there for certain",
+        members: &["flags", "mapping"],
+    },
+    HeldStructure {
+        name: "pt_regs",
+        layout: "pt_regs",
+        why: "argument of sys_exit: on the stack of the thread that runs",
+        members: &["orig_ax", "di", "si", "dx", "syscallno", "orig_x0", "regs"],
+    },
+    HeldStructure {
+        name: "task_struct",
+        layout: "task_struct",
+        why: "the thread that runs",
+        members: &["cred", "cgroups", "files", "thread_info.status", "thread_info.flags"],
+    },
+    HeldStructure {
+        name: "cred",
+        layout: "cred",
+        why: "freed after a grace period of RCU; a thread always has one",
+        members: &["fsuid"],
+    },
+    HeldStructure {
+        name: "css_set",
+        layout: "css_set",
+        why: "freed after a grace period of RCU; a thread always has one",
+        members: &["dfl_cgrp"],
+    },
+    HeldStructure {
+        name: "cgroup",
+        layout: "cgroup",
+        why: "freed after a grace period of RCU; a css_set holds it",
+        members: &["kn"],
+    },
+    HeldStructure {
+        name: "kernfs_node",
+        layout: "kernfs_node",
+        why: "freed after a grace period of RCU; a cgroup holds it",
+        members: &["id"],
+    },
+];
+
+/// A member of one of the [`HELD`] structures as this kernel has it, if it has one of this size there.
+pub fn find_held(
+    members: &Members,
+    structure: &'static str,
+    member: &'static str,
+    sizes: &[u32],
+) -> Option<Held> {
+    debug_assert!(
+        HELD.iter()
+            .any(|held| held.layout == structure && held.members.contains(&member)),
+        "add `{member}` of `struct {structure}` to HELD"
+    );
+    let allocated = find(members, structure, "")?.size;
+    let found = find(members, structure, member).filter(|found| sizes.contains(&found.size))?;
+    let end = found.offset.checked_add(found.size)?;
+    (end <= allocated).then_some(Held::at(found.offset))
+}
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to
 /// be missing from every kernel, so asking for one is an error of the program.
@@ -185,6 +301,17 @@ impl<'f> LevelMembers<'f> {
         self.members
     }
 
+    /// Where a member of this size of one of the [`HELD`] structures is.
+    pub fn held(
+        &self,
+        structure: &'static str,
+        member: &'static str,
+        size: u32,
+    ) -> Result<Held, Unsupported> {
+        find_held(self.members, structure, member, &[size])
+            .ok_or_else(|| self.lacks(structure, member))
+    }
+
     /// Where a member of this size is.
     pub fn offset(
         &self,
@@ -215,6 +342,24 @@ mod tests {
     use super::*;
 
     #[cfg(debug_assertions)]
+    #[test]
+    fn the_documentation_lists_what_is_held() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/internals/kernel.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for held in HELD {
+            let members: Vec<_> = held.members.iter().map(|m| format!("`{m}`")).collect();
+            let layout = match held.layout == held.name {
+                true => format!("`{}`", held.name),
+                false => format!("`{}`, as far as `struct {}`", held.name, held.layout),
+            };
+            let row = format!("| {layout} | {} | {} |", members.join(", "), held.why);
+            assert!(
+                page.contains(&row),
+                "docs/internals/kernel.md lacks:\n{row}"
+            );
+        }
+    }
+
     #[test]
     #[should_panic(expected = "add `i_size` of `struct inode` to MEMBERS")]
     fn to_ask_for_a_member_that_is_not_listed_is_an_error_of_the_program() {

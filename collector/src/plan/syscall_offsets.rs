@@ -1,5 +1,6 @@
 //! Offsets of what the programs on system calls read in the kernel's structures.
 
+use trackiops_schemas::ebpf::offsets::Held;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
 use trackiops_schemas::ebpf::syscalls::{SYSCALLS, SyscallOffsets, kinds, rings};
 
@@ -23,26 +24,27 @@ pub fn add_syscall_offsets(
 ) -> Result<(), Unsupported> {
     let members = LevelMembers::new(facts, "app")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
+    let held = |structure, member, size| members.held(structure, member, size);
     // Where the registers are known by their names, so is the architecture.
     let (number, first, second, third, fourth, task_mode) = if cfg!(target_arch = "x86_64") {
         (
-            offset("pt_regs", "orig_ax", 8)?,
-            offset("pt_regs", "di", 8)?,
-            offset("pt_regs", "si", 8)?,
-            offset("pt_regs", "dx", 8)?,
+            held("pt_regs", "orig_ax", 8)?,
+            held("pt_regs", "di", 8)?,
+            held("pt_regs", "si", 8)?,
+            held("pt_regs", "dx", 8)?,
             offset("pt_regs", "r10", 8)?,
-            offset("task_struct", "thread_info.status", 4)?,
+            held("task_struct", "thread_info.status", 4)?,
         )
     } else {
         // The first register has the result.
-        let registers = offset("pt_regs", "regs", 8 * 31)?;
+        let registers = held("pt_regs", "regs", 8 * 31)?.offset();
         (
-            offset("pt_regs", "syscallno", 4)?,
-            offset("pt_regs", "orig_x0", 8)?,
-            registers + 8,
-            registers + 16,
+            held("pt_regs", "syscallno", 4)?,
+            held("pt_regs", "orig_x0", 8)?,
+            Held::at(registers + 8),
+            Held::at(registers + 16),
             registers + 24,
-            offset("task_struct", "thread_info.flags", 8)?,
+            held("task_struct", "thread_info.flags", 8)?,
         )
     };
     let ring = facts.ring_completion.and_then(|completion| {
@@ -67,7 +69,7 @@ pub fn add_syscall_offsets(
         fourth,
         task_mode,
         foreign_modes: COMPAT,
-        task_files: offset("task_struct", "files", 8)?,
+        task_files: held("task_struct", "files", 8)?,
         files_table: offset("files_struct", "fdt", 8)?,
         table_length: offset("fdtable", "max_fds", 4)?,
         table_files: offset("fdtable", "fd", 8)?,

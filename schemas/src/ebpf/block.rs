@@ -1,6 +1,6 @@
 //! What the kernel side has to know about requests to block devices.
 
-use crate::ebpf::offsets::offsets;
+use crate::ebpf::offsets::{Held, offsets};
 
 offsets! {
     /// Where the kernel keeps what a request to a block device consists of: offsets in bytes. A part of
@@ -9,19 +9,19 @@ offsets! {
         /// 1 where they are known.
         pub is_known: u32,
         /// `unsigned int cmd_flags` of `struct request`.
-        pub request_operation: u32,
+        pub request_operation: Held,
         /// `struct block_device *part` of `struct request` (`struct hd_struct *` before Linux 5.11).
-        pub request_part: u32,
+        pub request_part: Held,
         /// `unsigned int __data_len` of `struct request`.
-        pub request_left: u32,
+        pub request_left: Held,
         /// `rq_end_io_fn *end_io` of `struct request`.
-        pub request_end: u32,
+        pub request_end: Held,
         /// `u64 start_time_ns` of `struct request`.
-        pub request_start: u32,
+        pub request_start: Held,
         /// `u64 io_start_time_ns` of `struct request`.
-        pub request_issued: u32,
+        pub request_issued: Held,
         /// `struct bio *bio` of `struct request`.
-        pub request_bio: u32,
+        pub request_bio: Held,
         /// `dev_t bd_dev` of `struct block_device` (`__dev.devt` of `struct hd_struct`).
         pub part_dev: u32,
         /// `struct bio *bi_next` of `struct bio`.

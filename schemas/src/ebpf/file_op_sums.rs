@@ -3,7 +3,7 @@
 
 use core::mem::{offset_of, size_of, zeroed};
 
-use crate::ebpf::offsets::offsets;
+use crate::ebpf::offsets::{Held, offsets};
 use crate::ebpf::op_sums::OP_NAME_BYTES;
 
 /// What RPCs have in common that are added up by file.
@@ -78,11 +78,11 @@ offsets! {
         /// 1 where the way is known and wanted.
         pub is_known: u32,
         /// `void *tk_msg.rpc_argp` of `struct rpc_task`.
-        pub task_arguments: u32,
+        pub task_arguments: Held,
         /// `const struct cred *tk_msg.rpc_cred` of `struct rpc_task`.
         pub task_cred: u32,
         /// `unsigned short tk_flags` of `struct rpc_task`.
-        pub task_flags: u32,
+        pub task_flags: Held,
         /// `struct rpc_cred *rq_cred` of `struct rpc_rqst`; 0 where that or the next one is not known.
         pub transmission_cred: u32,
         /// `const struct cred *cr_cred` of `struct rpc_cred`.

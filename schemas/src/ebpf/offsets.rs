@@ -30,6 +30,40 @@ impl Offsets for u32 {
     }
 }
 
+/// The offset of a member that programs may load without a fault handler: it is in an object that the kernel holds while the program runs, and
+/// within the part of it that is surely allocated.
+///
+/// Programs load such a member from a pointer that the verifier trusts, and every other member by a load that may fault. So only members whose
+/// structure is listed with its reason (`HELD` in `collector/src/plan/members.rs`) become one.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held(u32);
+
+impl Held {
+    /// A member at this offset, in bytes from the begin of its structure. For `collector/src/plan/members.rs`, which checks it.
+    pub const fn at(offset: u32) -> Self {
+        Self(offset)
+    }
+
+    /// The offset in bytes.
+    pub const fn offset(self) -> u32 {
+        self.0
+    }
+
+    /// The word that userspace sets.
+    pub const fn word(&self) -> &u32 {
+        &self.0
+    }
+}
+
+impl Offsets for Held {
+    const NONE: Self = Self(0);
+
+    fn each(&self, word: &mut impl FnMut(u32)) {
+        word(self.0);
+    }
+}
+
 /// Defines a structure whose members are words, or structures of words.
 macro_rules! offsets {
     (

@@ -3,7 +3,7 @@
 
 use core::mem::{offset_of, size_of, zeroed};
 
-use crate::ebpf::offsets::offsets;
+use crate::ebpf::offsets::{Held, offsets};
 
 /// What RPCs have in common that are added up.
 #[repr(C)]
@@ -121,13 +121,13 @@ offsets! {
         /// Begin of the window for all members of the task but its status.
         pub task_window: u32,
         /// `struct rpc_procinfo *tk_msg.rpc_proc`.
-        pub task_procedure: u32,
+        pub task_procedure: Held,
         /// `struct rpc_clnt *tk_client`.
-        pub task_client: u32,
+        pub task_client: Held,
         /// `struct rpc_xprt *tk_xprt`.
-        pub task_transport: u32,
+        pub task_transport: Held,
         /// `int tk_status`.
-        pub task_status: u32,
+        pub task_status: Held,
         /// Begin of the window for the bytes of a transmission.
         pub bytes_window: u32,
         /// `size_t rq_xmit_bytes_sent`.

@@ -1,27 +1,27 @@
 //! What the kernel side has to know about system calls.
 
-use crate::ebpf::offsets::offsets;
+use crate::ebpf::offsets::{Held, offsets};
 
 offsets! {
     /// Where the kernel keeps what a system call is about: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`], with which it
     /// shares those of files and inodes.
     pub struct SyscallOffsets {
         /// Number of the call in `struct pt_regs`.
-        pub number: u32,
+        pub number: Held,
         /// Its first argument there.
-        pub first: u32,
+        pub first: Held,
         /// Its second one.
-        pub second: u32,
+        pub second: Held,
         /// Its third one.
-        pub third: u32,
+        pub third: Held,
         /// Its fourth one.
         pub fourth: u32,
         /// `thread_info.status` of `struct task_struct`; where threads are known by another member, that one.
-        pub task_mode: u32,
+        pub task_mode: Held,
         /// Bits of it that a thread has which calls as 32-bit programs do, by other numbers.
         pub foreign_modes: u32,
         /// `struct files_struct *files` of `struct task_struct`.
-        pub task_files: u32,
+        pub task_files: Held,
         /// `struct fdtable *fdt` of `struct files_struct`.
         pub files_table: u32,
         /// `unsigned int max_fds` of `struct fdtable`.

@@ -107,6 +107,12 @@ impl WindowQueue {
         self.shared.lock().waiting()
     }
 
+    /// Number of windows that are not written yet, also while the queue is finished.
+    pub fn counter(&self) -> impl Fn() -> usize + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.lock().waiting()
+    }
+
     /// Waits until everything is written and sealed. The outer error is a panic of the thread.
     pub fn finish(mut self) -> thread::Result<Result<(), StoreError>> {
         self.join()

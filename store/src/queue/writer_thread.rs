@@ -24,7 +24,7 @@ use crate::writer::Writer;
 /// Interval of attempts to write.
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How long it still tries to write waiting windows after the recording has ended.
-pub(super) const LAST_TRIES: Duration = Duration::from_secs(5);
+pub(super) const LAST_TRIES: Duration = Duration::from_secs(4);
 
 /// Passes a warning on. Each opened writer has a clone.
 pub(super) type SharedWarn = Arc<dyn Fn(Warning) + Send + Sync>;

@@ -27,7 +27,7 @@ TYPES=(
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
     btf_trace_block_rq_complete
     # Pages of the cache.
-    file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
+    pageflags file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
     # System calls, the files of threads, and requests of io_uring.
     pt_regs task_struct css_set thread_info files_struct fdtable io_kiocb io_uring_cqe btf_trace_{sys_exit,io_uring_complete}
     # How programs load from the kernel's memory.

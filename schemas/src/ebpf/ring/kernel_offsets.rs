@@ -5,7 +5,7 @@ use crate::ebpf::block::BlockOffsets;
 use crate::ebpf::cache::CacheOffsets;
 use crate::ebpf::file_op_sums::FileOpOffsets;
 use crate::ebpf::local::LocalOffsets;
-use crate::ebpf::offsets::offsets;
+use crate::ebpf::offsets::{Held, offsets};
 use crate::ebpf::op_sums::OpOffsets;
 use crate::ebpf::syscalls::SyscallOffsets;
 
@@ -86,27 +86,27 @@ offsets! {
         /// Begin of the window for `tk_start` and `tk_owner`.
         pub task_window: u32,
         /// `ktime_t tk_start`.
-        pub task_start: u32,
+        pub task_start: Held,
         /// `pid_t tk_owner`.
-        pub task_owner: u32,
+        pub task_owner: Held,
         /// `struct inode *inode`.
-        pub header_inode: u32,
+        pub header_inode: Held,
         /// `int task.tk_status`.
-        pub header_status: u32,
+        pub header_status: Held,
         /// Begin of the window for `args`.
         pub arguments_window: u32,
         /// Begin of the window for `res`.
         pub result_window: u32,
         /// `struct nfs_fh *args.fh`.
-        pub header_handle: u32,
+        pub header_handle: Held,
         /// `__u64 args.offset`.
-        pub header_offset: u32,
+        pub header_offset: Held,
         /// `__u32 args.count`.
-        pub header_asked: u32,
+        pub header_asked: Held,
         /// `__u32 res.count`.
-        pub header_done: u32,
+        pub header_done: Held,
         /// The lowest byte of `res.eof`.
-        pub header_eof: u32,
+        pub header_eof: Held,
         /// Begin of the window for `i_sb` and `i_ino`.
         pub inode_window: u32,
         /// `struct super_block *i_sb`.
@@ -116,15 +116,15 @@ offsets! {
         /// `dev_t s_dev` of `struct super_block`.
         pub superblock_dev: u32,
         /// `const struct cred *cred`.
-        pub header_cred: u32,
+        pub header_cred: Held,
         /// `kuid_t fsuid` of `struct cred`.
-        pub cred_uid: u32,
+        pub cred_uid: Held,
         /// `struct nfs_direct_req *dreq`.
-        pub header_direct: u32,
+        pub header_direct: Held,
         /// `enum nfs3_stable_how args.stable`.
-        pub header_stable: u32,
+        pub header_stable: Held,
         /// `struct rpc_rqst *tk_rqstp`.
-        pub task_transmission: u32,
+        pub task_transmission: Held,
         /// Begin of the window for the members of `struct rpc_rqst`.
         pub transmission_window: u32,
         /// `ktime_t rq_rtt`.
@@ -200,7 +200,7 @@ offsets! {
     /// The way from a request to the directories that its file is in, as it was opened.
     pub struct TreeOffsets {
         /// `struct nfs_open_context *args.context` of `struct nfs_pgio_header`; 0 if the way is not known.
-        pub header_context: u32,
+        pub header_context: Held,
         /// `struct dentry *dentry` of `struct nfs_open_context`.
         pub context_entry: u32,
         /// `struct dentry *d_parent` of `struct dentry`.
@@ -216,7 +216,7 @@ offsets! {
         /// Bits of [`cgroups`]; 0 if the way is not known.
         pub way: u32,
         /// `struct nfs_page *req` of `struct nfs_pgio_header`.
-        pub header_request: u32,
+        pub header_request: Held,
         /// `struct page *wb_page` of `struct nfs_page`.
         pub request_page: u32,
         /// `unsigned long compound_head` (`compound_info` from Linux 7.0 on) of `struct page`.
@@ -228,9 +228,9 @@ offsets! {
         /// `struct cgroup *css.cgroup` of `struct mem_cgroup`.
         pub owner_cgroup: u32,
         /// `struct kernfs_node *kn` of `struct cgroup`.
-        pub cgroup_node: u32,
+        pub cgroup_node: Held,
         /// `u64 id` of `struct kernfs_node`.
-        pub node_id: u32,
+        pub node_id: Held,
     }
 }
 
@@ -238,11 +238,11 @@ offsets! {
     /// What tells for whom a thread runs, with what [`CgroupOffsets`] has of nodes of cgroups.
     pub struct ThreadOffsets {
         /// `const struct cred *cred` of `struct task_struct`.
-        pub task_cred: u32,
+        pub task_cred: Held,
         /// `struct css_set *cgroups` of `struct task_struct`; 0 if the way to its cgroup is not known, as the others.
-        pub task_cgroups: u32,
+        pub task_cgroups: Held,
         /// `struct cgroup *dfl_cgrp` of `struct css_set`.
-        pub cgroups_own: u32,
+        pub cgroups_own: Held,
     }
 }
 

@@ -1,0 +1,103 @@
+//! The last work of a recorder: it seals what it has. Whoever waits for its end does so for some seconds only.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// How long it seals. What is left then is in the journals: nothing is lost, and the next recorder seals it.
+const MOST: Duration = Duration::from_secs(4);
+/// Interval of looks when that time is over: at what is done already, and what is not written yet.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Until when it works.
+pub struct LastWork {
+    until: Option<Instant>,
+}
+
+impl LastWork {
+    /// Begins. A service manager, which hears that the recorder goes on, waits as long as it takes.
+    pub fn begin(has_manager: bool) -> Self {
+        Self::for_at_most((!has_manager).then_some(MOST))
+    }
+
+    fn for_at_most(most: Option<Duration>) -> Self {
+        Self {
+            until: most.map(|most| Instant::now() + most),
+        }
+    }
+
+    /// What `work` returns, or `None` if that takes too long. It is not given up while `is_writing`.
+    pub fn wait_for<T: Send + 'static>(
+        &self,
+        is_writing: impl Fn() -> bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Option<T>> {
+        let (done, is_done) = channel::<()>();
+        let working = Builder::new().name("last work".to_owned()).spawn(move || {
+            let _done = done;
+            work()
+        })?;
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut wait = left.max(LOOK_EVERY);
+            while is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                if !is_writing() {
+                    return Ok(None);
+                }
+                wait = LOOK_EVERY;
+            }
+        }
+        match working.join() {
+            Ok(worked) => Ok(Some(worked)),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::sleep;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_takes_too_long_is_given_up_once_all_is_written() {
+        let last_work = LastWork::for_at_most(Some(SHORT));
+        let is_written = Arc::new(AtomicBool::new(false));
+        let written = Arc::clone(&is_written);
+        let begun = Instant::now();
+        let worked = last_work.wait_for(
+            || !is_written.load(Ordering::Relaxed),
+            move || {
+                sleep(4 * SHORT);
+                written.store(true, Ordering::Relaxed);
+                sleep(LONG);
+            },
+        );
+        assert_eq!(worked.unwrap(), None);
+        assert!(begun.elapsed() >= 4 * SHORT && begun.elapsed() < LONG);
+    }
+
+    #[test]
+    fn what_is_done_in_time_or_for_a_service_manager_is_waited_for() {
+        for (most, takes) in [(Some(LONG), SHORT), (None, 2 * SHORT)] {
+            let worked = LastWork::for_at_most(most).wait_for(
+                || false,
+                move || {
+                    sleep(takes);
+                    7
+                },
+            );
+            assert_eq!(worked.unwrap(), Some(7));
+        }
+    }
+}

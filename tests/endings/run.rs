@@ -1,0 +1,336 @@
+//! A command on a pseudo-terminal, and what happens to it.
+
+use std::fs::{self, File};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::num::NonZeroU16;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, getegid, geteuid, ioctl_tiocsctty, kill_process, setsid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Action, LocalModes, Winsize, tcflow, tcgetattr, tcsetwinsize};
+use trackiops_testkit::recording::{Recording, recent};
+
+use super::command::{below_shells, command, store_of};
+use super::table::{Case, Kind};
+use crate::server;
+
+/// For what takes a second, and for `record`, on a machine that has other work.
+const ENDS: Duration = Duration::from_millis(2500);
+const RECORD_ENDS: Duration = Duration::from_secs(7);
+/// How long what goes on is looked at.
+const GOES_ON: Duration = Duration::from_secs(2);
+/// CPU time that a command may take meanwhile: one that spins takes all of it.
+const MOST_CPU: Duration = Duration::from_millis(500);
+const LONG: Duration = Duration::from_secs(60);
+/// Lines and columns of terminals.
+const SIZE: [u16; 2] = [24, 80];
+
+/// A command on a terminal.
+pub struct Run {
+    kind: Kind,
+    /// The process that was started: the command, or a shell above it.
+    child: Child,
+    /// The command.
+    pid: Pid,
+    recording: Option<Recording>,
+    store: PathBuf,
+    /// The end of a terminal emulator, until it is closed.
+    master: Option<File>,
+    /// The command's end.
+    slave: File,
+    stdin: Option<PipeWriter>,
+    stdout: Option<PipeReader>,
+    /// What it wrote to the terminal.
+    said: Vec<u8>,
+    _dir: tempfile::TempDir,
+}
+
+impl Run {
+    /// Starts it, and waits until it has nothing to do.
+    pub fn start(kind: Kind, case: Case, programs: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let recording = Recording::begin();
+        recording.put(&recent(3));
+        let command = command(kind, &recording, dir.path(), programs);
+        let (master, slave) = terminal();
+        let (mut stdin, mut stdout) = (None, None);
+        let mut command = below_shells(command, case);
+        if matches!(kind, Kind::Metrics | Kind::Serve) && geteuid().is_root() {
+            command.uid(server::NOBODY).gid(getegid().as_raw());
+        }
+        command.stdin(slave.try_clone().unwrap());
+        command.stdout(slave.try_clone().unwrap());
+        command.stderr(slave.try_clone().unwrap());
+        if case == Case::InputEnds || kind == Kind::Import {
+            let (reader, writer) = io::pipe().unwrap();
+            command.stdin(reader);
+            stdin = Some(writer);
+        }
+        if case == Case::ReaderGone {
+            let (reader, writer) = io::pipe().unwrap();
+            command.stdout(writer);
+            stdout = Some(reader);
+        }
+        let of_child = slave.try_clone().unwrap();
+        let ignores = case == Case::TerminalClosedUnderNohup;
+        // SAFETY: these are system calls that signal-safety(7) does not forbid after fork.
+        unsafe {
+            command.pre_exec(move || {
+                setsid()?;
+                ioctl_tiocsctty(&of_child)?;
+                if ignores {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        // It has the pipes' ends.
+        drop(command);
+        let mut run = Self {
+            kind,
+            pid: Pid::from_child(&child),
+            child,
+            store: store_of(kind, &recording, dir.path()),
+            recording: Some(recording),
+            master: Some(master),
+            slave,
+            stdin,
+            stdout,
+            said: Vec::new(),
+            _dir: dir,
+        };
+        run.settle();
+        run
+    }
+
+    /// Waits until it says what it says at first, and then does nothing.
+    fn settle(&mut self) {
+        let words = match self.kind {
+            Kind::Record | Kind::RecordCalls => "recording|waiting for the NFS client",
+            Kind::Top => "LIVE",
+            Kind::TopOfThePast => "PAST",
+            Kind::Metrics => "metrics at",
+            Kind::Serve => "serving at",
+            Kind::Watch | Kind::WatchEvents | Kind::Import | Kind::Query | Kind::Analyze => "",
+        };
+        let begun = Instant::now();
+        let (mut quiet, mut before) = (Instant::now(), None);
+        loop {
+            self.pump();
+            if let Some(pid) = self.command() {
+                self.pid = pid;
+                let used = cpu(pid);
+                if used != before || used.is_none() {
+                    (quiet, before) = (Instant::now(), used);
+                }
+                let said = String::from_utf8_lossy(&self.said);
+                let has_said = words.split('|').any(|words| said.contains(words));
+                if has_said && quiet.elapsed() > Duration::from_millis(400) {
+                    return;
+                }
+            }
+            assert!(begun.elapsed() < LONG, "{:?}: {}", self.kind, self.text());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The process that runs the command: the one that was started, or the last of its descendants.
+    fn command(&self) -> Option<Pid> {
+        let mut pid = Pid::from_child(&self.child);
+        while let Some(child) = child_of(pid) {
+            pid = child;
+        }
+        let exe = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero()));
+        exe.is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "trackiops"))
+            .then_some(pid)
+    }
+
+    /// Reads what is on the terminal.
+    fn pump(&mut self) {
+        let Some(mut master) = self.master.as_ref() else {
+            return;
+        };
+        let mut bytes = [0; 65_536];
+        while let Ok(read @ 1..) = master.read(&mut bytes) {
+            self.said.extend_from_slice(&bytes[..read]);
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.said).into_owned()
+    }
+
+    /// Lets it happen, and looks at what comes of it.
+    pub fn meets(&mut self, case: Case, ends: bool) -> Result<(), String> {
+        let before = cpu(self.pid).ok_or_else(|| format!("it has not begun: {}", self.text()))?;
+        let begun = Instant::now();
+        self.happens(case);
+        let most = match (ends, self.kind) {
+            (false, _) => GOES_ON,
+            (true, Kind::Record | Kind::RecordCalls) => RECORD_ENDS,
+            (true, _) => ENDS,
+        };
+        let mut last = before;
+        while begun.elapsed() < most {
+            if case != Case::TerminateBlocked {
+                self.pump();
+            }
+            match cpu(self.pid) {
+                None if ends => break,
+                None => return Err(format!("ended after {:?}", begun.elapsed())),
+                Some(used) => last = used,
+            }
+            sleep(Duration::from_millis(10));
+        }
+        let took = begun.elapsed();
+        let used = last.saturating_sub(before);
+        println!("{:?} {case:?}: {took:.2?}, {used:?} of CPU time", self.kind);
+        if ends && cpu(self.pid).is_some() {
+            return Err(format!("goes on after {took:?}, with {used:?} of CPU time"));
+        }
+        let seals = ends && self.kind == Kind::RecordCalls;
+        if used > MOST_CPU && !seals {
+            return Err(format!("used {used:?} of CPU time in {took:?}"));
+        }
+        self.pump();
+        if ends && matches!(case, Case::Signal(_)) && self.ends_by_itself() {
+            let status = self.child.wait().unwrap();
+            if !status.success() {
+                return Err(format!("{status}"));
+            }
+        }
+        match ends && self.master.is_some() && case != Case::TerminateBlocked {
+            true => self.terminal_is_restored(),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it has something to do before it ends: seal a store, restore a terminal, remove a socket.
+    fn ends_by_itself(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Watch | Kind::WatchEvents | Kind::Import | Kind::Query | Kind::Analyze
+        )
+    }
+
+    fn happens(&mut self, case: Case) {
+        let kill = |pid, signal| kill_process(pid, signal).unwrap();
+        match case {
+            Case::Signal(signal) => kill(self.pid, signal),
+            Case::TerminateBlocked => {
+                // As Ctrl-S does.
+                tcflow(&self.slave, Action::OOff).unwrap();
+                self.has_something_to_write();
+                sleep(Duration::from_millis(700));
+                kill(self.pid, Signal::TERM);
+            }
+            Case::TerminalClosed | Case::TerminalClosedUnderNohup => self.master = None,
+            Case::ShellKilled => kill(Pid::from_child(&self.child), Signal::KILL),
+            Case::ParentKilled => {
+                let parent = child_of(Pid::from_child(&self.child)).unwrap();
+                kill(parent, Signal::KILL);
+            }
+            Case::ReaderGone => self.stdout = None,
+            Case::InputEnds => self.stdin = None,
+            Case::RecorderEnds => self.recording.as_mut().unwrap().end(),
+            Case::StoreGone => {
+                fs::rename(&self.store, self.store.with_extension("gone")).unwrap();
+            }
+        }
+    }
+
+    fn has_something_to_write(&mut self) {
+        match self.kind {
+            Kind::Record | Kind::RecordCalls => kill_process(self.pid, Signal::HUP).unwrap(),
+            Kind::Top | Kind::TopOfThePast => {
+                self.master.as_ref().unwrap().write_all(b"2?").unwrap();
+            }
+            Kind::Watch => self.recording.as_ref().unwrap().put(&recent(3)),
+            Kind::WatchEvents | Kind::Metrics => self.recording.as_mut().unwrap().end(),
+            Kind::Serve | Kind::Import | Kind::Query | Kind::Analyze => {}
+        }
+    }
+
+    /// Lines are echoed, and no other screen is shown.
+    fn terminal_is_restored(&self) -> Result<(), String> {
+        let modes = tcgetattr(&self.slave).unwrap().local_modes;
+        if !modes.contains(LocalModes::ICANON | LocalModes::ECHO) {
+            return Err("the terminal has other modes".to_owned());
+        }
+        let [lines, columns] = SIZE.map(|cells| NonZeroU16::new(cells).unwrap());
+        let mut parser = vt100::Parser::new(lines, columns, 0);
+        parser.process(&self.said);
+        let screen = parser.screen();
+        if screen.alternate_screen() || screen.hide_cursor() {
+            return Err("the terminal shows another screen".to_owned());
+        }
+        match screen.mouse_protocol_mode() {
+            vt100::MouseProtocolMode::None => Ok(()),
+            mode => Err(format!("the mouse is left in {mode:?}")),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if cpu(self.pid).is_some() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // The recording ends in it.
+        let _ = fs::rename(self.store.with_extension("gone"), &self.store);
+    }
+}
+
+/// A terminal of which both ends are open.
+fn terminal() -> (File, File) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let size = Winsize {
+        ws_row: SIZE[0],
+        ws_col: SIZE[1],
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&slave, size).unwrap();
+    let flags = fcntl_getfl(&master).unwrap();
+    fcntl_setfl(&master, flags | OFlags::NONBLOCK).unwrap();
+    (File::from(master), slave)
+}
+
+fn child_of(pid: Pid) -> Option<Pid> {
+    let pid = pid.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+}
+
+/// CPU time of a process that has not ended.
+fn cpu(pid: Pid) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // Fields after the name, which may have spaces.
+    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    if matches!(fields[0], "Z" | "X") {
+        return None;
+    }
+    let ticks: u64 = [fields[11], fields[12]]
+        .iter()
+        .map(|of| of.parse::<u64>().unwrap())
+        .sum();
+    Some(Duration::from_millis(
+        ticks * 1000 / rustix::param::clock_ticks_per_second(),
+    ))
+}

@@ -1,0 +1,30 @@
+//! No load of kernel memory can crash the kernel: each has a fault handler, or is of a member that is declared to be held.
+
+use crate::run::{KERNELS, Run, long};
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_every_load_is_declared_or_may_fault() {
+    // Programs read by loads since Linux 6.2. The verifier takes minutes for the levels app and block in an emulated machine.
+    let (kernels, levels) = match long() {
+        true => (&KERNELS[..], "wire,app,block,cache"),
+        false => (&["6.12"][..], "wire,cache"),
+    };
+    for kernel in kernels {
+        let run = Run::on(kernel, "loads", &[], &[levels]);
+        let found = run.json("loads.json");
+        let loads = found["loads"].as_array().expect("a list");
+        assert_eq!(found["safe"], true, "{kernel}: {found:#}");
+        let of = |safety: &str| loads.iter().filter(|load| load["safety"] == safety).count();
+        println!(
+            "{kernel}: {} programs, {} held, {} may fault",
+            found["programs"],
+            of("held"),
+            of("may_fault")
+        );
+        // Those on functions of the NFS client are typed, but not trusted.
+        let expects_held = !["5.10", "6.1"].contains(kernel);
+        assert_eq!(of("held") > 0, expects_held, "{kernel}: {found:#}");
+        assert_eq!(of("held") + of("may_fault"), loads.len(), "{kernel}");
+    }
+}
