@@ -4,6 +4,7 @@ pub mod args;
 mod display;
 mod last_work;
 mod log;
+mod memory;
 mod messages;
 mod reload;
 mod requests;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,7 +32,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{WindowQueue, Writer};
+use trackiops_store::{Options, WindowQueue, Writer};
 use trackiops_threads::privileges;
 
 use crate::config::Source;
@@ -44,7 +45,9 @@ pub use crate::record::args::{
 use crate::record::display::RecordingDisplay;
 use crate::record::last_work::LastWork;
 use crate::record::log::Level;
+use crate::record::memory::Memory;
 use crate::record::reload::{Changes, Reload};
+use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
 use crate::stderr_queue;
@@ -56,7 +59,7 @@ const DIED: u8 = 4;
 
 /// Files that a recorder may have open: up to 32 rings, maps, programs and their links, files of
 /// the kernel, the journals, four segments that are being merged, and 64 sockets.
-const OPEN_FILES: u64 = 320;
+const OPEN_FILES: u64 = 352;
 
 /// Short enough: between the module's loading and the first request is a mount, which takes about
 /// as long.
@@ -105,13 +108,16 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
-    let settings = args.settings();
-    let mut writer = Writer::open_after(
-        &store,
-        args.store_options(&settings.filter),
-        None,
-        messages::report_warning,
-    )?;
+    let mut settings = args.settings();
+    let mut options = args.store_options(&settings.filter);
+    if let Some(memory) = args.memory() {
+        if let Some(why) = memory.refuses_requests().filter(|_| args.requests) {
+            bail!(why);
+        }
+        memory.fit(&mut settings);
+        memory.fit_journals(&mut options);
+    }
+    let mut writer = Writer::open_after(&store, options, None, messages::report_warning)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -191,6 +197,13 @@ async fn record_with_plan(
         ..settings
     };
     let mut recorder = Recorder::start(&plan, &settings, &mut StartTiming::begin())?;
+    if let Some(memory) = args.memory() {
+        let files = memory.files(memory::taken()?);
+        recorder.follow_at_most(files);
+        if files < Options::MOST_FILES {
+            say(memory.why(files));
+        }
+    }
     if let Some(why) = recorder.refused() {
         say(format_args!(
             "the kernel refused the BPF programs that read its memory by plain loads ({why}): using those that call a \
@@ -203,7 +216,10 @@ async fn record_with_plan(
     let requests = if args.requests || writer.has_unsealed_requests()? {
         let writer = writer.requests(reload.limits.requests_bytes, messages::report_warning)?;
         budget = Some(writer.budget());
-        Some(requests::write(writer)?)
+        let most_waiting = args
+            .memory()
+            .map_or(WAITING_REQUESTS, Memory::waiting_requests);
+        Some(requests::write(writer, most_waiting)?)
     } else {
         None
     };
@@ -225,6 +241,7 @@ async fn record_with_plan(
     manager.records();
     let mut show = RecordingDisplay::new(Arc::clone(&kept));
     let mut dropped = 0;
+    let mut shed = messages::ShedReports::default();
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
         window.health.requests_dropped += dropped - before;
@@ -233,8 +250,10 @@ async fn record_with_plan(
         }
         show.window(&window, waiting.waiting(), &manager);
         waiting.put(window);
+        let usage = usage.get();
+        shed.follow(&usage, Instant::now());
         if let Some(publisher) = &publisher {
-            publisher.kernel_usage(usage.get());
+            publisher.kernel_usage(usage);
         }
         Ok(())
     };

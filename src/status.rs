@@ -11,6 +11,7 @@ use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::{Zone, rfc3339, show, show_length};
 use trackiops_query::{Outcome, ask_volume};
 use trackiops_render::units;
+use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{Activity, Message, OwnUsage, RecorderInfo, Status, Subscription};
@@ -160,6 +161,8 @@ impl Report {
             ),
         )?;
         line("store", self.store_line())?;
+        line("tracing", tracing(&status.own.kernel.tracing))?;
+        line("files", files(&status.own.kernel))?;
         let own = &status.own;
         let requests = status.total.read_requests + status.total.write_requests;
         let per_request = cpu_ns_per_request(own, requests);
@@ -247,6 +250,34 @@ fn complaints(status: &Status, granularity_ms: u64) -> Vec<String> {
     complaints
 }
 
+/// What tracing takes, and what it leaves out.
+fn tracing(load: &TracingLoad) -> String {
+    if load.ceiling_ppm == 0 {
+        return "not measured".to_owned();
+    }
+    let percent = |ppm: u64| format!("{:.2} %", ppm as f64 / 1e4);
+    let shed = match load.shed.is_empty() {
+        true => String::new(),
+        false => format!("; not recorded now: {}", load.shed),
+    };
+    format!(
+        "{} of the CPUs ({} itself, {} its programs in the kernel), {} at most{shed}",
+        percent(load.ppm()),
+        percent(load.own_ppm),
+        percent(load.programs_ppm),
+        percent(load.ceiling_ppm),
+    )
+}
+
+/// How many files can be followed, and whether there are more.
+fn files(usage: &KernelUsage) -> String {
+    let more = match usage.files_are_full {
+        true => "; there are more, which are counted as (other) of their mounts",
+        false => "",
+    };
+    format!("at most {} are followed at a time{more}", usage.files_most)
+}
+
 fn mounts(mounts: &[MountPoint]) -> String {
     /// More are not named.
     const NAMED: usize = 4;
@@ -324,4 +355,29 @@ fn store_usage(recorder: &RecorderInfo) -> Option<StoreUsage> {
         bytes: segments + lengths.sum::<u64>(),
         full_in_days: room.and_then(|room| days_until(&rows, false, room)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_schemas::shed::Detail;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_said_beside_what_tracing_takes() {
+        let mut load = TracingLoad {
+            own_ppm: 1200,
+            programs_ppm: 27_900,
+            ceiling_ppm: 30_000,
+            ..TracingLoad::default()
+        };
+        let said =
+            "2.91 % of the CPUs (0.12 % itself, 2.79 % its programs in the kernel), 3.00 % at most";
+        assert_eq!(tracing(&load), said);
+        load.shed = [Detail::SingleCalls, Detail::CallTimes]
+            .into_iter()
+            .collect();
+        let said = format!("{said}; not recorded now: single calls, times of calls");
+        assert_eq!(tracing(&load), said);
+    }
 }

@@ -13,10 +13,12 @@ use trackiops_schemas::ebpf::{
         APP_PROGRAMS, APP_TIMED_PROGRAMS, AppBegin, AppKey, AppPlace, AppPlaces, AppValue, READS,
         WRITES, registers,
     },
+    ceiling::shed,
     file_op_sums::NFS_SUPER_MAGIC,
 };
 
 use crate::{
+    ceiling::{is_shed, valid_begin},
     cells, cgroup, file_operation, filter,
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
@@ -60,8 +62,10 @@ const QUEUED: i64 = -529;
 
 /// A call begins, and is to be timed.
 #[inline(always)]
-pub fn begun() {
-    note_begin(&APP_BEGINS);
+pub fn begun<M: Memory>() {
+    if !is_shed::<M>(shed::CALL_TIMES) {
+        note_begin(&APP_BEGINS);
+    }
 }
 
 /// Notes that a call of this thread begins.
@@ -79,16 +83,16 @@ pub fn note_begin(begins: &Array<AppBegin>) {
 
 /// When this thread's call began, ns; 0 if nobody knows.
 #[inline(always)]
-pub fn begin_ns() -> u64 {
-    match is_timed() {
-        true => take_begin(&APP_BEGINS),
+pub fn begin_ns<M: Memory>() -> u64 {
+    match is_timed() && !is_shed::<M>(shed::CALL_TIMES) {
+        true => take_begin::<M>(&APP_BEGINS),
         false => 0,
     }
 }
 
 /// When this thread's call was noted to begin, ns; 0 if nobody knows.
 #[inline(always)]
-pub fn take_begin(begins: &Array<AppBegin>) -> u64 {
+pub fn take_begin<M: Memory>(begins: &Array<AppBegin>) -> u64 {
     let thread = bpf_get_current_pid_tgid();
     let Some(begin) = begin_of(begins, thread) else {
         return 0;
@@ -100,7 +104,7 @@ pub fn take_begin(begins: &Array<AppBegin>) -> u64 {
         }
         // Of its next call the begin may be missed.
         (&raw mut (*begin).thread).write_volatile(0);
-        (&raw const (*begin).begin_ns).read_volatile()
+        valid_begin::<M>((&raw const (*begin).begin_ns).read_volatile())
     }
 }
 
@@ -121,7 +125,7 @@ pub fn returned(program: Program, call: u64, result: u64) {
     let own = &DIRECT.app;
     let result = result.cast_signed();
     // One that goes on without its caller may have ended meanwhile, and its `struct kiocb` with it.
-    if is_unfinished(result) {
+    if is_unfinished(result) || is_shed::<Typed>(shed::CALLS) {
         return;
     }
     let is_direct = is_direct(call);
@@ -130,7 +134,7 @@ pub fn returned(program: Program, call: u64, result: u64) {
         return;
     }
     if let Some(file) = call.field(&own.call_file) {
-        count::<Typed>(program, file, is_direct, result, begin_ns());
+        count::<Typed>(program, file, is_direct, result, begin_ns::<Typed>());
     }
 }
 
@@ -150,12 +154,19 @@ fn is_unfinished(result: i64) -> bool {
 /// A call that is for a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
-    count::<Typed>(program, file, false, result.cast_signed(), begin_ns());
+    if is_shed::<Typed>(shed::CALLS) {
+        return;
+    }
+    let begin_ns = begin_ns::<Typed>();
+    count::<Typed>(program, file, false, result.cast_signed(), begin_ns);
 }
 
 /// A call begins that is described by a `struct kiocb`: a probe remembers it, for that at its end does not see the parameters.
 #[inline(always)]
 pub fn probed_begin(registers: *const u64) {
+    if is_shed::<Probe>(shed::CALLS) {
+        return;
+    }
     let call = Address::<Probe>::new(parameter::<0>(registers));
     if let Some(file) = call.field(&DIRECT.app.call_file) {
         remember(file, is_direct(call));
@@ -165,7 +176,9 @@ pub fn probed_begin(registers: *const u64) {
 /// The same of one that is for a `struct file`.
 #[inline(always)]
 pub fn probed_begin_of_file(registers: *const u64) {
-    remember(parameter::<0>(registers), false);
+    if !is_shed::<Probe>(shed::CALLS) {
+        remember(parameter::<0>(registers), false);
+    }
 }
 
 /// The call of this thread returns.
@@ -192,7 +205,10 @@ fn remember(file: u64, is_direct: bool) {
     let call = CallUnderWay {
         file,
         is_direct: u64::from(is_direct),
-        begin_ns: if is_timed() { now_ns() } else { 0 },
+        begin_ns: match is_timed() && !is_shed::<Probe>(shed::CALL_TIMES) {
+            true => now_ns(),
+            false => 0,
+        },
     };
     // Without room it is missed. There are more places than threads that call at once.
     let _ = APP_CALLS_UNDER_WAY.insert(&bpf_get_current_pid_tgid(), &call, 0);
@@ -201,6 +217,9 @@ fn remember(file: u64, is_direct: bool) {
 /// [`returned`] from a function that other file systems call as well.
 #[inline(always)]
 pub fn generic_returned(program: Program, call: u64, result: u64) {
+    if is_shed::<Typed>(shed::CALLS) {
+        return;
+    }
     if let Some(file) = Address::<Typed>::new(call).field(&DIRECT.app.call_file) {
         generic_returned_of_file(program, file, result);
     }
@@ -209,14 +228,18 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
 /// [`returned_of_file`] from such a function.
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
-    if is_of_nfs(file) {
-        count::<Typed>(program, file, false, result.cast_signed(), begin_ns());
+    if !is_shed::<Typed>(shed::CALLS) && is_of_nfs(file) {
+        let begin_ns = begin_ns::<Typed>();
+        count::<Typed>(program, file, false, result.cast_signed(), begin_ns);
     }
 }
 
 /// A call begins that goes past the page cache.
 #[inline(always)]
 pub fn direct(program: Program, call: u64, iterator: u64) {
+    if is_shed::<Typed>(shed::CALLS) {
+        return;
+    }
     let own = &DIRECT.app;
     let file = Address::<Typed>::new(call).field(&own.call_file);
     let bytes = Address::<Typed>::new(iterator).field(&own.iterator_count);
@@ -230,6 +253,9 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
 /// The same from a probe, whose registers these are. Nobody tells when that call returns.
 #[inline(always)]
 pub fn probed_direct(program: Program, registers: *const u64) {
+    if is_shed::<Probe>(shed::CALLS) {
+        return;
+    }
     let own = &DIRECT.app;
     let call = Address::<Probe>::new(parameter::<0>(registers));
     let iterator = Address::<Probe>::new(parameter::<1>(registers));

@@ -8,13 +8,16 @@ use trackiops_schemas::ebpf::{
     app_sums::{
         AppKey, AppPlaces, AppValue, FILE_SYSTEM, PAGES_ADDED, PAGES_DIRTIED, PAGES_EVICTED,
     },
+    ceiling::shed,
     file_op_sums::NFS_SUPER_MAGIC,
     ring::NO_USER,
 };
 
 use crate::{
     application::{self, Program},
-    block, cgroup, filter,
+    block,
+    ceiling::is_shed,
+    cgroup, filter,
     globals::{DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, add, cpu, global, now_ns},
     local,
@@ -29,7 +32,7 @@ const NO_MAPPING: u32 = block::NO_MAPPING as u32;
 #[inline(always)]
 pub fn changed<M: Memory>(program: Program, folio: u64) {
     // It is never 0.
-    if folio != 0 {
+    if folio != 0 && !is_shed::<M>(shed::PAGE_CACHE) {
         let _ = count::<M>(program, Address::new(folio));
     }
 }

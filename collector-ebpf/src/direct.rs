@@ -2,11 +2,13 @@
 
 use core::{marker::PhantomData, mem::MaybeUninit};
 
-use trackiops_schemas::ebpf::ring::{
-    DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts,
+use trackiops_schemas::ebpf::{
+    ceiling::shed,
+    ring::{DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts},
 };
 
 use crate::{
+    ceiling::is_shed,
     cgroup,
     completion::Completion,
     file_operation, filter,
@@ -323,7 +325,10 @@ pub fn parts<R: Reader>(
     latency_ns: u64,
     offsets: &'static DirectOffsets,
 ) -> Option<Parts> {
-    let told = global(&PARTS);
+    let told = match is_shed::<R::Followed>(shed::LATENCY_PARTS) {
+        true => 0,
+        false => global(&PARTS),
+    };
     let transmission = Address::<R::Followed>::new(match told {
         0 => 0,
         _ => task.held(&offsets.task_transmission)?,

@@ -1,10 +1,11 @@
 //! The application view of local file systems: a request of io_uring by which an application reads or writes a file completes. It is added up as
 //! system calls are.
 
-use trackiops_schemas::ebpf::syscalls::rings;
+use trackiops_schemas::ebpf::{ceiling::shed, syscalls::rings};
 
 use crate::{
     application::Program,
+    ceiling::is_shed,
     globals::DIRECT,
     kernel_memory::{Address, Memory, Probe, global},
     single_calls,
@@ -29,7 +30,7 @@ fn program_of(operation: u8) -> Option<Program> {
 pub fn begun(request: u64) {
     let own = &DIRECT.syscalls;
     let operation = Address::<Probe>::new(request).field_or_zero(&own.ring_operation);
-    if program_of(operation).is_some() {
+    if program_of(operation).is_some() && !is_shed::<Probe>(shed::SINGLE_CALLS) {
         single_calls::ring_begun(request);
     }
 }
@@ -40,7 +41,7 @@ pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     let own = &DIRECT.syscalls;
     let request = Address::<M>::new(argument(1));
     // What belongs to no request completes, too.
-    if request.0 == 0 {
+    if request.0 == 0 || is_shed::<M>(shed::CALLS) {
         return;
     }
     let result = if global(&own.ring_form) == rings::ENTRY {
@@ -57,7 +58,7 @@ pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     };
     let file: u64 = request.field_or_zero(&own.ring_file);
     if file != 0 {
-        if global(&own.keeps) != 0 {
+        if global(&own.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
             single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
         }
         count::<M>(program as u32, file, result);

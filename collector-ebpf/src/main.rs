@@ -12,6 +12,8 @@ mod block;
 #[cfg(target_arch = "bpf")]
 mod cache;
 #[cfg(target_arch = "bpf")]
+mod ceiling;
+#[cfg(target_arch = "bpf")]
 mod cells;
 #[cfg(target_arch = "bpf")]
 mod cgroup;
@@ -82,7 +84,7 @@ mod programs {
         block, cache, direct,
         globals::OFFSETS,
         io_uring,
-        kernel_memory::{Cast, Probe},
+        kernel_memory::{Cast, Probe, Typed},
         operation, paths, release, spans, syscalls, tracepoint,
     };
 
@@ -284,7 +286,7 @@ mod programs {
     // On each of the functions that the next ones are on, where calls are timed.
     #[fentry(function = "nfs_file_read")]
     pub fn app_begin(_: FEntryContext) -> i32 {
-        application::begun();
+        application::begun::<Typed>();
         0
     }
 

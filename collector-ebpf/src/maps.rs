@@ -11,6 +11,7 @@ use aya_ebpf::{
 use trackiops_schemas::ebpf::app_sums::{
     APP_CALLS_MAPS, AppBegin, AppKey, AppLatencies, AppPlaces, AppValue,
 };
+use trackiops_schemas::ebpf::ceiling::Ceiling;
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
 use trackiops_schemas::ebpf::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ebpf::ring::{
@@ -175,6 +176,10 @@ pub static OPS_LOST: Array<u64> = Array::with_max_entries(1, 0);
 #[map]
 pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
+/// Details that are left out.
+#[map]
+pub static CEILING: Array<Ceiling> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
 /// What happened to completed requests.
 ///
 /// Userspace reads it through `mmap`: map operations of bpf(2) keep programs on classic tracepoints off
@@ -246,6 +251,7 @@ macro_rules! only_element {
 }
 
 only_element!(books: [Books; BOOKS_SLOTS as usize], BOOKS, ".bss.BOOKS");
+only_element!(ceiling: Ceiling, CEILING, ".bss.CEILING");
 only_element!(clock: i64, CLOCK, ".bss.CLOCK");
 only_element!(op_table: OpTable, OP_TABLE, ".bss.OP_TABLE");
 only_element!(record_rings: u8, NO_RECORD_RINGS, ".bss.RECORD_RINGS");

@@ -7,6 +7,7 @@ use core::ptr::{self, NonNull};
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use trackiops_schemas::ebpf::{
+    ceiling::shed,
     op_sums::{
         NO_NUMBER, OP_BUCKET_SHIFT, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OP_PLACES,
         OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpOffsets, OpValue, op_flags,
@@ -15,6 +16,7 @@ use trackiops_schemas::ebpf::{
 };
 
 use crate::{
+    ceiling::is_shed,
     cells, file_operation,
     globals::{DIRECT, OP_CELL_TABLE, WINDOW_NS},
     kernel_memory::{
@@ -129,7 +131,7 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
         let bucket = bucket_of(execute_ns)?;
         count_half((*sum).execute.get_mut(bucket)?);
         // That of READ and WRITE is 0.
-        if (&raw const (*sum).handle).read_volatile() != 0 {
+        if (&raw const (*sum).handle).read_volatile() != 0 && !is_shed::<M>(shed::FILE_OPERATIONS) {
             // From here, and not from in there: the stack of all functions on the way is bounded.
             let directory = file_operation::count::<M, R, TELLS_PATHS>(argument, sum);
             if TELLS_PATHS && directory != 0 {

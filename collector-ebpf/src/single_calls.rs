@@ -19,7 +19,9 @@ use trackiops_schemas::ebpf::{
 };
 
 use crate::{
-    application, cgroup, filter,
+    application,
+    ceiling::valid_begin,
+    cgroup, filter,
     globals::{DIRECT, FILTER},
     io_submit::{self, Batches, MOST_BATCHES},
     kernel_memory::{Address, Memory, Probe, global, now_ns, zero},
@@ -121,7 +123,7 @@ pub fn keep_of_ring(request: u64, file: u64, direction: u32, result: i64) {
         // SAFETY: as above.
         unsafe {
             let known = begin.read_volatile();
-            if known.request == request {
+            if known.request == request && valid_begin::<Probe>(known.begin_ns) != 0 {
                 (&raw mut (*begin).request).write_volatile(0);
                 (thread, begin_ns) = (known.thread, known.begin_ns);
                 if direction != SYNCS {
@@ -276,7 +278,7 @@ struct Common {
 /// When this thread's call began that returns, ns; 0 if nobody knows.
 #[inline(always)]
 fn begin_ns() -> u64 {
-    application::take_begin(&CALL_BEGINS)
+    application::take_begin::<Probe>(&CALL_BEGINS)
 }
 
 /// Looks up what the requests of a descriptor have in common. False if nobody wants them.

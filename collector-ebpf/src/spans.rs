@@ -10,12 +10,14 @@ use aya_ebpf::{
 };
 use trackiops_schemas::ebpf::{
     app_sums::registers,
+    ceiling::shed,
     ring::{FilterKey, NO_OFFSET, RequestRecord, filters, flags},
     spans::{BY_MARKS, SpanBegin, SpanKey},
 };
 
 use crate::{
     application::register,
+    ceiling::{is_shed, valid_begin},
     cgroup,
     globals::{DIRECT, FILTER},
     kernel_memory::{Memory, Probe, global, now_ns, zero},
@@ -31,7 +33,7 @@ static SPANS: LruHashMap<SpanKey, SpanBegin> = LruHashMap::with_max_entries(1, 0
 #[inline(always)]
 pub fn begun(context: &impl EbpfContext) {
     let (thread, cookie) = (bpf_get_current_pid_tgid(), cookie(context));
-    if is_wanted(thread) {
+    if !is_shed::<Probe>(shed::SINGLE_CALLS) && is_wanted(thread) {
         let begin = SpanBegin { begin_ns: now_ns() };
         let key = SpanKey {
             thread,
@@ -56,14 +58,17 @@ pub fn returned(context: &impl EbpfContext) {
     // SAFETY: a map value, copied; only this thread writes it.
     if let Some(begin) = unsafe { SPANS.get(&key).copied() } {
         let _ = SPANS.remove(&key);
-        hand_over(cookie, begin.begin_ns);
+        // A call that began before calls were last taken up may not be this one.
+        if valid_begin::<Probe>(begin.begin_ns) != 0 {
+            hand_over(cookie, begin.begin_ns);
+        }
     }
 }
 
 /// At a mark that stands for itself.
 #[inline(always)]
 pub fn passed(context: &impl EbpfContext) {
-    if is_wanted(bpf_get_current_pid_tgid()) {
+    if !is_shed::<Probe>(shed::SINGLE_CALLS) && is_wanted(bpf_get_current_pid_tgid()) {
         hand_over(cookie(context), 0);
     }
 }

@@ -8,12 +8,14 @@ use core::ptr::NonNull;
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{
     app_sums::{AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, WRITES},
+    ceiling::shed,
     file_op_sums::NFS_SUPER_MAGIC,
     syscalls::{SYSCALLS, kinds},
 };
 
 use crate::{
     application::{self, Program},
+    ceiling::is_shed,
     cgroup, filter,
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
     io_submit::{self, MOST_BATCHES, Way},
@@ -66,8 +68,8 @@ pub const MADE_UP: [u64; 24] = [
 #[inline(always)]
 pub fn begun(number: u64) {
     if kind_of(number as u32) != 0 {
-        application::begun();
-        if global(&DIRECT.syscalls.keeps) != 0 {
+        application::begun::<Probe>();
+        if global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<Probe>(shed::SINGLE_CALLS) {
             single_calls::begun();
         }
     }
@@ -83,7 +85,7 @@ pub fn returned<M: Memory>(registers: u64, result: u64) {
     let call = Address::<M::Trusted>::new(registers);
     let kind = kind_of(call.held_or_zero(&DIRECT.syscalls.number));
     // Most calls are others.
-    if kind == 0 {
+    if kind == 0 || is_shed::<M>(shed::CALLS) {
         return;
     }
     let left = match M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) == 0 {
@@ -125,8 +127,8 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     }
     let call = Address::<M::Trusted>::new(registers);
     let first: u32 = call.held_or_zero(&own.first);
-    let begin_ns = application::begin_ns();
-    if !AT_ONCE && global(&own.keeps) != 0 {
+    let begin_ns = application::begin_ns::<M>();
+    if !AT_ONCE && global(&own.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
         single_calls::keep(registers, kind, result);
     }
     match kind & !kinds::AT {
@@ -176,7 +178,7 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
         return 0;
     };
     // Elsewhere it needs more of the stack than there is.
-    if M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) != 0 {
+    if M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
         single_calls::keep_submitted(requests, count, batches);
     }
     let mut left = 0;

@@ -5,6 +5,7 @@
 
 mod audit;
 pub mod btf;
+mod ceiling;
 mod clock;
 mod engine;
 mod facts;
@@ -44,7 +45,7 @@ pub use plan::{
 };
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
 pub use replay::Replay;
-pub use settings::Settings;
+pub use settings::{CALL_RING_BYTES, Settings};
 pub use stalls::rpc_tasks::RpcTasks;
 pub use stalls::{Stall, StallChange};
 pub use tenants::naming::NewRules;

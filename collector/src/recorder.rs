@@ -1,16 +1,18 @@
 //! The loop that turns ring records into closed windows.
 
 mod audit;
+mod ceiling;
 mod drain_timer;
 mod health;
 mod kernel_sums;
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use tokio::io::Interest;
@@ -25,12 +27,14 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
 use crate::audit::Audit;
+use crate::ceiling::Kind;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
 use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
 use crate::names::Names;
 use crate::operations::Operations;
 use crate::plan::Plan;
+use crate::recorder::ceiling::TracingCost;
 use crate::rollup::row_key::RowKey;
 use crate::rollup::single_requests::{self, SingleRequests};
 use crate::rollup::{OpenWindow, Rollup};
@@ -55,8 +59,10 @@ const FILTER_EVERY: Duration = Duration::from_secs(1);
 const GENERATION: Duration = Duration::from_secs(300);
 /// The same while there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
-/// Single calls taken from their ring at a time: all that it holds.
-const CALLS_AT_ONCE: usize = 160 << 10;
+/// Single calls taken from their ring at a time.
+const CALLS_AT_ONCE: usize = 8 << 10;
+/// For how long single calls are taken before the recorder looks at what tracing takes.
+const CALLS_FOR: Duration = Duration::from_millis(100);
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
 
@@ -110,6 +116,7 @@ pub struct Recorder {
     /// Time up to here is accounted for as covered.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
+    seen: u64,
     lost: u64,
     missed: MissedCompletions,
     looked_for_missed: Option<MonotonicNs>,
@@ -120,6 +127,9 @@ pub struct Recorder {
     unbalanced: u64,
     /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Option<Audit>,
+    cost: TracingCost,
+    /// Single calls wait to be read.
+    is_behind: bool,
     usage: SharedKernelUsage,
 }
 
@@ -170,6 +180,7 @@ impl Recorder {
             operations: Operations::new(),
             covered_until: sample.now,
             rotated: sample.now,
+            seen: 0,
             lost: 0,
             missed: MissedCompletions::default(),
             looked_for_missed: None,
@@ -179,11 +190,23 @@ impl Recorder {
             folded: 0,
             unbalanced: 0,
             audit,
+            cost: TracingCost::new(
+                plan.details(settings),
+                settings.max_overhead_ppm,
+                sample.now,
+            ),
+            is_behind: false,
             usage: SharedKernelUsage::default(),
         };
         recorder.look_at_once(sample.now)?;
         timing.ended("read the counters of mounts");
         Ok(recorder)
+    }
+
+    /// Follows no more than so many files at a time. Others are counted as the file `(other)` of their mount.
+    pub fn follow_at_most(&mut self, files: usize) {
+        self.rollup.follow_at_most(files);
+        self.names.remember_at_most(files);
     }
 
     /// Where to put other rules that name tenants, while it records.
@@ -237,6 +260,7 @@ impl Recorder {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                () = ready(()), if self.is_behind => {}
                 ready = wakeups.readable() => ready?.clear_ready(),
             }
             drain_timer::rearm(&timer)?;
@@ -262,11 +286,7 @@ impl Recorder {
         if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
-        // Before the paths, which files have that are called for the first time.
-        let calls = self.arrived_calls(CALLS_AT_ONCE);
-        self.learn_paths(sample.now);
-        let drained_until = self.drain(sample.now);
-        self.keep_calls(&calls, sample.now);
+        let drained_until = self.read_rings(sample.now);
         let books = self.engine.books();
         if books.recorded + books.folded + books.lost > books.seen {
             self.unbalanced += 1;
@@ -274,10 +294,15 @@ impl Recorder {
         self.take_folded(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
+        let seen = books
+            .seen
+            .saturating_sub(mem::replace(&mut self.seen, books.seen));
+        self.cost.count(Kind::Requests, seen);
         if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             let missed = self.engine.missed()?;
             self.note_missed(missed, now);
-            self.usage.set(self.engine.usage());
+            let usage = self.kernel_usage();
+            self.usage.set(usage);
         }
         self.run_audit(sample.now, drained_until)?;
         let generation = match self.names.are_full() || self.rollup.is_full() {
@@ -305,6 +330,7 @@ impl Recorder {
         for window in self.rollup.take_windows(is_over) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
+        self.hold_ceiling(sample.now);
         Ok(())
     }
 
@@ -402,6 +428,23 @@ impl Recorder {
         (read, drained_until)
     }
 
+    /// Reads what has arrived by `now`, as far as that takes no longer than [`CALLS_FOR`]: what waits in the ring of calls beyond that is left
+    /// to the next round, which follows at once. Returns the time up to which every record was read.
+    fn read_rings(&mut self, now: MonotonicNs) -> MonotonicNs {
+        let began = Instant::now();
+        loop {
+            // Before the paths, which files have that are called for the first time.
+            let calls = self.arrived_calls(CALLS_AT_ONCE);
+            self.learn_paths(now);
+            let drained_until = self.drain(now);
+            self.keep_calls(&calls, now);
+            self.is_behind = calls.len() == CALLS_AT_ONCE;
+            if !self.is_behind || began.elapsed() >= CALLS_FOR {
+                return drained_until;
+            }
+        }
+    }
+
     /// Single calls that have arrived by now, where they are kept.
     fn arrived_calls(&mut self, most: usize) -> Vec<RequestRecord> {
         let ring = self.engine.single_calls.as_mut();
@@ -438,9 +481,10 @@ impl Recorder {
             ops,
             mut health,
             covered_ns,
+            shed_ns,
             ..
         } = window;
-        self.complete_health(&mut health, &ops, covered_ns, now);
+        self.complete_health(&mut health, &ops, (covered_ns, shed_ns), now);
         health.tenant_changes += self.names.naming().take_changes();
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {

@@ -1,5 +1,6 @@
 //! What a recording was asked to do.
 
+pub use trackiops_schemas::ebpf::syscalls::CALL_RING_BYTES;
 use trackiops_schemas::time::Granularity;
 use trackiops_tenants::Rules;
 
@@ -13,6 +14,10 @@ pub struct Settings {
     pub granularity: Granularity,
     /// Bytes of memory for the rings of all CPUs together.
     pub ring_memory: u64,
+    /// Bytes of memory for single calls on their way, a power of two.
+    pub call_ring_bytes: u32,
+    /// What tracing may take of the machine's CPUs, in millionths of them.
+    pub max_overhead_ppm: u64,
     /// Whether latencies are split into their parts, if the engine knows these.
     pub latency_parts: bool,
     /// Which requests to record.

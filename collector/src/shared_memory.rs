@@ -13,7 +13,11 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use trackiops_schemas::ebpf::ceiling::Ceiling;
 use trackiops_schemas::ebpf::ring::{BOOKS_SLOTS, Books};
+use trackiops_schemas::shed::Details;
+
+use crate::clock::MonotonicNs;
 
 /// Words of an array map, which the programs may read and write at any time.
 pub struct SharedWords {
@@ -82,6 +86,30 @@ impl SharedBooks {
             folded,
             lost,
         }
+    }
+}
+
+/// Which details the programs leave out.
+pub struct SharedCeiling {
+    words: SharedWords,
+}
+
+impl SharedCeiling {
+    /// In these words, which are a [`Ceiling`].
+    pub fn new(words: SharedWords) -> Self {
+        Self { words }
+    }
+
+    /// Has the programs leave out these details from now on. Begins of calls that they noted before are void.
+    pub fn shed(&self, details: Details, now: MonotonicNs) {
+        let set = |offset: usize, value| {
+            for word in self.words.words().iter().skip(offset / 8).take(1) {
+                word.store(value, Ordering::Release);
+            }
+        };
+        // First, so that nobody takes up a detail by an earlier begin.
+        set(offset_of!(Ceiling, since_ns), now.0);
+        set(offset_of!(Ceiling, shed), details.bits());
     }
 }
 

@@ -28,6 +28,7 @@ pub fn store(name: &str) -> PathBuf {
         filter: None,
         source: None,
         allow_nfs_store: true,
+        most_files: Options::MOST_FILES,
         keep: Default::default(),
     };
     let writer = Writer::open(&store, options).expect("a store can be made");

@@ -217,7 +217,13 @@ families! {
     MEMORY: Gauge in Bytes, "trackiops_recorder_resident_memory_bytes", [],
         "Resident memory of the recorder's process.";
     BPF_TIME: Counter in Seconds, "trackiops_recorder_bpf_seconds", [],
-        "Time of its programs in the kernel; missing unless sysctl kernel.bpf_stats_enabled is 1.";
+        "Time of its programs in the kernel, by samples; missing if the recorder may not measure it (CAP_SYS_ADMIN).";
+    TRACING: Gauge in Ratio, "trackiops_tracing_ratio", [],
+        "Part of the machine's CPUs that tracing takes: the recorder, and its programs in the kernel.";
+    CEILING: Gauge in Ratio, "trackiops_tracing_limit_ratio", [],
+        "Part of the machine's CPUs that it may take (--max-overhead).";
+    SHED: Counter in Seconds, "trackiops_shed_seconds", ["detail"],
+        "Time in which a detail was left out, because tracing had reached its limit.";
 
     LEFT_OUT: Gauge, "trackiops_left_out_series", [],
         "Series of mounts and servers that are left out, because there are too many.";

@@ -8,6 +8,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::row::{Direction, Health, Row};
+use trackiops_schemas::shed::Detail;
 use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
 
 use crate::catalogue::{self as is, Family};
@@ -60,6 +61,7 @@ const _: () = assert!(
         + 2 * OF_FILE * (MOST_TOP_FILES + 1)
         + MOST_MOUNTED
         + 2 * MOST_STALLED
+        + Detail::ALL.len()
         + is::FAMILIES.len()
         <= MOST_SERIES
 );
@@ -290,6 +292,11 @@ impl<'r> Exposition<'r> {
         }
         let covered = health.covered_ms as f64 / 1000.0;
         self.one(&is::COVERED, Value::Number(covered));
+        let shed = Detail::ALL.map(|detail| {
+            let seconds = detail.shed_ms(health) as f64 / 1000.0;
+            (vec![detail.name().into()], Value::Number(seconds))
+        });
+        self.put(&is::SHED, shed);
     }
 
     fn status(&mut self, status: &Status, store_size: Option<u64>) {
@@ -315,6 +322,10 @@ impl<'r> Exposition<'r> {
         if let Some(ns) = own.kernel.run_ns {
             self.one(&is::BPF_TIME, seconds(ns));
         }
+        let tracing = &own.kernel.tracing;
+        let ratio = |ppm: u64| Value::Number(ppm as f64 / 1e6);
+        self.one(&is::TRACING, ratio(tracing.ppm()));
+        self.one(&is::CEILING, ratio(tracing.ceiling_ppm));
     }
 
     fn one(&mut self, family: &'static Family, value: Value<'r>) {

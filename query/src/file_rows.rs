@@ -46,7 +46,8 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
             levels: true,
             ..GroupBy::HOST
         },
-        projection: Projection::bytes(),
+        // For notes about calls, which are among the single requests.
+        projection: Projection::bytes().with(Projection::calls()),
         // Single calls have no rows of their own.
         levels: Vec::new(),
         conditions: Vec::new(),

@@ -8,6 +8,7 @@ use trackiops_schemas::columns::{
     APP_DIRECTIONS, CACHE, CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT,
     PATH, PATH_INFERRED, UID, UNSPLIT, USER, rollup_schema,
 };
+use trackiops_schemas::shed::Detail;
 
 /// A set of columns of the rollup dataset. Other columns read as zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +159,16 @@ impl Projection {
     /// Whether the page cache is among the columns.
     pub(crate) fn has_cache(self) -> bool {
         self.columns & Self::filter(is_of_cache).columns != 0
+    }
+
+    /// Whether columns among these are not known while this detail is left out.
+    pub(crate) fn depends_on(self, detail: Detail) -> bool {
+        match detail {
+            Detail::SingleCalls | Detail::CallTimes | Detail::Calls => self.is_of_calls(),
+            Detail::PageCache => self.has_cache(),
+            Detail::LatencyParts => self.includes("read_queue_us_sum"),
+            Detail::FileOperations => self.includes(FILE_OPS),
+        }
     }
 
     /// Somebody has named these columns, so that it matters to him if one was not recorded.

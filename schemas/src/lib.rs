@@ -7,7 +7,7 @@
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`captured`]: where the bytes of a capture went that was imported;
-//! * [`kernel_usage`]: what the programs in the kernel take;
+//! * [`kernel_usage`]: what the programs in the kernel take; [`shed`]: details that are left out so that it is not too much;
 //! * [`identity`]: what a file is, in memory and on disk; [`container`]: of which container a cgroup is; [`mount`]: where it can be found;
 //! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
 //!   [`file_ops`], and what counters count;
@@ -46,6 +46,8 @@ pub mod pending;
 pub mod request;
 #[cfg(feature = "std")]
 pub mod row;
+#[cfg(feature = "std")]
+pub mod shed;
 #[cfg(feature = "std")]
 pub mod time;
 #[cfg(feature = "std")]

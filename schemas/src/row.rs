@@ -241,6 +241,20 @@ counters! {
         app_covered_ms: "app_covered_ms", Milliseconds, sum;
         /// Calls of applications for which the kernel skipped the programs: it bounds those that are not counted.
         app_missed: "app_missed", Count, sum;
+        /// CPU time that tracing took, ns: the recorder's own, and that of its programs in the kernel by samples.
+        tracing_ns: "tracing_us", Microseconds, saturating_sum;
+        /// Milliseconds of the window in which single calls were not kept, because tracing had reached its ceiling.
+        shed_single_calls_ms: "shed_single_calls_ms", Milliseconds, sum;
+        /// The same for the times of calls.
+        shed_call_times_ms: "shed_call_times_ms", Milliseconds, sum;
+        /// The same for calls of applications. `app_covered_ms` does not have this time.
+        shed_calls_ms: "shed_calls_ms", Milliseconds, sum;
+        /// The same for what the page cache does.
+        shed_cache_ms: "shed_cache_ms", Milliseconds, sum;
+        /// The same for the parts of latencies.
+        shed_parts_ms: "shed_parts_ms", Milliseconds, sum;
+        /// The same for operations of files.
+        shed_file_ops_ms: "shed_file_ops_ms", Milliseconds, sum;
         /// Single requests that were to be kept one by one and were not, since the disk was too slow or could not be written.
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.

@@ -40,6 +40,7 @@ impl TargetFlags {
                 filter: None,
                 source: Some(source.to_owned()),
                 allow_nfs_store: false,
+                most_files: Options::MOST_FILES,
                 keep: RetentionPolicy::default(),
             },
             requests_bytes: (!self.no_requests).then_some(self.requests_size),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
 use trackiops_collector::{
-    EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
+    CALL_RING_BYTES, EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
 };
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
@@ -14,6 +14,7 @@ use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
 use crate::config::ConfigFlag;
 use crate::output::host_name;
+use crate::record::memory::Memory;
 use crate::store_flag::StoreFlag;
 
 /// Lengths of windows.
@@ -158,11 +159,22 @@ pub struct Args {
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,
+    /// What tracing may take of the machine's CPUs
+    ///
+    /// The recorder's own time and that of its programs in the kernel. Beyond it detail is left out, in this order: single calls, times of calls,
+    /// calls, page cache, parts of latencies, operations of files; never the sums of requests. It comes back once the load allows it.
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share, help_heading = KERNEL)]
+    max_overhead: Share,
     /// Memory for requests on their way from the kernel
     ///
     /// Of all CPUs together, from 64KiB to 512MiB. Requests that find no room in it are added up in the kernel.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
     ring_memory: u64,
+    /// Memory of the recorder, its maps in the kernel included [default: 7/8 of its cgroup's limit, if it has one]
+    ///
+    /// At least 32MiB. Rings are made smaller to fit, and fewer files are followed at a time: others are counted as (other) of their mount.
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_memory, help_heading = KERNEL)]
+    max_memory: Option<u64>,
     #[command(flatten)]
     filter: FilterArgs,
 }
@@ -258,6 +270,31 @@ fn parse_host(text: &str) -> Result<String, String> {
     }
 }
 
+/// Below that there is no room for the maps.
+const MAX_MEMORY_MIN: u64 = 32 << 20;
+
+fn parse_max_memory(text: &str) -> Result<u64, String> {
+    parse_size_in(
+        text,
+        MAX_MEMORY_MIN..=u64::MAX,
+        "of at least 32MiB, such as 128MiB",
+    )
+}
+
+/// A part of the machine, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share(u64);
+
+fn parse_share(text: &str) -> Result<Share, String> {
+    let percent = text.strip_suffix('%').map(str::trim_end);
+    let percent = percent.and_then(|number| number.parse::<f64>().ok());
+    let ppm = percent.map(|percent| (percent * 1e4).round());
+    match ppm {
+        Some(ppm) if (100.0..=1e6).contains(&ppm) => Ok(Share(ppm as u64)),
+        _ => Err("write a percentage from 0.01% to 100%, such as 3%".to_owned()),
+    }
+}
+
 /// The least gives one CPU a ring of sixteen pages. The most is what the kernel's verifier lets
 /// programs address in one array (`BPF_MAX_VAR_OFF`).
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=512 << 20;
@@ -318,10 +355,17 @@ impl Args {
         }
     }
 
+    /// The memory that it may take, if that is limited.
+    pub fn memory(&self) -> Option<Memory> {
+        Memory::of_process(self.max_memory)
+    }
+
     pub fn settings(&self) -> Settings {
         Settings {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
+            call_ring_bytes: CALL_RING_BYTES,
+            max_overhead_ppm: self.max_overhead.0,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),
             tenant_rules: None,
@@ -346,6 +390,7 @@ impl Args {
             filter: (!filter.is_empty()).then(|| filter.to_string()),
             source: None,
             allow_nfs_store: self.allow_nfs_store,
+            most_files: Options::MOST_FILES,
             keep: self.retention_policy(),
         }
     }
@@ -396,6 +441,21 @@ mod tests {
         assert_eq!(parse_ring_memory("512M"), Ok(512 << 20));
         for text in ["", "MiB", "1KiB", "1GiB", "-1", "99999999999999999999G"] {
             assert!(parse_ring_memory(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        for (text, ppm) in [
+            ("3%", 30_000),
+            ("0.5%", 5000),
+            ("100 %", 1_000_000),
+            ("0.01%", 100),
+        ] {
+            assert_eq!(parse_share(text), Ok(Share(ppm)), "{text}");
+        }
+        for text in ["", "3", "%", "0%", "0.001%", "101%", "-1%", "NaN%", "inf%"] {
+            assert!(parse_share(text).is_err(), "{text}");
         }
     }
 

@@ -1,8 +1,13 @@
 //! Messages of a recording: a server stalls, the rows and the kernel's counters differ, and how it went.
 
+use std::mem;
+use std::time::{Duration, Instant};
+
 use trackiops_collector::{RecordingTotals, Stall, StallChange};
 use trackiops_query::coverage::stalls::stalled;
+use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::row::Health;
+use trackiops_schemas::shed::Details;
 use trackiops_store::Warning;
 
 use crate::output::say;
@@ -63,6 +68,74 @@ pub fn report_warning(warning: Warning) {
         }
     };
     log::report(level, event, &[], warning);
+}
+
+/// Reports each change of what is left out, but no more than one in ten seconds: a load that comes and goes must not fill a log.
+#[derive(Default)]
+pub struct ShedReports {
+    /// It was said that files have no room. That is said once.
+    is_full: bool,
+    reported: Details,
+    last: Option<Instant>,
+}
+
+/// The least time between two such reports.
+const SHED_REPORTS_APART: Duration = Duration::from_secs(10);
+
+impl ShedReports {
+    /// Takes over what tracing takes and leaves out.
+    pub fn follow(&mut self, usage: &KernelUsage, now: Instant) {
+        if usage.files_are_full && !mem::replace(&mut self.is_full, true) {
+            let text = format!(
+                "no room for more than {} files at a time: others are counted as (other) of their mount",
+                usage.files_most
+            );
+            log::report(Level::Warning, "files", &[], text);
+        }
+        let load = &usage.tracing;
+        if let Some((level, text)) = self.changed(load, now) {
+            log::report(
+                level,
+                "shed",
+                &[("TRACKIOPS_SHED", load.shed.to_string())],
+                text,
+            );
+        }
+    }
+
+    fn changed(&mut self, load: &TracingLoad, now: Instant) -> Option<(Level, String)> {
+        let is_soon = |last| now.saturating_duration_since(last) < SHED_REPORTS_APART;
+        if load.shed == self.reported || self.last.is_some_and(is_soon) {
+            return None;
+        }
+        let before = mem::replace(&mut self.reported, load.shed);
+        self.last = Some(now);
+        let percent = |ppm: u64| ppm as f64 / 1e4;
+        let ceiling = percent(load.ceiling_ppm);
+        Some(match load.shed.without(before).is_empty() {
+            true if load.shed.is_empty() => (
+                Level::Notice,
+                format!(
+                    "recorded again: {before}: tracing takes less than --max-overhead {ceiling} %"
+                ),
+            ),
+            true => (
+                Level::Notice,
+                format!(
+                    "recorded again: {}; still not recorded: {}",
+                    before.without(load.shed),
+                    load.shed
+                ),
+            ),
+            false => (
+                Level::Warning,
+                format!(
+                    "not recorded: {}: tracing had reached --max-overhead {ceiling} %",
+                    load.shed
+                ),
+            ),
+        })
+    }
 }
 
 /// Says that rows and the kernel's counters differ for no known reason, if they do.
@@ -132,6 +205,7 @@ pub fn left_out(requests: u64) -> String {
 mod tests {
     use super::*;
     use trackiops_schemas::pending::StalledServer;
+    use trackiops_schemas::shed::Detail;
 
     #[test]
     fn a_stall_is_told_when_it_begins_and_when_it_is_over() {
@@ -151,6 +225,38 @@ mod tests {
             stall_text(&told),
             "10.0.0.5 no longer stalled: 17 requests had waited for up to 42 s"
         );
+    }
+
+    #[test]
+    fn what_is_left_out_is_reported_once_per_change() {
+        let mut reports = ShedReports::default();
+        let begin = Instant::now();
+        let mut said = |seconds, details: &[Detail]| {
+            let load = TracingLoad {
+                ceiling_ppm: 30_000,
+                shed: details.iter().copied().collect(),
+                ..TracingLoad::default()
+            };
+            let changed = reports.changed(&load, begin + Duration::from_secs(seconds));
+            changed.map(|(_, text)| text)
+        };
+        assert_eq!(said(0, &[]), None);
+        let both = [Detail::SingleCalls, Detail::Calls];
+        let text = said(1, &both).unwrap();
+        assert_eq!(
+            text,
+            "not recorded: single calls, calls: tracing had reached --max-overhead 3 %"
+        );
+        assert_eq!(said(2, &both), None);
+        assert_eq!(said(3, &[]), None, "too soon");
+        let text = said(12, &both[..1]).unwrap();
+        assert_eq!(
+            text,
+            "recorded again: calls; still not recorded: single calls"
+        );
+        let text = said(30, &[]).unwrap();
+        let expected = "recorded again: single calls: tracing takes less than --max-overhead 3 %";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -14,8 +14,10 @@ use trackiops_store::{RequestsWriter, StoreError};
 
 use crate::record::log::{self, Level};
 
-/// Requests that may wait for the disk: 18 MiB, or 2.6 seconds of 100,000 requests/s.
-const WAITING_REQUESTS: u64 = 256 << 10;
+/// Requests that may wait for the disk, where memory allows it: 18 MiB, or 2.6 seconds of 100,000 requests/s.
+pub const WAITING_REQUESTS: u64 = 256 << 10;
+/// Bytes of one that waits.
+pub const WAITING_BYTES: u64 = 72;
 /// How often the writer gets its turn when there are no requests.
 const IDLE_EVERY: Duration = Duration::from_secs(1);
 
@@ -67,6 +69,7 @@ impl RequestCounts {
 /// Takes requests without waiting.
 pub struct RequestQueue {
     batches: Sender<RequestBatch>,
+    most_waiting: u64,
     counts: Arc<RequestCounts>,
 }
 
@@ -78,7 +81,7 @@ impl RequestQueue {
         let none_left_out = counts.left_out() == 0;
         counts.offered.fetch_add(requests, Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
-        if counts.waiting(accepted) > WAITING_REQUESTS {
+        if counts.waiting(accepted) > self.most_waiting {
             if none_left_out {
                 let text =
                     "the disk is too slow for --requests: some are left out, windows are complete";
@@ -95,14 +98,16 @@ impl RequestQueue {
     }
 }
 
-/// Writes what is put into the queue, on a thread of its own, until the queue is dropped.
+/// Writes what is put into the queue, on a thread of its own, until the queue is dropped. No more than `most_waiting` wait.
 pub fn write(
     writer: RequestsWriter,
+    most_waiting: u64,
 ) -> io::Result<(RequestQueue, JoinHandle<Result<(), StoreError>>)> {
     let (batches, received) = channel();
     let counts = Arc::<RequestCounts>::default();
     let queue = RequestQueue {
         batches,
+        most_waiting,
         counts: Arc::clone(&counts),
     };
     let builder = thread::Builder::new().name("requests".to_owned());

@@ -22,8 +22,15 @@ pub struct Options {
     pub source: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
+    /// After this number of different files another journal begins, so that writing and sealing it are bounded.
+    pub most_files: usize,
     /// When data is deleted.
     pub keep: RetentionPolicy,
+}
+
+impl Options {
+    /// Files of a journal, where there is enough memory.
+    pub const MOST_FILES: usize = 65_536;
 }
 
 /// Limits beyond which sealed data is deleted.
@@ -270,6 +277,7 @@ mod tests {
             filter: None,
             source: None,
             allow_nfs_store: false,
+            most_files: Options::MOST_FILES,
             keep: RetentionPolicy::default(),
         };
         assert!(rotating("15s").validate().is_err());

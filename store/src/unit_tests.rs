@@ -12,6 +12,7 @@ pub(crate) fn options(host: &str) -> Options {
         filter: None,
         source: None,
         allow_nfs_store: false,
+        most_files: Options::MOST_FILES,
         keep: Default::default(),
     }
 }

@@ -254,7 +254,7 @@ impl Writer {
                 self.next_number += 1;
                 let header = Header::new(&self.options, number, finest)?;
                 Ok(none.insert(OpenJournal {
-                    writer: JournalWriter::create(&self.store, &header)?,
+                    writer: JournalWriter::create(&self.store, &header, self.options.most_files)?,
                     number,
                     finest,
                     period,

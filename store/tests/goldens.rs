@@ -35,6 +35,7 @@ fn recorder() -> Options {
     Options {
         filter: Some("--uid 7".into()),
         allow_nfs_store: true,
+        most_files: Options::MOST_FILES,
         ..options("h")
     }
 }

@@ -12,6 +12,7 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::Pending;
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::shed::Detail;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -40,6 +41,7 @@ struct Window {
     rows: BTreeMap<Used, Row>,
     ops: Vec<OperationRow>,
     lost: u64,
+    shed: Vec<(Detail, u64)>,
     pending: Option<Pending>,
 }
 
@@ -119,6 +121,19 @@ impl Recording {
         match words.next()? {
             "idle" => {}
             "lost" => window.lost = words.next()?.parse().ok()?,
+            // A detail, and for how many ms it was left out.
+            "shed" => {
+                let detail = match words.next()? {
+                    "single-calls" => Detail::SingleCalls,
+                    "call-times" => Detail::CallTimes,
+                    "calls" => Detail::Calls,
+                    "cache" => Detail::PageCache,
+                    "parts" => Detail::LatencyParts,
+                    "file-ops" => Detail::FileOperations,
+                    _ => return None,
+                };
+                window.shed.push((detail, words.next()?.parse().ok()?));
+            }
             "stalled" => {
                 let (server, mount) = (words.next()?, name(words.next()?));
                 let requests = words.next()?.parse().ok()?;
@@ -191,6 +206,7 @@ impl Recording {
             filter: None,
             source: None,
             allow_nfs_store: true,
+            most_files: Options::MOST_FILES,
             keep: Default::default(),
         };
         let mut writer = Writer::open(dir.join(&self.store), options).expect("a store");
@@ -224,6 +240,7 @@ impl Recording {
                 rows,
                 ops,
                 lost,
+                shed,
                 pending,
             } = windows.remove(&second).unwrap_or_default();
             let row = |((path, tenant, [user, container, name, labels]), row): (Used, Row)| {
@@ -246,7 +263,7 @@ impl Recording {
                     .sum()
             };
             let (seen, folded) = (sum(|d| d.requests), sum(|d| d.folded));
-            let health = Health {
+            let mut health = Health {
                 covered_ms: 1000,
                 seen: seen + lost,
                 recorded: seen - folded,
@@ -258,6 +275,10 @@ impl Recording {
                 ops_seen: ops.iter().map(|op| op.sums.requests).sum(),
                 ..Health::default()
             };
+            for (detail, ms) in shed {
+                *detail.shed_ms_mut(&mut health) = ms;
+            }
+            health.app_covered_ms = health.app_covered_ms.saturating_sub(health.shed_calls_ms);
             let window = ClosedWindow {
                 start: UtcMs(self.start.0 + 1000 * second),
                 rows,

@@ -21,6 +21,7 @@ pub fn options_of(host: &str, granularities: &str, rotate: &str) -> Options {
         filter: None,
         source: None,
         allow_nfs_store: true,
+        most_files: Options::MOST_FILES,
         keep: Default::default(),
     }
 }

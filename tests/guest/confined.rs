@@ -17,6 +17,8 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
 const DAC_READ_SEARCH: u64 = 1 << 2;
 const SYS_PTRACE: u64 = 1 << 19;
 const BPF: u64 = 1 << 39;
+/// `CAP_SYS_ADMIN`, which the thread that measures the programs needs.
+const SYS_ADMIN: u64 = 1 << 21;
 
 /// What `/proc` says of each thread of the recorder: the lines by their names.
 fn threads(name: &str) -> Vec<BTreeMap<String, String>> {
@@ -51,6 +53,7 @@ fn guest_threads_keep_the_capabilities_that_they_need() {
         let expected = match thread["Name"].as_str() {
             "trackiops" => DAC_READ_SEARCH | SYS_PTRACE | BPF,
             "trackiops-look" | "trackiops-maps" => DAC_READ_SEARCH | SYS_PTRACE,
+            "trackiops-cost" => SYS_ADMIN | BPF,
             _ => DAC_READ_SEARCH,
         };
         for set in ["CapPrm", "CapEff"] {

@@ -8,6 +8,7 @@ mod audit;
 mod block;
 mod calls;
 mod captured;
+mod ceiling;
 mod compare;
 mod confined;
 mod container;

@@ -31,6 +31,14 @@ pub fn spawn_observer<T: Send + 'static>(
     spawn_with(builder, privileges::keep_those_of_observers, run)
 }
 
+/// Starts a thread that measures the programs in the kernel. It does nothing else, since what it keeps for that is nearly all that root may do.
+pub fn spawn_measurer<T: Send + 'static>(
+    builder: Builder,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn_with(builder, privileges::keep_those_of_measurers, run)
+}
+
 fn spawn_with<T: Send + 'static>(
     builder: Builder,
     give_up_capabilities: fn() -> io::Result<()>,

@@ -12,6 +12,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 const OF_OBSERVERS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 /// To read the kernel side's maps as well. Where `kernel.unprivileged_bpf_disabled` is not 0, bpf(2) asks for it.
 const OF_READERS_OF_MAPS: CapabilitySet = OF_OBSERVERS.union(CapabilitySet::BPF);
+/// To have the kernel measure run times of programs, and to attach them again.
+const OF_MEASURERS: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF);
 /// To reach a store below directories of others.
 const OF_WRITERS: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
@@ -22,6 +24,10 @@ pub fn keep_those_of_readers_of_maps() -> io::Result<()> {
 
 pub(crate) fn keep_those_of_observers() -> io::Result<()> {
     keep(OF_OBSERVERS)
+}
+
+pub(crate) fn keep_those_of_measurers() -> io::Result<()> {
+    keep(OF_MEASURERS)
 }
 
 pub(crate) fn keep_those_of_writers() -> io::Result<()> {

@@ -63,6 +63,7 @@ fn main() -> Result<()> {
         filter: None,
         source: None,
         allow_nfs_store: false,
+        most_files: Options::MOST_FILES,
         keep: RetentionPolicy::default(),
     };
     let mut writer = Writer::open(&args.store, options.clone())?;

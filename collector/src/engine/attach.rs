@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::Ebpf;
-use aya::programs::{KProbe, RawTracePoint, TracePoint};
+use aya::programs::{KProbe, ProgramError, ProgramFd, RawTracePoint, TracePoint};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::syscalls::rings;
 
@@ -14,6 +14,7 @@ use crate::engine::btf_tracepoints::{self, AttachedTo, CastPrograms};
 use crate::engine::error::EngineError;
 use crate::engine::missed::CountedPrograms;
 use crate::engine::relocations;
+use crate::engine::sampler::MeasuredProgram;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{CallPrograms, Plan, Programs};
 use crate::rings::RingSizes;
@@ -130,8 +131,60 @@ const RENAME: &str = "renamed";
 pub struct AttachedPrograms {
     /// The programs whose skipped runs the kernel counts.
     pub counted: CountedPrograms,
+    /// All programs, for measuring what they take. Those that have nothing to do while details are shed have their links here.
+    pub measured: Vec<MeasuredProgram>,
     /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
+}
+
+/// Whether a program has nothing to do while details are shed. Then it is detached. Those of functions are not: trampolines and probes
+/// are not attached again on all kernels.
+fn is_detachable(name: &str) -> bool {
+    let prefixes = ["app_syscall", "app_ring", "pages_"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+impl AttachedPrograms {
+    /// Keeps a program attached, that was attached to tracepoints by name.
+    fn keep(
+        &mut self,
+        name: &'static str,
+        by_name: AttachedByName,
+    ) -> Result<OwnedFd, EngineError> {
+        let AttachedByName { program, links } = by_name;
+        for (event, link) in links {
+            self.keep_link(name, &program, Some(event), link)?;
+        }
+        Ok(program)
+    }
+
+    /// The same of one link.
+    fn keep_link(
+        &mut self,
+        name: &'static str,
+        program: &OwnedFd,
+        event: Option<&'static str>,
+        link: OwnedFd,
+    ) -> Result<(), EngineError> {
+        let measured = if is_detachable(name) {
+            MeasuredProgram::detachable(name, program, event, link)
+        } else {
+            self.links.push(link);
+            // One that is attached twice counts its runs once.
+            if self.measured.last().is_some_and(|last| last.name() == name) {
+                return Ok(());
+            }
+            MeasuredProgram::new(name, program)
+        };
+        self.measured.push(measured.map_err(EngineError::Missed)?);
+        Ok(())
+    }
+}
+
+/// A program that was attached to tracepoints by their names.
+struct AttachedByName {
+    program: OwnedFd,
+    links: Vec<(&'static str, OwnedFd)>,
 }
 
 /// The direct engine's programs that read kernel memory by plain loads, ready to be attached.
@@ -252,13 +305,13 @@ pub fn attach(
             let mut attached = attach_direct(programs, plan, *recovers, by_cast, timing)?;
             if plan.has_paths() && plan.levels().wire {
                 let renamed = attach_raw(programs, RENAME, &[RENAME_EVENT])?;
-                attached.links.push(renamed);
+                attached.keep(RENAME, renamed)?;
                 timing.ended(format!("load and attach {RENAME}"));
             }
             attach_calls(programs, plan, calls, &mut attached, timing)?;
             if plan.times_calls() && plan.levels().app {
                 let begun = attach_raw(programs, SYSCALL_BEGIN, &[SYSCALL_BEGIN_EVENT])?;
-                attached.links.push(begun);
+                attached.keep(SYSCALL_BEGIN, begun)?;
                 timing.ended(format!("load and attach {SYSCALL_BEGIN}"));
             }
             if let Some(event) = ring_submission
@@ -266,7 +319,7 @@ pub fn attach(
                 && offsets.syscalls.ring_form != rings::NONE
             {
                 let begun = attach_raw(programs, RING_BEGIN, &[event])?;
-                attached.links.push(begun);
+                attached.keep(RING_BEGIN, begun)?;
                 timing.ended(format!("load and attach {RING_BEGIN}"));
             }
             Ok(attached)
@@ -274,11 +327,13 @@ pub fn attach(
         // In the order in which a request meets them. So a request that starts meanwhile may be
         // counted without a latency, but is never linked to the wrong start.
         Programs::Tracepoint(_) => {
+            let mut attached = AttachedPrograms::default();
             for (category, event) in TRACEPOINTS {
-                attach_tracepoint(programs, category, event)?;
+                let program = attach_tracepoint(programs, category, event)?;
+                attached.measured.push(program);
                 timing.ended(format!("load and attach {event}"));
             }
-            Ok(AttachedPrograms::default())
+            Ok(attached)
         }
     }
 }
@@ -418,6 +473,10 @@ fn attach_calls(
         };
         let event = call.name;
         let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
+        let measured = MeasuredProgram::new(call.name, &call.program);
+        attached
+            .measured
+            .push(measured.map_err(EngineError::Missed)?);
         let kept = match call.counts() {
             true => &mut attached.counted.of_calls,
             false => &mut attached.links,
@@ -442,17 +501,33 @@ fn attach_calls(
             let program: &mut KProbe = program.try_into().map_err(cannot)?;
             program.load().map_err(cannot)?;
             program.attach(function, 0).map_err(cannot)?;
+            attached.measured.push(measured(name, program.fd())?);
             timing.ended(format!("load and attach {name}"));
         }
     }
     Ok(())
 }
 
+/// A program that the loader keeps.
+fn measured(
+    name: &'static str,
+    program: Result<&ProgramFd, ProgramError>,
+) -> Result<MeasuredProgram, EngineError> {
+    let cannot = |source| EngineError::Attach {
+        event: name,
+        source,
+    };
+    let program = program.map_err(cannot)?.as_fd().try_clone_to_owned();
+    program
+        .and_then(|program| MeasuredProgram::new(name, &program))
+        .map_err(EngineError::Missed)
+}
+
 fn attach_tracepoint(
     programs: &mut Ebpf,
     category: &str,
     event: &'static str,
-) -> Result<(), EngineError> {
+) -> Result<MeasuredProgram, EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
         .program_mut(event)
@@ -460,7 +535,7 @@ fn attach_tracepoint(
     let program: &mut TracePoint = program.try_into().map_err(attach_error)?;
     program.load().map_err(attach_error)?;
     program.attach(category, event).map_err(attach_error)?;
-    Ok(())
+    measured(event, program.fd())
 }
 
 /// Attaches the direct engine's programs: those that are loaded, or else those that call a helper
@@ -473,54 +548,53 @@ fn attach_direct(
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     let used = used_programs(plan);
-    let (mut attached, mut links) = (Vec::new(), Vec::new());
+    let mut all = AttachedPrograms::default();
+    let mut attached = Vec::new();
     if let Some(by_cast) = by_cast {
-        let mut attach = |program: &OwnedFd, event, name| {
-            let link = btf_tracepoints::attach(program.as_fd(), name);
-            links.push(link.map_err(|source| EngineError::AttachTyped { event, source })?);
-            Ok::<_, EngineError>(())
+        let mut attach = |name, program: &OwnedFd, event, event_name| {
+            let link = btf_tracepoints::attach(program.as_fd(), event_name);
+            let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
+            all.keep_link(name, program, event_name, link)
         };
         for (used, program) in used.iter().zip(&by_cast.programs) {
-            attach(program, used.event, None)?;
+            attach(used.by_cast, program, used.event, None)?;
         }
-        if let Some(released) = by_cast.released {
+        if let Some(released) = &by_cast.released {
             for event in RELEASE_EVENTS {
-                attach(&released, event, Some(event))?;
+                attach(RELEASED_BY_CAST, released, event, Some(event))?;
             }
-            // Kept open, because benchmarks find the programs by this process's descriptors.
-            links.push(released);
         }
         timing.ended("attach");
         attached = by_cast.programs;
     } else {
         for used in &used {
-            attached.push(attach_raw(programs, used.by_probe, &[used.event])?);
+            let program = attach_raw(programs, used.by_probe, &[used.event])?;
+            attached.push(all.keep(used.by_probe, program)?);
             timing.ended(format!("load and attach {}", used.by_probe));
         }
         if recovers {
-            links.push(attach_raw(programs, RELEASED_BY_PROBE, &RELEASE_EVENTS)?);
+            let released = attach_raw(programs, RELEASED_BY_PROBE, &RELEASE_EVENTS)?;
+            all.keep(RELEASED_BY_PROBE, released)?;
             timing.ended(format!("load and attach {RELEASED_BY_PROBE}"));
         }
     }
     let of_operations = attached.split_off(attached.len() - usize::from(plan.has_operations()));
     let of_cache = if plan.levels().cache { CACHE.len() } else { 0 };
     let of_requests = attached.split_off(used_syscalls(plan).len() + of_cache);
-    Ok(AttachedPrograms {
-        counted: CountedPrograms {
-            of_requests,
-            of_operations,
-            // What is added up in the same way is missed in the same way.
-            of_calls: attached,
-        },
-        links,
-    })
+    all.counted = CountedPrograms {
+        of_requests,
+        of_operations,
+        // What is added up in the same way is missed in the same way.
+        of_calls: attached,
+    };
+    Ok(all)
 }
 
 fn attach_raw(
     programs: &mut Ebpf,
     name: &'static str,
     events: &[&'static str],
-) -> Result<OwnedFd, EngineError> {
+) -> Result<AttachedByName, EngineError> {
     let event = events.first().copied().unwrap_or(name);
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
@@ -528,10 +602,15 @@ fn attach_raw(
         .ok_or(EngineError::Object(name))?;
     let program: &mut RawTracePoint = program.try_into().map_err(attach_error)?;
     program.load().map_err(attach_error)?;
-    for event in events {
-        let attach_error = |source| EngineError::Attach { event, source };
-        program.attach(event).map_err(attach_error)?;
-    }
-    let fd = program.fd().map_err(attach_error)?.as_fd();
-    fd.try_clone_to_owned().map_err(EngineError::Missed)
+    let program = program.fd().map_err(attach_error)?.as_fd();
+    let link = |event: &&'static str| {
+        let link = btf_tracepoints::attach(program, Some(event));
+        let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
+        Ok((*event, link))
+    };
+    let links = events.iter().map(link);
+    Ok(AttachedByName {
+        links: links.collect::<Result<_, EngineError>>()?,
+        program: program.try_clone_to_owned().map_err(EngineError::Missed)?,
+    })
 }

@@ -4,14 +4,16 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info, bpf_stats_type};
 
 /// What the kernel counts of a program.
 pub struct ProgramCounters {
     /// How often it was skipped because it was running already; 0 before Linux 5.12, which does not
     /// count this.
     pub recursion_misses: u64,
-    /// Time for which it ran, ns; 0 unless the kernel was told to measure that.
+    /// How often it ran while the kernel measured run times.
+    pub runs: u64,
+    /// Time for which it ran then, ns.
     pub run_ns: u64,
 }
 
@@ -23,8 +25,17 @@ pub fn program_counters(program: BorrowedFd<'_>) -> io::Result<ProgramCounters> 
     unsafe { info_of(program, &mut info) }?;
     Ok(ProgramCounters {
         recursion_misses: info.recursion_misses,
+        runs: info.run_cnt,
         run_ns: info.run_time_ns,
     })
+}
+
+/// Has the kernel measure the run times of all programs, until the returned descriptor is closed. Needs `CAP_SYS_ADMIN`.
+pub fn measure_run_times() -> io::Result<OwnedFd> {
+    let mut attributes = empty();
+    attributes.enable_stats.type_ = bpf_stats_type::BPF_STATS_RUN_TIME as u32;
+    // SAFETY: no memory is passed.
+    unsafe { create(bpf_cmd::BPF_ENABLE_STATS, &mut attributes) }
 }
 
 /// Reads what the kernel knows of a program or of BTF.

@@ -51,6 +51,9 @@ pub enum EngineError {
     /// The kernel's information about a program cannot be read.
     #[error("cannot get information about a BPF program: {0}")]
     Missed(io::Error),
+    /// The thread that measures the programs cannot be started.
+    #[error("cannot start a thread: {0}; raise the limit of threads")]
+    Thread(#[source] io::Error),
     /// A map cannot be used.
     #[error("cannot use the BPF map `{name}`: {}", causes(.source))]
     Map {

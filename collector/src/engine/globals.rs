@@ -14,8 +14,7 @@ use trackiops_schemas::ebpf::ring::{
 };
 use trackiops_schemas::ebpf::spans::{SPAN_ENTRIES, SPANS_MAP};
 use trackiops_schemas::ebpf::syscalls::{
-    CALL_BEGINS_MAP, CALL_RING_BYTES, CALL_RING_MAP, RING_BEGINS, RING_BEGINS_MAP, SYSCALLS,
-    SYSCALLS_GLOBAL,
+    CALL_BEGINS_MAP, CALL_RING_MAP, RING_BEGINS, RING_BEGINS_MAP, SYSCALLS, SYSCALLS_GLOBAL,
 };
 
 use crate::kernel_sums::by_operation;
@@ -41,6 +40,8 @@ pub struct ProgramGlobals {
     calls_on_cpus: u32,
     /// CPUs on which they are timed.
     timed_calls_on_cpus: Option<u32>,
+    /// Bytes of the ring of single calls.
+    call_ring_bytes: u32,
     /// Single calls are kept.
     keeps_calls: bool,
     /// Functions of programs are followed.
@@ -78,6 +79,7 @@ impl ProgramGlobals {
             filter_kinds: settings.filter.kinds(),
             syscalls: syscall_kinds(),
             calls_on_cpus: if plan.has_sums_of_files() { cpus } else { 1 },
+            call_ring_bytes: settings.call_ring_bytes,
             keeps_calls: plan.keeps_calls(),
             has_functions: !settings.functions.is_empty(),
             timed_calls_on_cpus: plan.times_calls().then_some(cpus),
@@ -119,7 +121,7 @@ impl ProgramGlobals {
         loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
         loader.map_max_entries("APP_CALLS_UNDER_WAY", self.calls_under_way);
         if self.keeps_single_calls() {
-            loader.map_max_entries(CALL_RING_MAP, CALL_RING_BYTES);
+            loader.map_max_entries(CALL_RING_MAP, self.call_ring_bytes);
         }
         if self.has_functions {
             loader.map_max_entries(SPANS_MAP, SPAN_ENTRIES);

@@ -6,6 +6,7 @@ use trackiops_schemas::ebpf::app_sums::{
     APP_CALLS_BEGUN_MAP, APP_CALLS_MAP, APP_CALLS_MAPS, APP_LATENCIES_MAP, APP_LATENCIES_OF_CPU,
     APP_LATENCY_WORDS, APP_PLACES_MAP, APP_PLACES_WORDS,
 };
+use trackiops_schemas::ebpf::ceiling::{CEILING_MAP, CEILING_WORDS};
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
 use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
@@ -30,7 +31,7 @@ use crate::names::path_ring::PathRing;
 use crate::rings::call_ring::CallRing;
 use crate::rings::record_ring::RecordMemory;
 use crate::rings::{RingSizes, Rings};
-use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord, SharedWords};
 
 /// Paths that the programs report.
 pub struct PathFeed {
@@ -88,6 +89,11 @@ pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
 /// The word by which the programs know the time.
 pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
     SharedWord::map(array_fd(programs, CLOCK_MAP)?).map_err(EngineError::Shared)
+}
+
+/// The words by which the programs know which details are shed.
+pub fn ceiling(programs: &Ebpf) -> Result<SharedCeiling, EngineError> {
+    shared_words(programs, CEILING_MAP, CEILING_WORDS).map(SharedCeiling::new)
 }
 
 /// What is recovered at the release of RPCs.

@@ -65,14 +65,6 @@ impl CountedPrograms {
             calls: sum(&self.of_calls)?,
         })
     }
-
-    /// Time for which they ran, ns. `None` if the kernel does not measure that.
-    pub fn run_ns(&self) -> Option<u64> {
-        let programs = self.of_requests.iter().chain(&self.of_operations);
-        let programs = programs.chain(&self.of_calls);
-        let times = programs.map(|fd| program_counters(fd.as_fd()).map(|counters| counters.run_ns));
-        times.sum::<io::Result<u64>>().ok().filter(|ns| *ns > 0)
-    }
 }
 
 /// What the programs at the release of an RPC have recovered.

@@ -10,16 +10,18 @@ mod globals;
 mod maps;
 mod missed;
 pub(crate) mod relocations;
+mod sampler;
 mod spans;
 
-use std::{io, thread};
+use std::{io, mem, thread};
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetError};
 use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, NameOffsets, filters};
-use trackiops_schemas::kernel_usage::KernelUsage;
+use trackiops_schemas::shed::Details;
 
-use crate::clock::ClockSample;
+use crate::ceiling::Kind;
+use crate::clock::{ClockSample, MonotonicNs};
 use crate::engine::attach::{AttachedPrograms, LoadedByCast, LoadedCall};
 pub use crate::engine::error::EngineError;
 use crate::engine::filter_maps::FilterMaps;
@@ -27,6 +29,8 @@ use crate::engine::globals::ProgramGlobals;
 use crate::engine::maps::{PathFeed, map_error};
 pub use crate::engine::missed::MissedCompletions;
 use crate::engine::missed::{MissedCounter, SharedRecovery};
+pub use crate::engine::sampler::Sample;
+use crate::engine::sampler::Sampler;
 pub use crate::engine::spans::check_functions;
 use crate::filter::{Filter, FilterError, ResolvedFilter};
 use crate::kernel_sums::by_call::CallSums;
@@ -37,7 +41,7 @@ use crate::plan::{Plan, Programs};
 use crate::rings::call_ring::CallRing;
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared_memory::{SharedBooks, SharedWord};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord};
 use crate::timing::StartTiming;
 
 /// The kernel side, as `make ebpf` built it.
@@ -70,6 +74,9 @@ pub struct Engine {
     /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
     attached: AttachedPrograms,
+    /// Measures the programs, and holds the links of some; `None` once detached.
+    sampler: Option<Sampler>,
+    ceiling: SharedCeiling,
     refused: Option<io::Error>,
     recovery: SharedRecovery,
     missed: MissedCounter,
@@ -131,8 +138,13 @@ impl Engine {
         };
         let recovery = maps::recovery(&programs)?;
         timing.ended("make rings and sums");
-        let attached = attach::attach(&mut programs, plan, by_cast, loaded_calls, timing)?;
+        let ceiling = maps::ceiling(&programs)?;
+        let mut attached = attach::attach(&mut programs, plan, by_cast, loaded_calls, timing)?;
         spans::attach(&mut programs, &functions, timing)?;
+        let mut measured = mem::take(&mut attached.measured);
+        measured.extend(spans::measured(&programs).map_err(EngineError::Missed)?);
+        let sampler = Sampler::start(measured).map_err(EngineError::Thread)?;
+        timing.ended("start the thread that measures");
         recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),
@@ -149,6 +161,8 @@ impl Engine {
             clock: shared_clock,
             filter_maps,
             attached,
+            sampler: Some(sampler),
+            ceiling,
             refused,
             recovery,
             missed: MissedCounter::default(),
@@ -175,13 +189,32 @@ impl Engine {
         missed.map_err(EngineError::Missed)
     }
 
-    /// What the kernel side takes. Its rings are as full as they were at most since the last call.
-    pub fn usage(&mut self) -> KernelUsage {
-        KernelUsage {
-            run_ns: self.attached.counted.run_ns(),
-            ring_records: self.rings.capacity(),
-            ring_used_max: self.rings.take_used_max(),
+    /// Records for which each ring has room, and how many were in one at most since the last call.
+    pub fn rings_used(&mut self) -> (u64, u64) {
+        (self.rings.capacity(), self.rings.take_used_max())
+    }
+
+    /// Asks for a sample of what the programs take, unless one is under way. Afterwards programs of these kinds are detached, as far as
+    /// they can be, and all others attached.
+    pub fn measure(&mut self, idle: Vec<Kind>) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.ask(idle);
         }
+    }
+
+    /// Whether a sample is under way.
+    pub fn is_measuring(&self) -> bool {
+        self.sampler.as_ref().is_some_and(Sampler::is_busy)
+    }
+
+    /// The sample, once it is there.
+    pub fn measured(&mut self) -> Option<io::Result<Sample>> {
+        self.sampler.as_mut()?.sample()
+    }
+
+    /// Has the programs leave out these details.
+    pub fn shed(&self, details: Details, now: MonotonicNs) {
+        self.ceiling.shed(details, now);
     }
 
     /// The kernel side's counters. The order of reading keeps `recorded + folded + lost <= seen`.
@@ -207,6 +240,7 @@ impl Engine {
 
     /// Detaches every probe; rings, sums and counters stay readable.
     pub fn detach(&mut self) {
+        self.sampler = None;
         self.attached = AttachedPrograms::default();
         self.programs = None;
     }

@@ -1,5 +1,8 @@
 //! Attaches the programs to functions of programs that are followed.
 
+use std::io;
+use std::os::fd::AsFd as _;
+
 use aya::Ebpf;
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
@@ -7,6 +10,7 @@ use aya::util::KernelVersion;
 use trackiops_schemas::ebpf::spans::BY_MARKS;
 
 use crate::engine::error::EngineError;
+use crate::engine::sampler::MeasuredProgram;
 use crate::timing::StartTiming;
 use crate::user_functions::{End, Points, UserFunction};
 
@@ -78,4 +82,15 @@ pub fn attach(
         timing.ended(format!("attach to {function}"));
     }
     Ok(())
+}
+
+/// The programs that follow them, for measuring what they take.
+pub fn measured(programs: &Ebpf) -> io::Result<Vec<MeasuredProgram>> {
+    let loaded = [BEGIN, RETURN, END, MARK].into_iter().filter_map(|name| {
+        let program: &UProbe = programs.program(name)?.try_into().ok()?;
+        Some((name, program.fd().ok()?))
+    });
+    loaded
+        .map(|(name, fd)| MeasuredProgram::new(name, &fd.as_fd().try_clone_to_owned()?))
+        .collect()
 }

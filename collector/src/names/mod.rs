@@ -242,6 +242,13 @@ impl Names {
         }
     }
 
+    /// Remembers the paths of no more than so many files.
+    pub fn remember_at_most(&mut self, files: usize) {
+        if let Some(paths) = &mut self.paths {
+            paths.remember_at_most(files);
+        }
+    }
+
     /// Whether there was no room for the path of a file.
     pub fn are_full(&self) -> bool {
         self.paths.as_ref().is_some_and(KnownPaths::is_full)

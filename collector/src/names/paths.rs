@@ -39,6 +39,8 @@ pub struct KnownPaths {
     left: VecDeque<(MonotonicNs, Dev, ExportPath)>,
     /// Directories that were added since the last rotation.
     directories: usize,
+    /// Most files of a generation.
+    most: usize,
     /// There was no room for a file.
     is_full: bool,
 }
@@ -51,8 +53,14 @@ impl KnownPaths {
             owners: BTreeMap::new(),
             left: VecDeque::new(),
             directories: 0,
+            most: MOST,
             is_full: false,
         }
+    }
+
+    /// Remembers no more than so many files of a generation from now on.
+    pub fn remember_at_most(&mut self, files: usize) {
+        self.most = files.min(MOST);
     }
 
     /// Where a file is.
@@ -92,8 +100,9 @@ impl KnownPaths {
                     self.owners.insert((file.dev, known), file);
                 }
                 Some(_) if !self.is_credible(told.at, file, &place) => {}
-                None if told.is_directory && self.directories >= MOST_DIRECTORIES => {}
-                None if self.known.recent_len() >= MOST => self.is_full = true,
+                None if told.is_directory
+                    && self.directories >= MOST_DIRECTORIES.min(self.most / 2) => {}
+                None if self.known.recent_len() >= self.most => self.is_full = true,
                 known => {
                     if known.is_none() && told.is_directory {
                         self.directories += 1;

@@ -4,12 +4,14 @@ use std::mem;
 
 use trackiops_schemas::ebpf::ring::Books;
 use trackiops_schemas::row::Health;
+use trackiops_schemas::shed::Detail;
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::engine::MissedCompletions;
 use crate::operations::WindowOps;
 use crate::recorder::Recorder;
+use crate::rollup::ShedNs;
 use crate::stalls::Stall;
 
 impl Recorder {
@@ -24,7 +26,7 @@ impl Recorder {
         if step.is_some() {
             let window = self.rollup.window(self.clock.utc(sample.now));
             window.health.clock_steps += 1;
-            window.covered_ns += elapsed_ns;
+            window.cover(elapsed_ns, self.cost.shed());
         } else {
             self.add_coverage(from_ns, self.clock.utc_ns(sample.now));
         }
@@ -39,7 +41,8 @@ impl Recorder {
                 .align(self.rollup.granularity())
                 .plus(self.rollup.granularity());
             let until_ns = to_ns.min(end.0.saturating_mul(1_000_000));
-            self.rollup.window(at).covered_ns += (until_ns - from_ns).unsigned_abs();
+            let covered_ns = (until_ns - from_ns).unsigned_abs();
+            self.rollup.window(at).cover(covered_ns, self.cost.shed());
             from_ns = until_ns;
         }
     }
@@ -95,16 +98,20 @@ impl Recorder {
         &self,
         health: &mut Health,
         ops: &WindowOps,
-        covered_ns: u64,
+        (covered_ns, shed_ns): (u64, ShedNs),
         now: MonotonicNs,
     ) {
-        health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        let rounded_ms = |ns: u64| (ns + 500_000) / 1_000_000;
+        health.covered_ms = rounded_ms(covered_ns);
+        for (detail, ns) in Detail::ALL.into_iter().zip(shed_ns) {
+            *detail.shed_ms_mut(health) = rounded_ms(ns);
+        }
         if self.engine.has_operations {
             health.ops_covered_ms = health.covered_ms;
             health.ops_seen = ops.values().map(|sums| sums.requests).sum();
         }
         if self.engine.has_calls {
-            health.app_covered_ms = health.covered_ms;
+            health.app_covered_ms = health.covered_ms.saturating_sub(health.shed_calls_ms);
         }
         // Windows may be shorter than the time between two looks.
         if health.pending.is_none() && covered_ns > 0 {

@@ -4,8 +4,10 @@ use trackiops_schemas::ebpf::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
 use trackiops_schemas::time::UtcMs;
 
+use crate::ceiling::Kind;
 use crate::clock::MonotonicNs;
 use crate::engine::EngineError;
+use crate::kernel_sums::by_call::Summed;
 use crate::recorder::{RecordError, Recorder};
 use crate::rollup::row_key::RowKey;
 
@@ -53,7 +55,9 @@ impl Recorder {
         let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
         let current = self.clock.utc_ns(now).div_euclid(window_ns);
         let filter = &self.filter;
+        let cost = &mut self.cost;
         let add = |window: Option<u64>, operation: Operation, sums: OperationSums| {
+            cost.count(Kind::Operations, sums.requests);
             if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
                 return;
             }
@@ -76,6 +80,13 @@ impl Recorder {
         let taken = sums.take().map_err(EngineError::Calls)?;
         if let Some(audit) = &mut self.audit {
             audit.see_calls(&taken);
+        }
+        for taken in &taken {
+            let kind = match taken.what {
+                Summed::PagesAdded | Summed::PagesEvicted | Summed::PagesDirtied => Kind::Pages,
+                _ => Kind::Calls,
+            };
+            self.cost.count(kind, taken.calls.calls);
         }
         let mut newcomers = Vec::new();
         let newcomer = |row, pid| newcomers.push((row, pid));

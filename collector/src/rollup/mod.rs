@@ -19,6 +19,7 @@ use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{FileRow, Health, Row};
+use trackiops_schemas::shed::{Detail, Details};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::audit::transfers::{DISKS, Transfers};
@@ -28,8 +29,11 @@ use crate::kernel_sums::by_call::{CallsInWindow, Summed};
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded, written_from_cache};
-use crate::rollup::other_files::{NewFileBudget, divert, has_no_room};
+use crate::rollup::other_files::{MOST, NewFileBudget, divert, has_no_room};
 use crate::rollup::row_key::{RowKey, have_same_row};
+
+/// For how long each of [`Detail::ALL`] was left out, ns.
+pub type ShedNs = [u64; Detail::ALL.len()];
 
 /// A window that still counts requests.
 pub struct OpenWindow {
@@ -45,11 +49,23 @@ pub struct OpenWindow {
     pub health: Health,
     /// Covered time, ns.
     pub covered_ns: u64,
+    /// Part of it in which details were left out, ns.
+    pub shed_ns: ShedNs,
     /// Unique among all windows ever opened, unlike its start.
     serial: u64,
 }
 
 impl OpenWindow {
+    /// Accounts for some of its time as covered, in which these details were left out.
+    pub fn cover(&mut self, ns: u64, shed: Details) {
+        self.covered_ns += ns;
+        for (detail, shed_ns) in Detail::ALL.into_iter().zip(&mut self.shed_ns) {
+            if shed.has(detail) {
+                *shed_ns += ns;
+            }
+        }
+    }
+
     /// What its rows have, each with the device whose counters have it, too, beside [`FileId::missed`].
     pub fn transfers(&self) -> impl Iterator<Item = (Dev, Transfers)> {
         let rows = self.rows.iter();
@@ -102,6 +118,8 @@ pub struct Rollup {
     states: Generations<RowKey, RowState>,
     new_files: NewFileBudget,
     serials: u64,
+    /// Most files that are followed, and most rows of a window.
+    most: usize,
     /// There was no room for a file.
     is_full: bool,
     /// The page cache is recorded: what was written from it is counted.
@@ -117,6 +135,7 @@ impl Rollup {
             states: Generations::new(),
             new_files: NewFileBudget::new(),
             serials: 0,
+            most: MOST,
             is_full: false,
             has_cache: false,
         }
@@ -125,6 +144,16 @@ impl Rollup {
     /// The same, where what was written from the page cache counts.
     pub fn with_cache(self, has_cache: bool) -> Self {
         Self { has_cache, ..self }
+    }
+
+    /// Follows no more than so many files from now on, and no more than [`MOST`].
+    pub fn follow_at_most(&mut self, files: usize) {
+        self.most = files.min(MOST);
+    }
+
+    /// How many files it follows at most.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// The length of its windows.
@@ -159,6 +188,7 @@ impl Rollup {
             ops: WindowOps::new(),
             health: Health::default(),
             covered_ns: 0,
+            shed_ns: ShedNs::default(),
             serial: self.serials,
         };
         self.open.insert(after, new);
@@ -312,7 +342,7 @@ impl Rollup {
     ) -> (RowKey, &mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
         let has_row = || Some(self.states.peek(&key)?.window == window.serial);
-        if has_no_room(self.states.len(), window.rows.len(), has_row) {
+        if has_no_room(self.most, self.states.len(), window.rows.len(), has_row) {
             self.is_full = true;
             key = divert(key);
             // Requests of different files must not look sequential.

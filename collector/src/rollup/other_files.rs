@@ -11,17 +11,22 @@ use trackiops_schemas::identity::FileId;
 use crate::clock::MonotonicNs;
 use crate::rollup::row_key::RowKey;
 
-/// Most pairs of file and tenant that are followed at a time, and most rows of a window. One of
+/// Most pairs of file and tenant that are followed at a time, and most rows of a window, where memory allows it. One of
 /// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
 /// `(other)` of their mount.
 pub const MOST: usize = 65_536;
 
-/// Whether there is no room for a row: `followed` pairs of file and tenant are followed, and its
+/// Whether there is no room for a row where there is room for `most`: `followed` pairs of file and tenant are followed, and its
 /// window has `rows`. `has_row` tells of a pair that is followed already whether it has a row in
 /// this window.
 #[inline]
-pub fn has_no_room(followed: usize, rows: usize, has_row: impl FnOnce() -> Option<bool>) -> bool {
-    (followed >= MOST || rows >= MOST) && has_row().is_none_or(|has_row| rows >= MOST && !has_row)
+pub fn has_no_room(
+    most: usize,
+    followed: usize,
+    rows: usize,
+    has_row: impl FnOnce() -> Option<bool>,
+) -> bool {
+    (followed >= most || rows >= most) && has_row().is_none_or(|has_row| rows >= most && !has_row)
 }
 
 /// The row of the other files of its mount.

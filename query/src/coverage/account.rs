@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::row::Health;
+use trackiops_schemas::shed::Detail;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
@@ -87,6 +88,7 @@ impl<'p> Account<'p> {
             && noted.iter().all(|count| *count == 0)
             && health.filter.is_none()
             && !is_stalled(health)
+            && !has_shed(health)
             && self.left_out_ms(health) == 0
     }
 
@@ -104,7 +106,9 @@ impl<'p> Account<'p> {
             health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
         });
         let stalled = rows.values().any(is_stalled);
-        let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
+        let left_out = rows
+            .values()
+            .any(|health| self.left_out_ms(health) > 0 || has_shed(health));
         // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was stalled.
         if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
@@ -138,7 +142,9 @@ impl<'p> Account<'p> {
         let covered_ms = health.covered_ms;
         coverage.add_piece(Piece { window, covered_ms });
         coverage.leave_out(window, left_out_ms);
-        coverage.leave_calls_out(window, covered_ms.saturating_sub(health.app_covered_ms));
+        let with_calls_ms = health.app_covered_ms.saturating_add(health.shed_calls_ms);
+        coverage.leave_calls_out(window, covered_ms.saturating_sub(with_calls_ms));
+        coverage.shed(window, &health);
         coverage.add_health(window, self.plan.account(health));
     }
 
@@ -183,6 +189,10 @@ impl<'p> Account<'p> {
         }
         Ok(rows)
     }
+}
+
+fn has_shed(health: &Health) -> bool {
+    Detail::ALL.iter().any(|detail| detail.shed_ms(health) > 0)
 }
 
 fn is_stalled(health: &Health) -> bool {

@@ -18,6 +18,7 @@ use std::mem;
 use std::sync::Arc;
 
 use trackiops_schemas::row::Health;
+use trackiops_schemas::shed::{Detail, Details};
 use trackiops_schemas::time::UtcMs;
 
 pub use interval::Interval;
@@ -100,6 +101,7 @@ pub struct Coverage {
     captures: Captures,
     left_out: Option<Gap>,
     without_calls: Option<Gap>,
+    shed: BTreeMap<Detail, Gap>,
 }
 
 /// Adds a window to the range of a text.
@@ -131,6 +133,32 @@ impl Coverage {
     /// Adds a recorded window in which calls of applications were not counted for `missing_ms`.
     pub fn leave_calls_out(&mut self, window: Interval, missing_ms: u64) {
         extend(&mut self.without_calls, window, missing_ms);
+    }
+
+    /// Adds a recorded window in which the recorder left details out.
+    pub fn shed(&mut self, window: Interval, health: &Health) {
+        for detail in Detail::ALL {
+            let shed_ms = detail.shed_ms(health);
+            if shed_ms > 0 {
+                let mut known = self.shed.remove(&detail);
+                extend(&mut known, window, shed_ms);
+                self.shed.extend(known.map(|gap| (detail, gap)));
+            }
+        }
+    }
+
+    /// Details that were left out, with their range and time: those of the same range and time together.
+    pub fn details_shed(&self) -> Vec<(Details, Gap)> {
+        let mut together: Vec<(Details, Gap)> = Vec::new();
+        for (detail, gap) in &self.shed {
+            match together.last_mut() {
+                Some((details, same)) if same == gap => {
+                    *details = details.iter().chain([*detail]).collect();
+                }
+                _ => together.push(([*detail].into_iter().collect(), *gap)),
+            }
+        }
+        together
     }
 
     /// Range and time in which calls of applications were not counted.

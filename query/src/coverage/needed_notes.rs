@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use trackiops_schemas::shed::Details;
 use trackiops_schemas::time::UtcMs;
 
 use crate::answer::AnswerRow;
@@ -60,6 +61,7 @@ pub(crate) fn notes(
         let without_calls = coverage.without_calls();
         let rules = coverage.count(|health| health.tenant_changes);
         let until = until(plan, question, span);
+        let shed = coverage.details_shed();
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
         tell_stalls(&mut notes, &host, stalls);
@@ -76,6 +78,14 @@ pub(crate) fn notes(
             let host = host.clone();
             notes.push(Note::WithoutCalls { host, gap });
         }
+        notes.extend(shed.into_iter().filter_map(|(details, gap)| {
+            let details: Details = details
+                .iter()
+                .filter(|detail| question.projection.depends_on(*detail))
+                .collect();
+            let host = host.clone();
+            (!details.is_empty()).then_some(Note::Shed { host, details, gap })
+        }));
         let are_tenants_asked = question.by.tenants || !question.tenants.is_empty();
         if let Some((range, count)) = rules.filter(|_| are_tenants_asked) {
             let host = host.clone();

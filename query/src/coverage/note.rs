@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trackiops_schemas::captured::StreamBytes;
+use trackiops_schemas::shed::Details;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::captures::Lacking;
@@ -95,6 +96,15 @@ pub enum Note {
     WithoutCalls {
         /// The host, if there are several.
         host: Option<String>,
+        /// The part.
+        gap: Gap,
+    },
+    /// Details that the question asks for were left out, because tracing had reached its ceiling.
+    Shed {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// The details.
+        details: Details,
         /// The part.
         gap: Gap,
     },
@@ -219,6 +229,7 @@ impl Note {
                 | Self::MoreDamaged { .. }
                 | Self::LeftOut { .. }
                 | Self::WithoutCalls { .. }
+                | Self::Shed { .. }
                 | Self::TenantRules { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
@@ -238,7 +249,8 @@ impl Note {
     pub fn is_of_the_recording(&self) -> bool {
         matches!(
             self,
-            Self::Lost { .. }
+            Self::Shed { .. }
+                | Self::Lost { .. }
                 | Self::Folded { .. }
                 | Self::Missed { .. }
                 | Self::Booked { .. }
@@ -335,6 +347,17 @@ impl Note {
                 format!(
                     "{}{} recorded without calls of applications{part}: they are 0 there \
                      (--no-app-view, the tracepoint engine, or a kernel that needs --app-view)",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::Shed { host, details, gap } => {
+                let part = match gap.is_whole() {
+                    true => String::new(),
+                    false => format!(" for {} of it", show_length(gap.missing_ms)),
+                };
+                format!(
+                    "{}{} recorded without {details}{part}: tracing had reached --max-overhead",
                     on(host),
                     between(&gap.range)
                 )

@@ -29,6 +29,7 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         Note::Gap { host, .. }
         | Note::LeftOut { host, .. }
         | Note::WithoutCalls { host, .. }
+        | Note::Shed { host, .. }
         | Note::TenantRules { host, .. }
         | Note::Lost { host, .. }
         | Note::Missed { host, .. }

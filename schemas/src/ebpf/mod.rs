@@ -4,12 +4,14 @@
 //! * [`op_sums`] and [`file_op_sums`]: sums of every other operation, by procedure and by file;
 //! * [`app_sums`]: sums of the calls by which applications read and write;
 //! * [`paths`]: the names of files;
+//! * [`ceiling`]: details that are left out;
 //! * [`spans`]: calls of functions of programs;
 //! * [`offsets`]: structures of which each field is an offset.
 
 pub mod app_sums;
 pub mod block;
 pub mod cache;
+pub mod ceiling;
 pub mod file_op_sums;
 pub mod local;
 pub mod offsets;

@@ -20,16 +20,13 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Files after which another journal is begun. The writer and the sealing thread keep some 400
-/// bytes in memory per file.
-const MOST_FILES: usize = 65_536;
-
 /// Bytes of windows in one write, approximately. Further windows go to the next write.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
+    most_files: usize,
     file: File,
     path: PathBuf,
     number: u64,
@@ -116,14 +113,19 @@ impl UncertainTail {
 }
 
 impl JournalWriter {
-    /// Creates the journal. Its header and its name are durable when this returns.
-    pub(crate) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
+    /// Creates the journal, which is full with `most_files`. Its header and its name are durable when this returns.
+    pub(crate) fn create(
+        store: &Path,
+        header: &Header,
+        most_files: usize,
+    ) -> Result<Self, StoreError> {
         let path = layout::journal(store, header.number);
         let created = create(store, &path, header)?;
         Ok(Self {
             file: created.file,
             path,
             number: header.number,
+            most_files,
             finest: header.granularities.finest(),
             durable_bytes: created.bytes,
             end: created.end,
@@ -141,7 +143,7 @@ impl JournalWriter {
 
     /// Whether it defines enough files for the next ones to go into another journal.
     pub(crate) fn is_full(&self) -> bool {
-        self.definitions.count() >= MOST_FILES
+        self.definitions.count() >= self.most_files
     }
 
     /// Bytes that an append that panicked may have left.

@@ -34,8 +34,8 @@ use crate::options::RetentionPolicy;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
-/// Memory for waiting windows: some minutes with thousands of files.
-const WAITING_BYTES: usize = 24 << 20;
+/// Memory for waiting windows, for each file that a journal may have: 24 MiB with the most files, some minutes with thousands of files.
+const WAITING_BYTES_OF_FILE: usize = 384;
 /// Waiting changes of mounts. If there are more, the oldest are dropped.
 const WAITING_CHANGES: usize = 256;
 
@@ -57,7 +57,8 @@ impl WindowQueue {
         warn: impl Fn(Warning) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let granularities = writer.options().granularities.clone();
-        let backlog = Backlog::new(granularities, WAITING_BYTES);
+        let most_bytes = writer.options().most_files * WAITING_BYTES_OF_FILE;
+        let backlog = Backlog::new(granularities, most_bytes);
         let shared = Arc::new(Shared::new(backlog, publisher));
         let writing = WriterThread::new(store, writer, Arc::clone(&shared), Arc::new(warn));
         let builder = thread::Builder::new().name("windows".to_owned());

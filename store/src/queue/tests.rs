@@ -67,6 +67,7 @@ fn options() -> Options {
         filter: None,
         source: None,
         allow_nfs_store: true,
+        most_files: Options::MOST_FILES,
         keep: RetentionPolicy::default(),
     }
 }

@@ -1,0 +1,218 @@
+//! How much memory a recording may take, and what follows from it: the sizes of rings, and how many files are followed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trackiops_collector::Settings;
+use trackiops_store::Options;
+
+use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
+
+/// Below this single requests are not kept: they take some 30 MiB while they wait, are written and sealed.
+const LEAST_FOR_REQUESTS: u64 = 96 << 20;
+/// Files that are followed in any case.
+const LEAST_FILES: usize = 128;
+/// What a followed file takes at most: in the recorder, in the journal's memory, and while the journal is sealed. `docs/internals/collector.md` has
+/// the measurements.
+const FILE_BYTES: u64 = 3 << 10;
+/// What sealing takes beside that: buffers of Parquet, and of the files that are merged.
+const SEALING_BYTES: u64 = 24 << 20;
+/// A part of the memory that each kind of ring may take.
+const RINGS_SHARE: u64 = 16;
+/// A part of the memory that single requests may take on their way to the disk.
+const WAITING_SHARE: u64 = 16;
+/// A part of a cgroup's limit that is left to the page cache of the store and to whatever else runs there.
+const RESERVE_SHARE: u64 = 8;
+/// Greater limits are none: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// The memory that a recording may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    bytes: u64,
+    /// Whether the cgroup limits it, and no flag.
+    is_of_cgroup: bool,
+}
+
+impl Memory {
+    /// As `--max-memory` says, or else what the cgroup of this process allows less a reserve; `None` without a limit.
+    pub fn of_process(asked: Option<u64>) -> Option<Self> {
+        let own = || {
+            let bytes = limit_of_cgroups(Path::new("/"))?;
+            Some(Self {
+                bytes: bytes - bytes / RESERVE_SHARE,
+                is_of_cgroup: true,
+            })
+        };
+        let asked = asked.map(|bytes| Self {
+            bytes,
+            is_of_cgroup: false,
+        });
+        asked.or_else(own)
+    }
+
+    /// Why single requests cannot be kept, if they cannot.
+    pub fn refuses_requests(self) -> Option<String> {
+        (self.bytes < LEAST_FOR_REQUESTS).then(|| {
+            format!(
+                "--requests needs {} MiB of memory, and {} {} MiB: leave it out, or raise the limit",
+                LEAST_FOR_REQUESTS >> 20,
+                self.who(),
+                self.bytes >> 20
+            )
+        })
+    }
+
+    fn who(self) -> &'static str {
+        match self.is_of_cgroup {
+            true => "the cgroup's limit allows",
+            false => "--max-memory allows",
+        }
+    }
+
+    /// Makes the rings fit.
+    pub fn fit(self, settings: &mut Settings) {
+        let most = (self.bytes / RINGS_SHARE).max(1);
+        settings.ring_memory = settings.ring_memory.min(most).max(64 << 10);
+        let most = u32::try_from(1 << most.ilog2()).unwrap_or(u32::MAX);
+        settings.call_ring_bytes = settings.call_ring_bytes.min(most).max(64 << 10);
+    }
+
+    /// Makes journals fit: they keep their files in memory until they are sealed.
+    pub fn fit_journals(self, options: &mut Options) {
+        let files = usize::try_from(self.bytes / 4 / FILE_BYTES).unwrap_or(usize::MAX);
+        options.most_files = options.most_files.min(files).max(LEAST_FILES);
+    }
+
+    /// Single requests that may wait for the disk.
+    pub fn waiting_requests(self) -> u64 {
+        WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES)
+    }
+
+    /// Files that can be followed once a recording has begun, beside what it takes by then.
+    pub fn files(self, taken: u64) -> usize {
+        let left = self.bytes.saturating_sub(taken + SEALING_BYTES);
+        usize::try_from(left / FILE_BYTES)
+            .unwrap_or(usize::MAX)
+            .max(LEAST_FILES)
+    }
+
+    /// Why no more files can be followed than these.
+    pub fn why(self, files: usize) -> String {
+        format!(
+            "{} {} MiB: at most {files} files are followed at a time, others are counted as (other) of their mount",
+            self.who(),
+            self.bytes >> 20
+        )
+    }
+}
+
+/// What this process takes by now: its own memory, and that of its maps in the kernel.
+pub fn taken() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let anonymous = status.lines().find_map(|line| {
+        let kib = line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?;
+        kib.parse::<u64>().ok()
+    });
+    Ok(anonymous.unwrap_or_default() * 1024 + maps_of_process()?)
+}
+
+/// Bytes of the BPF maps that this process has open.
+fn maps_of_process() -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir("/proc/self/fdinfo")? {
+        // A descriptor may be closed meanwhile.
+        let Ok(info) = fs::read_to_string(entry?.path()) else {
+            continue;
+        };
+        if info.lines().any(|line| line.starts_with("map_id:")) {
+            let charged = info.lines().find_map(|line| line.strip_prefix("memlock:"));
+            bytes += charged
+                .and_then(|n| n.trim().parse::<u64>().ok())
+                .unwrap_or(0);
+        }
+    }
+    Ok(bytes)
+}
+
+/// The least limit of this process's cgroup and those above it.
+fn limit_of_cgroups(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let limits = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next(), parts.next(), parts.next());
+        let (below, file) = match controllers {
+            Some("") => ("sys/fs/cgroup", "memory.max"),
+            Some(named) if named.split(',').any(|one| one == "memory") => {
+                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return Vec::new(),
+        };
+        let path = path.unwrap_or_default().trim_start_matches('/');
+        let own = root.join(below).join(path);
+        let groups: Vec<PathBuf> = own.ancestors().map(Path::to_owned).collect();
+        let depth = path.split('/').filter(|name| !name.is_empty()).count() + 1;
+        groups
+            .into_iter()
+            .take(depth)
+            .map(|group| group.join(file))
+            .collect()
+    });
+    let read = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    limits
+        .filter_map(read)
+        .filter(|limit| *limit < NO_LIMIT)
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(groups: &str, files: &[(&str, &str)]) -> Option<u64> {
+        let root = tempfile::tempdir().unwrap();
+        let files = files.iter().chain(&[("proc/self/cgroup", groups)]);
+        for (path, text) in files.map(|(path, text)| (root.path().join(path), text)) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        limit_of_cgroups(root.path())
+    }
+
+    #[test]
+    fn the_least_limit_above_counts() {
+        let own = "0::/a.slice/b.service\n";
+        let max = |group: &'static str| match group {
+            "" => "sys/fs/cgroup/memory.max",
+            "a" => "sys/fs/cgroup/a.slice/memory.max",
+            _ => "sys/fs/cgroup/a.slice/b.service/memory.max",
+        };
+        assert_eq!(limit(own, &[]), None);
+        assert_eq!(limit(own, &[(max("a"), "max\n")]), None);
+        let both = [(max("a"), "1000\n"), (max("b"), "2000\n")];
+        assert_eq!(limit(own, &both), Some(1000));
+        assert_eq!(limit("0::/\n", &[(max(""), "77\n")]), Some(77));
+        let first = "4:memory:/x\n0::/\n";
+        let old = [("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "500\n")];
+        assert_eq!(limit(first, &old), Some(500));
+        let none = [(old[0].0, "9223372036854771712\n")];
+        assert_eq!(limit(first, &none), None);
+    }
+
+    #[test]
+    fn rings_and_files_fit() {
+        let memory = Memory {
+            bytes: 64 << 20,
+            is_of_cgroup: false,
+        };
+        let mut settings = crate::record::args::default_settings();
+        memory.fit(&mut settings);
+        assert_eq!(
+            (settings.ring_memory, settings.call_ring_bytes),
+            (4 << 20, 4 << 20)
+        );
+        assert_eq!(memory.files(28 << 20), 4096);
+        assert_eq!(memory.files(90 << 20), LEAST_FILES);
+    }
+}
