@@ -13,7 +13,7 @@ begin_recording() {
     # But the stores of tests are in /var/tmp.
     sed -e "s|^ExecStart=.*|ExecStart=/usr/local/bin/trackiops record --store $store $*|" -e "/^PrivateTmp=/d" \
         -e "s|^ProtectSystem=strict|&\nReadWritePaths=/var/tmp|" \
-        -e "s|^\[Service\]|&\nStandardError=append:$said|" /work/trackiops.service >"/run/systemd/system/$name.service"
+        -e "s|^\[Service\]|&\nStandardError=append:$said\nEnvironment=TRACKIOPS_RECORD_MAX_OVERHEAD=100%%|" /work/trackiops.service >"/run/systemd/system/$name.service"
     systemctl daemon-reload
     # Ready when every probe is attached.
     systemctl start "$name" || { systemctl status --full --no-pager "$name" >&2; cat "$said" >&2; return 1; }
