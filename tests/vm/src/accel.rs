@@ -33,8 +33,14 @@ impl Accel {
 
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
-            // Five-level paging makes every page walk of the emulator longer.
-            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+            // Five-level paging makes every page walk of the emulator longer. With ERMS kernels clear and copy pages by `rep stosb` and
+            // `rep movsb`, which it carries out byte by byte.
+            Self::Tcg => &[
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max,la57=off,erms=off,fsrm=off",
+            ],
             // Without sleep a guest with nothing to do is at its next timer at once.
             Self::Counted => &[
                 "-accel",
