@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// Lines shown when something went wrong.
 pub const TAIL: usize = 40;
 
-/// What the kernel says when it is beyond repair. RCU stalls are not here: an emulated CPU on a busy
-/// host stalls without any fault of the kernel's.
+/// What the kernel says when something is wrong with it, or when it has found that something was. RCU stalls are not here: an emulated
+/// CPU on a busy host stalls without any fault of the kernel's.
 const FAILURES: &[&str] = &[
     "Kernel panic",
     "BUG:",
@@ -17,6 +17,26 @@ const FAILURES: &[&str] = &[
     "general protection fault",
     "blocked for more than",
     "Unable to mount root",
+    // WARN_ON (kernel/panic.c), and every report of lockdep (kernel/locking/lockdep.c) and of RCU's own checks.
+    "WARNING:",
+    "possible circular locking",
+    "possible recursive locking",
+    "possible irq lock inversion",
+    "inconsistent lock state",
+    "bad unlock balance",
+    "suspicious RCU usage",
+    "held lock freed",
+    // `BUG: KFENCE: ...`, and the other checkers of memory and of arithmetic.
+    "KFENCE:",
+    "KASAN:",
+    "KCSAN:",
+    "KMSAN:",
+    "UBSAN:",
+    // slub_debug (mm/slub.c): `BUG kmalloc-64 (Not tainted): Poison overwritten`.
+    "] BUG ",
+    // page_poison (mm/page_poison.c).
+    "pagealloc: memory corruption",
+    "pagealloc: single bit error",
 ];
 
 /// An unexpected breakpoint trap in the kernel: multi-threaded emulation (seen with QEMU 7.2) can run an
@@ -34,23 +54,27 @@ pub struct Console {
     text: Vec<u8>,
     /// Start of the line that is not complete yet.
     line: usize,
-    failed: bool,
+    failure: Option<String>,
 }
 
 impl Console {
     /// Takes more text. Returns the first line that tells of a failure, once.
     pub fn push(&mut self, bytes: &[u8]) -> Option<String> {
         self.text.extend_from_slice(bytes);
-        let mut found = None;
+        let had_failed = self.failure.is_some();
         while let Some(length) = self.text[self.line..].iter().position(|b| *b == b'\n') {
             let line = clean(&self.text[self.line..self.line + length]);
             self.line += length + 1;
-            if !self.failed && is_failure(&line) {
-                self.failed = true;
-                found = Some(line);
+            if self.failure.is_none() && is_failure(&line) {
+                self.failure = Some(line);
             }
         }
-        found
+        self.failure.clone().filter(|_| !had_failed)
+    }
+
+    /// The first line that tells of a failure.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     pub fn text(&self) -> &[u8] {
@@ -100,6 +124,13 @@ mod tests {
             "[   90.1] watchdog: BUG: soft lockup - CPU#1 stuck for 52s! [bash:1]",
             "[  242.2] INFO: task dd:77 blocked for more than 120 seconds.",
             "[    3.0] kernel BUG at mm/slub.c:1!",
+            "[    3.0] WARNING: CPU: 1 PID: 77 at mm/filemap.c:1 filemap_add_folio+0x1/0x2",
+            "[    3.0] WARNING: possible circular locking dependency detected",
+            "[    3.0] WARNING: suspicious RCU usage",
+            "[    3.0] BUG: KFENCE: use-after-free read in bpf_prog_1+0x2/0x3",
+            "[    3.0][   T77] BUG kmalloc-64 (Not tainted): Poison overwritten",
+            "[    3.0] BUG: KASAN: slab-out-of-bounds in f+0x1/0x2",
+            "[    3.0] pagealloc: memory corruption",
         ] {
             let mut console = Console::default();
             assert_eq!(
@@ -119,6 +150,8 @@ mod tests {
             "[   30.0] rcu: INFO: rcu_preempt self-detected stall on CPU",
             "a program says BUG: and Oops",
             "[    0.1] Debugging enabled",
+            "[    0.1] kfence: initialized - using 2097152 bytes for 255 objects at 0x1-0x2",
+            "[   60.1] sysrq: Show Blocked State",
         ] {
             assert_eq!(console.push(format!("{line}\n").as_bytes()), None);
         }

@@ -14,7 +14,7 @@ use crate::qemu::{Channels, Running};
 use crate::results;
 
 /// From power-on to the script's first line. Emulated on a loaded host it can take a while.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// For the last bytes of the other ports to reach their pipes.
 const SETTLE: Duration = Duration::from_millis(100);
 /// For what comes after the script: killing what it left, and copying results.
@@ -116,6 +116,10 @@ pub fn follow(
         .join()
         .unwrap_or_else(|_| Err(anyhow::anyhow!("unpacking panicked")));
     let console = std::mem::take(&mut *console.lock().unwrap_or_else(PoisonError::into_inner));
+    // What the kernel said of the script's end can come after its status.
+    if let (Outcome::Exited(_) | Outcome::TimedOut, Some(line)) = (&outcome, console.failure()) {
+        outcome = Outcome::Failed(line.to_owned());
+    }
     if let Outcome::Failed(cause) = &mut outcome
         && !complaints.trim().is_empty()
     {
