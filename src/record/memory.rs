@@ -172,7 +172,8 @@ mod tests {
 
     fn limit(groups: &str, files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
-        let files = files.iter().chain(&[("proc/self/cgroup", groups)]);
+        let own = [("proc/self/cgroup", groups)];
+        let files = files.iter().chain(&own);
         for (path, text) in files.map(|(path, text)| (root.path().join(path), text)) {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();

@@ -219,6 +219,7 @@ mod tests {
         let (batches, received) = channel();
         let queue = RequestQueue {
             batches,
+            most_waiting: WAITING_REQUESTS,
             counts: Arc::default(),
         };
         let counts = queue.counts();
