@@ -19,7 +19,6 @@ use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
 use trackiops_schemas::ebpf::syscalls::kept;
-use trackiops_schemas::shed::{Detail, Details};
 
 use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
@@ -31,7 +30,6 @@ use crate::plan::syscall_offsets::add_syscall_offsets;
 pub(crate) use crate::plan::syscall_offsets::syscall_kinds;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
 pub use crate::plan::unsupported::Unsupported;
-use crate::settings::Settings;
 
 /// How requests are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -271,30 +269,6 @@ impl Plan {
     /// Whether calls of applications are timed as well.
     pub fn times_calls(&self) -> bool {
         matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.app.is_timed != 0)
-    }
-
-    /// The details that are recorded, of those that can be left out.
-    pub fn details(&self, settings: &Settings) -> Details {
-        let Programs::Direct { offsets, .. } = &self.programs else {
-            return Details::NONE;
-        };
-        let counts_file_operations = self.has_operations() && offsets.file_operation.is_known != 0;
-        let recorded = [
-            (
-                Detail::SingleCalls,
-                self.keeps_calls() || !settings.functions.is_empty(),
-            ),
-            (Detail::CallTimes, self.times_calls()),
-            (Detail::Calls, self.counts_calls()),
-            (Detail::PageCache, self.levels().cache),
-            (
-                Detail::LatencyParts,
-                self.levels().wire && settings.latency_parts,
-            ),
-            (Detail::FileOperations, counts_file_operations),
-        ];
-        let recorded = recorded.into_iter().filter(|(_, is)| *is);
-        recorded.map(|(detail, _)| detail).collect()
     }
 
     /// Whether single calls of applications are handed over as well.

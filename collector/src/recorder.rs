@@ -191,7 +191,7 @@ impl Recorder {
             unbalanced: 0,
             audit,
             cost: TracingCost::new(
-                plan.details(settings),
+                ceiling::details(plan, settings),
                 settings.max_overhead_ppm,
                 sample.now,
             ),

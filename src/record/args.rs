@@ -163,14 +163,14 @@ pub struct Args {
     ///
     /// The recorder's own time and that of its programs in the kernel. Beyond it detail is left out, in this order: single calls, times of calls,
     /// calls, page cache, parts of latencies, operations of files; never the sums of requests. It comes back once the load allows it.
-    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share, help_heading = KERNEL)]
+    #[arg(long, value_name = "N%", default_value = "3%", value_parser = parse_share, help_heading = KERNEL)]
     max_overhead: Share,
     /// Memory for requests on their way from the kernel
     ///
     /// Of all CPUs together, from 64KiB to 512MiB. Requests that find no room in it are added up in the kernel.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
     ring_memory: u64,
-    /// Memory of the recorder, its maps in the kernel included [default: 7/8 of its cgroup's limit, if it has one]
+    /// Memory of the recorder and its kernel maps [default: 7/8 of its cgroup]
     ///
     /// At least 32MiB. Rings are made smaller to fit, and fewer files are followed at a time: others are counted as (other) of their mount.
     #[arg(long, value_name = "SIZE", value_parser = parse_max_memory, help_heading = KERNEL)]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use crate::mountstats::TRANSFERS;
-use crate::run::{Run, answers, sum};
+use crate::run::{Run, answers, long, sum};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("ceiling", &[]));
 
@@ -20,6 +20,14 @@ const SHED: [&str; 6] = [
     "shed_parts_ms",
     "shed_file_ops_ms",
 ];
+
+/// The guest takes minutes.
+fn is_left_out() -> bool {
+    if !long() {
+        println!("there is make test-long for this");
+    }
+    !long()
+}
 
 /// For how long each detail was left out of each whole window, ms.
 fn windows() -> Vec<[u64; 6]> {
@@ -48,6 +56,9 @@ fn shed_at(name: &str) -> Vec<String> {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_details_are_shed_in_their_order() {
+    if is_left_out() {
+        return;
+    }
     let windows = windows();
     for shed in &windows {
         // Milliseconds are rounded one by one.
@@ -65,6 +76,9 @@ fn guest_details_are_shed_in_their_order() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_details_are_taken_up_again() {
+    if is_left_out() {
+        return;
+    }
     let windows = windows();
     let shed = windows.iter().position(|shed| shed[2] > 900);
     let after = &windows[shed.expect("calls are shed")..];
@@ -77,6 +91,9 @@ fn guest_details_are_taken_up_again() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_no_request_is_missing_for_that() {
+    if is_left_out() {
+        return;
+    }
     let truth = RUN.mountstats("before", "after");
     let (_, truth) = &truth.mounts["/mnt/nfs"];
     let rows = answers(&RUN.text("rows.json"));
@@ -88,6 +105,9 @@ fn guest_no_request_is_missing_for_that() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_answers_of_that_time_say_so() {
+    if is_left_out() {
+        return;
+    }
     let said = RUN.text("noted.err");
     let noted = said.lines().any(|line| {
         line.contains("recorded without") && line.ends_with("tracing had reached --max-overhead")

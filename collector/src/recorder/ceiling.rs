@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
-use trackiops_schemas::shed::Details;
+use trackiops_schemas::shed::{Detail, Details};
 
 use crate::ceiling::{Ceiling, CeilingTimes, KINDS, Kind, Load, Rate};
 use crate::clock::MonotonicNs;
 use crate::engine::Sample;
+use crate::plan::{Plan, Programs};
 use crate::recorder::Recorder;
+use crate::settings::Settings;
 
 /// Over this time the CPU time of the thread that records is averaged. Closing a window takes it as long as several reads of the rings.
 const OF_THREAD: Duration = Duration::from_secs(1);
@@ -17,6 +19,30 @@ const OF_THREAD: Duration = Duration::from_secs(1);
 const OF_OTHERS: Duration = Duration::from_secs(10);
 /// Over this time events are counted that are cheap to know.
 const EVENTS_OVER: Duration = Duration::from_secs(1);
+
+/// The details that are recorded, of those that can be left out.
+pub fn details(plan: &Plan, settings: &Settings) -> Details {
+    let Programs::Direct { offsets, .. } = &plan.programs else {
+        return Details::NONE;
+    };
+    let counts_file_operations = plan.has_operations() && offsets.file_operation.is_known != 0;
+    let recorded = [
+        (
+            Detail::SingleCalls,
+            plan.keeps_calls() || !settings.functions.is_empty(),
+        ),
+        (Detail::CallTimes, plan.times_calls()),
+        (Detail::Calls, plan.counts_calls()),
+        (Detail::PageCache, plan.levels().cache),
+        (
+            Detail::LatencyParts,
+            plan.levels().wire && settings.latency_parts,
+        ),
+        (Detail::FileOperations, counts_file_operations),
+    ];
+    let recorded = recorded.into_iter().filter(|(_, is)| *is);
+    recorded.map(|(detail, _)| detail).collect()
+}
 
 /// What the recorder knows of what tracing takes.
 pub struct TracingCost {
