@@ -17,28 +17,45 @@ use trackiops_query::times::{Zone, show_range};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::ring::CgroupOffsets;
 
+use crate::help_headings::{OUTPUT, WHAT};
 use crate::output::{Output, print, print_json};
 use crate::record::{default_settings, facts};
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 
+const EXAMPLES: &str = "\
+Examples:
+  trackiops doctor                     what this kernel has, and what is missing
+  trackiops doctor --timing            what a start takes
+  trackiops doctor --loads wire,cache  whether programs could crash this kernel";
+
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read the kernel's types from this file; for kernels that do not describe themselves
-    #[arg(long, value_name = "FILE")]
+    /// The kernel's types, for kernels that do not describe themselves
+    #[arg(long, value_name = "FILE", help_heading = WHAT)]
     btf: Option<PathBuf>,
     /// Start as `record` does, stop at once, and report what each step took
-    #[arg(long)]
+    #[arg(long, help_heading = WHAT)]
     timing: bool,
-    /// List every load of kernel memory as the kernel's verifier sees it, and fail if one could crash the kernel
+    /// List every load of kernel memory, and fail if one could crash the kernel
     ///
-    /// Loads the programs of these levels, all by default, and attaches nothing. Takes up to some minutes.
-    #[arg(long, value_name = "LEVELS", num_args = 0..=1, default_missing_value = "wire,app,block,cache", value_delimiter = ',', conflicts_with = "timing")]
+    /// Loads are those that the kernel's own verifier sees in the programs of these levels, all by default. Attaches nothing. Takes up to some
+    /// minutes.
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        num_args = 0..=1,
+        default_missing_value = "wire,app,block,cache",
+        value_delimiter = ',',
+        conflicts_with = "timing",
+        help_heading = WHAT
+    )]
     loads: Vec<RecordedLevel>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = WHAT)]
     store: StoreFlag,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     form: ReportFlags,
 }
 

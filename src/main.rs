@@ -250,6 +250,7 @@ mod tests {
             seen,
             [
                 "record",
+                "doctor",
                 "watch",
                 "top",
                 "query",
