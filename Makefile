@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
+.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -109,6 +109,10 @@ science: setup
 ## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/results/matrix.md
 matrix: setup
 	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) matrix::guest
+
+## make storm       everything at once under recorders that come and go, half an hour on each kernel; rewrites the table of docs/results/harm.md
+storm: setup python
+	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) storm::
 
 ## make release     the binary for any Linux of this architecture, or of TARGET=aarch64; prints its path
 release: setup

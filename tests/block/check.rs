@@ -64,7 +64,7 @@ impl Sums {
 
 impl Sums {
     /// Whether what these lack of the truth was missed.
-    fn are_equal_but_for(&self, missed: &Self, truth: &Self) -> bool {
+    pub fn are_equal_but_for(&self, missed: &Self, truth: &Self) -> bool {
         let all = |of: &Self| [of.reads, of.read_bytes, of.writes, of.write_bytes];
         let mut each = all(self).into_iter().zip(all(missed)).zip(all(truth));
         each.all(|((found, missed), truth)| (found..=found + missed).contains(&truth))

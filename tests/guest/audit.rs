@@ -33,7 +33,7 @@ fn truth(counters: &MountCounters) -> [u64; 4] {
 }
 
 /// The sums of a store's rows of a mount, those of `(missed)` included.
-fn recorded(store: &Path, mount: &str) -> [u64; 4] {
+pub fn recorded(store: &Path, mount: &str) -> [u64; 4] {
     let answers = Run::query_store(store, &["--step", "all"]);
     let own = |answer: &&Answer| answer["mount"] == mount;
     let own: Vec<_> = answers.iter().filter(own).cloned().collect();
@@ -45,7 +45,8 @@ fn recorded(store: &Path, mount: &str) -> [u64; 4] {
     SUMS.map(|column| sum(&own, column))
 }
 
-fn of(stats: &Mountstats, mount_points: &[&str]) -> [u64; 4] {
+/// The same of several mounts.
+pub fn of(stats: &Mountstats, mount_points: &[&str]) -> [u64; 4] {
     let each = mount_points.iter().map(|at| truth(&stats.mounts[*at].1));
     each.fold([0; 4], |sum, more| {
         std::array::from_fn(|i| sum[i] + more[i])

@@ -8,7 +8,7 @@ use crate::run::{Run, kernel, long, scripts, sum};
 #[path = "../block/calls.rs"]
 mod calls;
 #[path = "../block/check.rs"]
-mod check;
+pub mod check;
 
 static RUN: LazyLock<Run> = LazyLock::new(|| run(&[]));
 

@@ -40,6 +40,7 @@ mod run;
 mod skipped;
 mod slow_disk;
 mod soak;
+mod storm;
 mod system;
 mod transports;
 mod workloads;

@@ -17,7 +17,7 @@ use crate::system;
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
 /// Scripts that measure times or fill the processors run alone.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "crowd",
     "hang",
     "latency",
@@ -26,6 +26,7 @@ const ALONE: [&str; 8] = [
     "skipped",
     "slow_disk",
     "soak",
+    "storm",
 ];
 
 /// So many requests the second recorder may miss on the newest kernel beside those that it reports: its classic tracepoints are skipped

@@ -1,0 +1,125 @@
+//! Everything at once, on machines with little memory and holes in it: no kernel comes to harm, and what is recorded is what it counted.
+//!
+//! CI has one storm of three minutes; `TRACKIOPS_TEST_LONG=1` has half an hour on each kernel. `TRACKIOPS_STORM_SECONDS` sets the length of each,
+//! `TRACKIOPS_TEST_KERNEL` names the kernels, `TRACKIOPS_STORM_MEMORY` the kinds of memory, and `TRACKIOPS_WRITE_DOCS=1` rewrites the table of
+//! `docs/results/harm.md`.
+
+mod check;
+mod table;
+
+use std::fs::File;
+
+use crate::run::{KERNELS, Run, long, scripts};
+use check::Outcome;
+
+/// A section of memory is 128 MiB: one that is left out leaves the one before with a last page that no `struct page` follows.
+const HOLES: [&str; 4] = [
+    "memmap=128M$0x10000000",
+    "memmap=128M$0x20000000",
+    "memmap=128M$0x30000000",
+    "memmap=128M$0x40000000",
+];
+const MEMORY_MIB: &str = "1280";
+/// Where KFENCE is built in, it guards an allocation at each tick. Pages are not cleared when they are allocated: emulated, that takes up to a
+/// tenth of a second for one that had held a program's text.
+const ALWAYS: &str = "panic_on_warn=1 kfence.sample_interval=1 init_on_alloc=0";
+const DISK_BYTES: u64 = 4 << 30;
+
+/// What finds a use of memory that is free.
+#[derive(Clone, Copy)]
+pub struct Flavour {
+    pub name: &'static str,
+    words: &'static str,
+}
+
+const FLAVOURS: [Flavour; 3] = [
+    Flavour {
+        name: "plain",
+        words: "",
+    },
+    Flavour {
+        name: "poisoned",
+        words: "slub_debug=FZPU page_poison=1",
+    },
+    Flavour {
+        name: "zeroed",
+        words: "init_on_free=1",
+    },
+];
+
+/// One storm.
+fn storm(kernel: &str, flavour: Flavour, seconds: u64) -> Outcome {
+    let disk = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a disk");
+    let empty = File::options().write(true).open(disk.path());
+    empty
+        .and_then(|disk| disk.set_len(DISK_BYTES))
+        .expect("a disk");
+    let append = [ALWAYS, flavour.words].into_iter().chain(HOLES);
+    let append = append.collect::<Vec<_>>().join(" ");
+    let timeout = (seconds + 900).to_string();
+    let load = ["storm_load.sh", "churn.py"].map(|name| scripts().join(name));
+    let mut flags = vec![
+        "--mem",
+        MEMORY_MIB,
+        "--timeout",
+        &timeout,
+        "--append",
+        &append,
+        "--deb",
+        "xfsprogs,btrfs-progs,dosfstools",
+        "--disk",
+        disk.path().to_str().expect("a path"),
+    ];
+    for path in &load {
+        flags.extend(["--add", path.to_str().expect("a path")]);
+    }
+    let run = Run::on(kernel, "storm", &flags, &[&seconds.to_string()]);
+    Outcome::of(&run, flavour, seconds)
+}
+
+#[test]
+#[ignore = "boots guests: make test-guests"]
+fn guest_a_storm_of_everything_harms_no_kernel() {
+    let (kernels, flavours, seconds) = if long() {
+        (&KERNELS[..], &FLAVOURS[..], 600)
+    } else {
+        // The first does not slow the emulated kernel down: so most happens.
+        (&["6.12"][..], &FLAVOURS[..1], 180)
+    };
+    let listed = |name: &str| {
+        let names = std::env::var(name).ok();
+        names.map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>())
+    };
+    let kernels = listed("TRACKIOPS_TEST_KERNEL")
+        .unwrap_or_else(|| kernels.iter().map(|name| (*name).to_owned()).collect());
+    let flavours: Vec<Flavour> = match listed("TRACKIOPS_STORM_MEMORY") {
+        Some(names) => FLAVOURS
+            .into_iter()
+            .filter(|flavour| names.iter().any(|name| name == flavour.name))
+            .collect(),
+        None => flavours.to_vec(),
+    };
+    let seconds = std::env::var("TRACKIOPS_STORM_SECONDS")
+        .map_or(seconds, |text| text.parse().expect("seconds"));
+    let (mut table, mut failures) = (table::HEAD.to_owned(), Vec::new());
+    for kernel in &kernels {
+        for flavour in &flavours {
+            let place = format!("{kernel}, {}", flavour.name);
+            // A kernel that does not survive must not keep the others from being looked at.
+            match std::panic::catch_unwind(|| storm(kernel, *flavour, seconds)) {
+                Ok(outcome) => {
+                    let line = table::line(&outcome);
+                    println!("{line}");
+                    table.push_str(&line);
+                    failures.extend(outcome.failures.iter().map(|why| format!("{place}: {why}")));
+                }
+                Err(_) => failures.push(format!("{place}: the guest failed, as said above")),
+            }
+        }
+    }
+    println!("{table}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    if std::env::var_os("TRACKIOPS_WRITE_DOCS").is_some() {
+        table::write_docs(&table);
+    }
+}
