@@ -33,7 +33,8 @@ pub fn start() -> io::Result<()> {
     if QUEUE.get().is_none() {
         let queue = QUEUE.get_or_init(Queue::default);
         let builder = Builder::new().name("stderr".to_owned());
-        builder.spawn(move || queue.write())?;
+        // It may do no more than any other thread, whenever it is started.
+        trackiops_threads::spawn(builder, move || -> () { queue.write() })?;
     }
     Ok(())
 }
