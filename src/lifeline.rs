@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
-use rustix::process::{getpid, getppid, getsid};
+use rustix::process::{getpid, getppid};
 use tokio::sync::oneshot;
 
 use crate::signals;
@@ -58,7 +58,7 @@ pub fn end_with_terminal(restore: fn()) -> io::Result<()> {
     let asked = signals::asked_to_end()?;
     let parent = getppid();
     // Whoever leads a session has its terminal for itself.
-    let leads = getsid(None).is_ok_and(|session| session == getpid());
+    let leads = session() == getpid().as_raw_nonzero().get();
     Builder::new().name("terminal".to_owned()).spawn(move || {
         let (stdin, stdout) = (io::stdin(), io::stdout());
         let terminal = [stdin.as_fd(), stdout.as_fd()];
@@ -73,6 +73,13 @@ pub fn end_with_terminal(restore: fn()) -> io::Result<()> {
         signals::exit_now(0)
     })?;
     Ok(())
+}
+
+/// The session of this process: 0 where it was begun outside of this process's PID namespace, as by `docker exec`. rustix's `getsid` takes
+/// that for impossible.
+fn session() -> libc::pid_t {
+    // SAFETY: it takes a number and touches no memory.
+    unsafe { libc::getsid(0) }
 }
 
 /// From now on signals that end a command make the result ready. The process ends soon afterwards, whatever holds it up.

@@ -1,5 +1,6 @@
 //! `trackiops top` in a terminal: what it shows, and what keys make of it.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -38,7 +39,7 @@ impl Screen {
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
         let name = ptsname(&terminal, Vec::new()).unwrap();
-        let name = std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned();
+        let name = OsStr::from_bytes(name.to_bytes()).to_owned();
         let terminal = File::from(terminal);
         set_size(&terminal, lines, columns);
         let inside = OpenOptions::new()
@@ -331,6 +332,34 @@ name               IOPS >throughput     mean      p99    q/n/c errors IOPS
         text.contains("/mnt/b/y") && !text.contains("/mnt/a") && text.is_ascii(),
         "{text}"
     );
+}
+
+#[test]
+fn it_runs_where_its_session_is_of_another_pid_namespace() {
+    // As `docker exec` and `kubectl exec` start it.
+    let inside = |program: &OsStr| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork"]);
+        command.arg(program).env("TZ", "UTC");
+        command
+    };
+    if !inside("true".as_ref())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("SKIPPED: no PID namespace can be made here");
+        return;
+    }
+    let recording = Recording::begin();
+    let mut command = inside(trackiops().get_program());
+    command.arg("top").arg("--socket").arg(recording.socket());
+    command.arg("--store").arg(recording.store());
+    let mut screen = Screen::of(command, (24, 80));
+    screen.has("LIVE");
+    recording.put(&recent(5));
+    screen.has("/mnt/a/x");
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
 }
 
 #[test]
