@@ -11,15 +11,17 @@ use trackiops_schemas::ebpf::{
         APP_BEGINS as BEGINS, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_LATENCIES_OF_CPU,
         APP_LATENCY_BITS, APP_LATENCY_END_OCTAVE, APP_LATENCY_FIRST_OCTAVE, APP_PLACES as PLACES,
         APP_PROGRAMS, APP_TIMED_PROGRAMS, AppBegin, AppKey, AppPlace, AppPlaces, AppValue, READS,
-        WRITES, registers,
+        UNCOUNTED, WRITES, registers,
     },
     ceiling::shed,
     file_op_sums::NFS_SUPER_MAGIC,
+    ring::filters,
 };
 
 use crate::{
     ceiling::{is_shed, valid_begin},
-    cells, cgroup, file_operation, filter,
+    cells, cgroup, file_operation,
+    filter::{self, Who},
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
     kernel_memory::{
@@ -63,14 +65,15 @@ const QUEUED: i64 = -529;
 /// A call begins, and is to be timed.
 #[inline(always)]
 pub fn begun<M: Memory>() {
-    if !is_shed::<M>(shed::CALL_TIMES) {
-        note_begin(&APP_BEGINS);
-    }
+    note_begin::<M>(&APP_BEGINS);
 }
 
 /// Notes that a call of this thread begins.
 #[inline(always)]
-pub fn note_begin(begins: &Array<AppBegin>) {
+pub fn note_begin<M: Memory>(begins: &Array<AppBegin>) {
+    if is_shed::<M>(shed::CALL_TIMES) {
+        return;
+    }
     let thread = bpf_get_current_pid_tgid();
     if let Some(begin) = begin_of(begins, thread) {
         // SAFETY: an element of an array. Threads with the same place write over each other, and see that at their ends.
@@ -84,15 +87,15 @@ pub fn note_begin(begins: &Array<AppBegin>) {
 /// When this thread's call began, ns; 0 if nobody knows.
 #[inline(always)]
 pub fn begin_ns<M: Memory>() -> u64 {
-    match is_timed() && !is_shed::<M>(shed::CALL_TIMES) {
-        true => take_begin::<M>(&APP_BEGINS),
-        false => 0,
-    }
+    begin_in::<M>(&APP_BEGINS)
 }
 
-/// When this thread's call was noted to begin, ns; 0 if nobody knows.
+/// The same of a call that was noted there.
 #[inline(always)]
-pub fn take_begin<M: Memory>(begins: &Array<AppBegin>) -> u64 {
+pub fn begin_in<M: Memory>(begins: &Array<AppBegin>) -> u64 {
+    if !is_timed() || is_shed::<M>(shed::CALL_TIMES) {
+        return 0;
+    }
     let thread = bpf_get_current_pid_tgid();
     let Some(begin) = begin_of(begins, thread) else {
         return 0;
@@ -442,12 +445,27 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
     let uid: u32 = Address::<M>::new(cred).held(&DIRECT.cred_uid)?;
     let inode: u64 = of_file.field(&own.file_inode)?;
     let inode = Address::<M>::new(inode);
-    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
+    if global(&FILTER) != 0
+        && filter::is_left_out(
+            program as u32,
+            File::below(inode, || entry(of_file)),
+            Who::calling(uid, cgroup),
+        )
+    {
+        return None;
+    }
     let nth = number(program as u32, inode)?;
-    if let Some(sum) = begun_before(places, nth, inode.0, fileid, (uid, cgroup), now_ns) {
-        return Some(sum);
+    let who = (uid, cgroup);
+    if let Some(place) = begun_before(places, nth, File::of_nfs(inode), who, now_ns) {
+        return NonNull::new(value_of(place.as_ptr()));
     }
     begin(places, nth, file, now_ns)
+}
+
+/// The entry by which a file (`struct file`) was opened.
+#[inline(always)]
+fn entry<M: Memory>(file: Address<M>) -> Option<Address<M>> {
+    file.field(&DIRECT.app.file_entry).map(Address::new)
 }
 
 /// The number of the place of a program for an inode.
@@ -477,33 +495,90 @@ pub fn program_of(nth: u64) -> u32 {
     (nth / PLACES as u64) as u32
 }
 
-/// The sum that is in its place.
+/// Which file an inode is: it may be another one soon, with the same address and number.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct File {
+    /// The address of the inode.
+    pub inode: u64,
+    pub fileid: u64,
+    /// The inode's generation. NFS has none.
+    pub generation: u64,
+}
+
+impl File {
+    #[inline(always)]
+    pub fn of(inode: Address<impl Memory>) -> Self {
+        Self {
+            inode: inode.0,
+            fileid: inode.field_or_zero(&DIRECT.inode_number),
+            generation: inode
+                .field_or_zero::<u32>(&DIRECT.local.inode_generation)
+                .into(),
+        }
+    }
+
+    /// The same of NFS.
+    #[inline(always)]
+    pub fn of_nfs(inode: Address<impl Memory>) -> Self {
+        Self {
+            inode: inode.0,
+            fileid: inode.field_or_zero(&DIRECT.inode_number),
+            generation: 0,
+        }
+    }
+
+    /// The same of NFS as the filter sees it: in the directory of this entry.
+    #[inline(always)]
+    pub fn below<M: Memory>(
+        inode: Address<impl Memory>,
+        entry: impl FnOnce() -> Option<Address<M>>,
+    ) -> Self {
+        let parent = || entry()?.field(&DIRECT.tree.entry_parent);
+        Self {
+            generation: match global(&FILTER) & filters::DIRECTORIES {
+                0 => 0,
+                _ => parent().unwrap_or(0),
+            },
+            ..Self::of_nfs(inode)
+        }
+    }
+}
+
+/// The sum of a place.
+#[inline(always)]
+pub fn value_of(place: *mut AppPlace) -> *mut AppValue {
+    // SAFETY: it is not read.
+    unsafe { &raw mut (*place).value }
+}
+
+/// The place that has the sum.
 #[inline(always)]
 pub fn begun_before(
     places: *mut AppPlaces,
     nth: u64,
-    inode: u64,
-    fileid: u64,
+    file: File,
     (uid, cgroup): (u32, u64),
     now_ns: u64,
-) -> Option<NonNull<AppValue>> {
+) -> Option<NonNull<AppPlace>> {
     // SAFETY: of an element of the array.
     unsafe {
         let first = place(places, nth);
         let is_ours = |place: *mut AppPlace| {
             now_ns.wrapping_sub((&raw const (*place).begin_ns).read_volatile()) < global(&WINDOW_NS)
-                && (&raw const (*place).inode).read_volatile() == inode
-                && (&raw const (*place).key.fileid).read_volatile() == fileid
+                && (&raw const (*place).inode).read_volatile() == file.inode
+                && (&raw const (*place).key.fileid).read_volatile() == file.fileid
+                && (&raw const (*place).generation).read_volatile() == file.generation
                 && (&raw const (*place).key.cgroup).read_volatile() == cgroup
                 && (&raw const (*place).key.uid).read_volatile() == uid
         };
         if is_ours(first) {
-            return NonNull::new(&raw mut (*first).value);
+            return NonNull::new(first);
         }
         // Until userspace has taken the sums of a window, the next one has the other place.
         let second = place(places, other(nth)?);
         if is_ours(second) {
-            return NonNull::new(&raw mut (*second).value);
+            return NonNull::new(second);
         }
     }
     None
@@ -545,9 +620,8 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     };
     let hash = hash(inode_address);
     let is_known = hash <= u64::from(u32::MAX);
-    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let mut key = AppKey {
-        fileid,
+        fileid: inode.field(&DIRECT.inode_number)?,
         cgroup: cgroup::of_thread::<Probe>(Probe::thread),
         window,
         dev: superblock.field(&DIRECT.superblock_dev)?,
@@ -557,20 +631,25 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     };
     let pid = bpf_get_current_pid_tgid() >> 32;
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
+        filter::leave_out(
+            program_of(nth),
+            File::below(inode, || entry(of_file)),
+            Who::calling(key.uid, key.cgroup),
+        );
         return None;
     }
     if !is_known {
         key.fileid = 0;
     }
-    claim(places, nth, inode_address, &mut key, pid, begin_ns)
+    claim(places, nth, File::of_nfs(inode), &mut key, pid, begin_ns)
 }
 
-/// A place for a sum that begins, or the sum in a map.
+/// A place for a sum that begins, or the sum in a map. What is not counted is in no map.
 #[inline(always)]
 pub fn claim(
     places: *mut AppPlaces,
     nth: u64,
-    inode: u64,
+    file: File,
     key: &mut AppKey,
     pid: u64,
     begin_ns: u64,
@@ -589,7 +668,8 @@ pub fn claim(
             second
         };
         if (&raw const (*place).begin_ns).read_volatile() == 0 && is_known {
-            (&raw mut (*place).inode).write_volatile(inode);
+            (&raw mut (*place).inode).write_volatile(file.inode);
+            (&raw mut (*place).generation).write_volatile(file.generation);
             (&raw mut (*place).key).write_volatile(*key);
             (&raw mut (*place).value.pid).write_volatile(pid);
             // Where userspace has just exchanged the halves, nobody knows of which one the place is.
@@ -604,6 +684,9 @@ pub fn claim(
             (&raw mut (*place).begin_ns).write_volatile(begin_ns);
             return NonNull::new(&raw mut (*place).value);
         }
+    }
+    if key.direction & UNCOUNTED != 0 {
+        return None;
     }
     let sum = in_map(APP_CALLS_BY_FILE, key, pid).or_else(|| {
         key.fileid = 0;

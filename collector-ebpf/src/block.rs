@@ -22,6 +22,8 @@ use crate::{
 /// them is counted for the other files of the device.
 const MOST_BIOS: usize = 256;
 const MOST_RUNS: usize = 32;
+/// How often a bio may have been split: by a device, and by those that it consists of.
+const MOST_SPLITS: usize = 4;
 /// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
 const OPERATION: u32 = 0xff;
 const DISCARD: u32 = 3;
@@ -225,7 +227,12 @@ unsafe fn of_one<M: Memory>(
             file_of(Address::<M::Typed>::new(inode))
         } else {
             write!(slot.flags, bits);
-            inode = cached::<M>(Address::new(bio.0));
+            inode = split_from::<M>(bio.0);
+            if inode != 0 {
+                write!(slot.flags, bits | flags::DIRECT);
+            } else {
+                inode = cached::<M>(Address::new(bio.0));
+            }
             match inode {
                 0 => None,
                 _ => file_of(Address::<M>::new(inode)),
@@ -318,8 +325,16 @@ unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
             let run = &raw const (*scratch).run[number];
             let bytes = (&raw const (*run).bytes).read_volatile();
             (&raw mut (*scratch).record.done_bytes).write_volatile(bytes as u32);
-            let whose = (&raw const (*run).whose).read_volatile();
-            hand_over::<M>(scratch, whose, (&raw const (*run).bio).read_volatile());
+            let mut whose = (&raw const (*run).whose).read_volatile();
+            let bio = (&raw const (*run).bio).read_volatile();
+            if whose & IS_DIRECT == 0 {
+                // One by itself: the kernel merges no parts.
+                let inode = split_from::<M>(bio);
+                if inode != 0 {
+                    whose = inode | IS_DIRECT;
+                }
+            }
+            hand_over::<M>(scratch, whose, bio);
         }
         let left = (&raw const (*scratch).left).read_volatile();
         if left != 0 {
@@ -384,6 +399,28 @@ fn owner<M: Memory>(bio: u64) -> u64 {
     );
     let is_direct = if_zero(inode ^ host) & !if_zero(inode);
     (inode | IS_DIRECT) & is_direct | cached(bio) & !is_direct
+}
+
+/// The inode of the file of direct I/O of which a bio is a part, or 0.
+///
+/// What is too large for a device is split: the parts come first, and lead to what remains by their private word (`bio_chain`, block/bio.c). They have the
+/// vectors of the whole.
+#[inline(never)]
+fn split_from<M: Memory>(bio: u64) -> u64 {
+    let own = &DIRECT.block;
+    let mut bio = Address::<M>::new(bio);
+    let vectors: u64 = bio.field_or_zero(&own.bio_vectors);
+    for _ in 0..MOST_SPLITS {
+        bio = Address::new(bio.field_or_zero(&own.bio_private));
+        if vectors == 0 || bio.field_or_zero::<u64>(&own.bio_vectors) != vectors {
+            break;
+        }
+        let (inode, host) = direct::<M, M>(bio.field_or_zero(&own.bio_private), Address::new);
+        if inode != 0 && inode == host {
+            return inode;
+        }
+    }
+    0
 }
 
 /// The inode of the file of direct I/O by iomap, by the private word of its bio, and what stands where an inode names itself. Anything may be where

@@ -14,10 +14,11 @@ use trackiops_schemas::ebpf::{
 };
 
 use crate::{
-    application::{self, Program},
+    application::{self, File, Program},
     block,
     ceiling::is_shed,
-    cgroup, filter,
+    cgroup,
+    filter::{self, Who},
     globals::{DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, add, cpu, global, now_ns},
     local,
@@ -49,23 +50,36 @@ fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> 
         return None;
     }
     let inode = Address::<M::Typed>::new(inode);
-    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
+    let file = file_of(inode);
     let who = who::<M>(program == Program::PagesEvicted);
+    let (uid, cgroup) = who;
+    if global(&FILTER) != 0 && filter::is_left_out(program as u32, file, Who::calling(uid, cgroup))
+    {
+        return None;
+    }
     let bytes = bytes::<M>(folio);
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let nth = application::number(program as u32, inode)?;
-    let sum = match application::begun_before(places, nth, inode.0, fileid, who, now_ns) {
-        Some(sum) => sum,
-        None => begin::<M>(places, nth, inode.0, now_ns)?,
+    let sum = match application::begun_before(places, nth, file, who, now_ns) {
+        Some(place) => application::value_of(place.as_ptr()),
+        None => begin::<M>(places, nth, inode.0, now_ns)?.as_ptr(),
     };
-    let sum = sum.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
     unsafe {
         add!(AppValue, sum.calls, 1);
         add!(AppValue, sum.bytes, bytes);
     }
     Some(())
+}
+
+/// Where only NFS is recorded, nobody knows where an inode has its generation.
+#[inline(always)]
+fn file_of(inode: Address<impl Memory>) -> File {
+    match global(&DIRECT.cache.has_local) {
+        0 => File::of_nfs(inode),
+        _ => File::of(inode),
+    }
 }
 
 /// Bytes of a folio.
@@ -156,9 +170,13 @@ fn begin<M: Memory>(
     let has_path =
         magic != NFS_SUPER_MAGIC && key.direction & FILE_SYSTEM == 0 && direction != PAGES_EVICTED;
     if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
+        // Of NFS nothing tells here whether it is the same file still.
+        if magic != NFS_SUPER_MAGIC {
+            filter::leave_out(program, file_of(object), Who::calling(uid, cgroup));
+        }
         return None;
     }
-    let sum = application::claim(places, nth, inode, &mut key, pid, begin_ns)?;
+    let sum = application::claim(places, nth, file_of(object), &mut key, pid, begin_ns)?;
     // SAFETY: a map value.
     let is_first = unsafe { (&raw const (*sum.as_ptr()).calls).read_volatile() == 0 };
     if has_path && is_first && global(&PATHS) != 0 {

@@ -4,14 +4,16 @@ use core::{marker::PhantomData, mem::MaybeUninit};
 
 use trackiops_schemas::ebpf::{
     ceiling::shed,
-    ring::{DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts},
+    ring::{DirectOffsets, NO_USER, Recovery, RequestRecord, filters, flags, parts as told_parts},
 };
 
 use crate::{
+    application::File,
     ceiling::is_shed,
     cgroup,
     completion::Completion,
-    file_operation, filter,
+    file_operation,
+    filter::{self, Who},
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
     kernel_memory::{Address, Memory, Reader, Window, add, global, now_ns, zero},
@@ -87,7 +89,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
 
     #[inline(always)]
     fn account(self, direction: u32) {
-        if global(&FILTER) != 0 && !filter::admits(self.task.0, self.header.0, direction) {
+        if global(&FILTER) != 0 && !self.is_wanted(direction) {
             return;
         }
         let Some(completion) = Completion::seen::<M>() else {
@@ -112,6 +114,56 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
             let hash_and_direction = u64::from(subject.crc) << 32 | u64::from(direction);
             self.fold(completion, end_ns, hash_and_direction);
         }
+    }
+
+    /// Whether the filter wants it.
+    #[inline(always)]
+    fn is_wanted(self, direction: u32) -> bool {
+        let kinds = global(&FILTER);
+        let offsets = &DIRECT;
+        let kind = match direction {
+            flags::WRITE => filter::WRITE_REQUESTS,
+            _ => filter::READ_REQUESTS,
+        };
+        let mut who = Who {
+            pid: 0,
+            uid: 0,
+            cgroup: 0,
+        };
+        if kinds & filters::PIDS != 0 {
+            who.pid = self.task.held_or_zero(&offsets.task_owner);
+        }
+        if kinds & filters::UIDS != 0 {
+            let cred = self.header.follow(&offsets.header_cred);
+            // Where it is 0 the verifier wants to see that nothing is read.
+            who.uid = match cred.0 {
+                0 => NO_USER,
+                _ => cred.held_or_zero(&offsets.cred_uid),
+            };
+        }
+        if kinds & filters::CGROUPS != 0 {
+            let request = self.header.held_or_zero(&offsets.cgroup.header_request);
+            let request = Address::<M>::new(request);
+            who.cgroup = cgroup::of_request(request, &offsets.cgroup).unwrap_or(0);
+        }
+        let inode = self.header.follow(&offsets.header_inode);
+        let file = File::below(inode, || {
+            let context: u64 = self.header.held(&offsets.tree.header_context)?;
+            // Not every kernel's BTF has its type.
+            let context = Address::<M>::new(context);
+            context
+                .field(&offsets.tree.context_entry)
+                .map(Address::<M>::new)
+        });
+        // The program at the release may interrupt the one on the event, whose elements these are.
+        if TELLS_PATHS && filter::is_left_out(kind, file, who) {
+            return false;
+        }
+        let is_wanted = filter::admits(self.task.0, self.header.0, direction);
+        if TELLS_PATHS && !is_wanted {
+            filter::leave_out(kind, file, who);
+        }
+        is_wanted
     }
 
     /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.

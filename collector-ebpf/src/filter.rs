@@ -1,14 +1,20 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
+use aya_ebpf::{
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_jiffies64},
+    macros::map,
+    maps::Array,
+};
 use trackiops_schemas::ebpf::app_sums::{
-    AppKey, FILE_SYSTEM, LOCAL, OPENS, PAGES_DIRTIED, SYNCS, WRITES,
+    APP_PROGRAMS, AppKey, FILE_SYSTEM, LOCAL, OPENS, PAGES_DIRTIED, SYNCS, WRITES,
 };
 use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, filters, flags};
 
 use crate::{
+    application::File,
     cgroup,
     globals::{DIRECT, FILTER},
-    kernel_memory::{Address, Probe, global, now_ns},
+    kernel_memory::{Address, Probe, cpu, global, now_ns, opaque},
     maps::{FILTER_SET, INSIDE},
     paths,
 };
@@ -17,6 +23,107 @@ use crate::{
 const MAX_DEPTH: usize = 64;
 /// For 2^30 ns, about a second, what is known of a file's directories holds: then somebody may have moved it.
 const VALID_BITS: u32 = 30;
+
+/// Whom the filter asks for.
+#[derive(Clone, Copy)]
+pub struct Who {
+    pub pid: u32,
+    pub uid: u32,
+    pub cgroup: u64,
+}
+
+impl Who {
+    /// Who calls, with a file of this user.
+    #[inline(always)]
+    pub fn calling(uid: u32, cgroup: u64) -> Self {
+        Self {
+            // Not asked for, it would tell apart what is left out alike.
+            pid: match global(&FILTER) & filters::PIDS {
+                0 => 0,
+                _ => (bpf_get_current_pid_tgid() >> 32) as u32,
+            },
+            uid,
+            cgroup,
+        }
+    }
+}
+
+/// What was left out: of a file, for somebody.
+#[repr(C)]
+struct LeftOut {
+    file: File,
+    who: Who,
+    /// When, in `jiffies`.
+    at: u64,
+}
+
+/// Numbers of what is left out, behind those of the programs of [`crate::application`].
+pub const READ_REQUESTS: u32 = APP_PROGRAMS as u32;
+pub const WRITE_REQUESTS: u32 = READ_REQUESTS + 1;
+const KINDS: usize = APP_PROGRAMS + 2;
+/// Elements of each on a CPU, a power of two.
+const ELEMENTS: usize = 32;
+/// How long it holds, in `jiffies`: a tenth of a second where they are shortest, and a second where they are longest. Then a file may have moved.
+const VALID: u64 = 100;
+
+/// What the filter has left out lately, of each CPU: to look here takes a fraction of asking it again. Each program has elements of its own, and is
+/// never interrupted by itself. Userspace makes it larger where there is a filter.
+#[map]
+static LEFT_OUT: Array<[[LeftOut; ELEMENTS]; KINDS]> = Array::with_max_entries(1, 0);
+
+#[inline(always)]
+fn element(kind: u32, inode: u64) -> Option<*mut LeftOut> {
+    let of_cpu = LEFT_OUT.get_ptr_mut(cpu())?;
+    let number = u64::from(kind) * ELEMENTS as u64;
+    let number =
+        opaque(number + u64::from(Address::<Probe>::new(inode).hash::<{ ELEMENTS.ilog2() }>()));
+    if number >= (KINDS * ELEMENTS) as u64 {
+        return None;
+    }
+    // SAFETY: an element of the map.
+    Some(unsafe { of_cpu.cast::<LeftOut>().add(number as usize) })
+}
+
+/// Whether the filter has just left out what is done with this file.
+#[inline(always)]
+pub fn is_left_out(kind: u32, file: File, who: Who) -> bool {
+    let Some(element) = element(kind, file.inode) else {
+        return false;
+    };
+    // SAFETY: as above.
+    unsafe {
+        (&raw const (*element).file.inode).read_volatile() == file.inode
+            && (&raw const (*element).file.fileid).read_volatile() == file.fileid
+            && (&raw const (*element).file.generation).read_volatile() == file.generation
+            && (&raw const (*element).who.uid).read_volatile() == who.uid
+            && (&raw const (*element).who.cgroup).read_volatile() == who.cgroup
+            && (&raw const (*element).who.pid).read_volatile() == who.pid
+            && jiffies().wrapping_sub((&raw const (*element).at).read_volatile()) < VALID
+    }
+}
+
+/// The filter has left it out.
+#[inline(always)]
+pub fn leave_out(kind: u32, file: File, who: Who) {
+    if let Some(element) = element(kind, file.inode) {
+        // SAFETY: as above. Each by itself: on the stack there is no room for all.
+        unsafe {
+            (&raw mut (*element).file.inode).write_volatile(file.inode);
+            (&raw mut (*element).file.fileid).write_volatile(file.fileid);
+            (&raw mut (*element).file.generation).write_volatile(file.generation);
+            (&raw mut (*element).who.pid).write_volatile(who.pid);
+            (&raw mut (*element).who.uid).write_volatile(who.uid);
+            (&raw mut (*element).who.cgroup).write_volatile(who.cgroup);
+            (&raw mut (*element).at).write_volatile(jiffies());
+        }
+    }
+}
+
+#[inline(always)]
+fn jiffies() -> u64 {
+    // SAFETY: takes nothing, and every program may call it. A load of the kernel's counter takes its place.
+    unsafe { bpf_jiffies64() }
+}
 
 /// Whether the request that completes is wanted. In a function of its own, like the others that are seldom called, and with memory read by
 /// the helper, whatever reads the rest: nobody waits for what a filter takes.

@@ -1,6 +1,7 @@
 //! The application view of local file systems: a request of io_uring by which an application reads or writes a file completes. It is added up as
 //! system calls are.
 
+use aya_ebpf::{macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{ceiling::shed, syscalls::rings};
 
 use crate::{
@@ -8,8 +9,8 @@ use crate::{
     ceiling::is_shed,
     globals::DIRECT,
     kernel_memory::{Address, Memory, Probe, global},
-    single_calls,
-    syscalls::{add_or_first, count_first, direction_of, name},
+    single_calls::{self, Kept},
+    syscalls::{First, add_or_first, count_first, keeps, name},
 };
 
 /// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
@@ -58,18 +59,39 @@ pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     };
     let file: u64 = request.field_or_zero(&own.ring_file);
     if file != 0 {
-        if global(&own.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
-            single_calls::keep_of_ring(request.0, file, direction_of(program as u32), result);
-        }
-        count::<M>(program as u32, file, result);
+        count::<M>(program as u32, file, result, request.0);
     }
 }
 
-/// By itself: what it has on the stack would be there while the request is kept, too, which needs nearly all of it.
 #[inline(never)]
-fn count<M: Memory>(program: u32, file: u64, result: i64) {
-    let first = add_or_first::<M>(M::thread(), program, file, 1, result, 0);
-    if first.is_some_and(|first| count_first(&raw const first)) {
+fn count<M: Memory>(program: u32, file: u64, result: i64, request: u64) {
+    let Some(noted) = RING_FIRST.get_ptr_mut(0) else {
+        return;
+    };
+    let mut kept = Kept::NOT;
+    if keeps::<M>() {
+        kept = single_calls::of_ring(request, program == Program::RingSync as u32);
+    }
+    let mut is_first = false;
+    // SAFETY: of the map: on the stack there is no room for it.
+    unsafe {
+        let ended = &raw mut (*noted).ended;
+        (&raw mut (*ended).calls).write_volatile(1);
+        (&raw mut (*ended).result).write_volatile(result);
+        (&raw mut (*ended).begin_ns).write_volatile(0);
+        (&raw mut (*ended).kept.at).write_volatile(kept.at);
+        (&raw mut (*ended).kept.begin_ns).write_volatile(kept.begin_ns);
+        (&raw mut (*ended).kept.thread).write_volatile(kept.thread);
+        add_or_first::<M>(M::thread(), program, file, &*ended, |first| {
+            first.note(noted);
+            is_first = true;
+        });
+    }
+    if is_first && count_first(noted) {
         name(file);
     }
 }
+
+/// This CPU's element belongs to the program that counts them: the kernel skips it while it runs there.
+#[map]
+static RING_FIRST: PerCpuArray<First> = PerCpuArray::with_max_entries(1, 0);

@@ -6,27 +6,29 @@ use core::ptr;
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
     btf_maps::RingBuf,
-    helpers::{bpf_get_current_pid_tgid, generated::bpf_ringbuf_output},
+    helpers::{
+        bpf_get_current_pid_tgid,
+        generated::{bpf_ringbuf_output, bpf_ringbuf_reserve, bpf_ringbuf_submit},
+    },
     macros::{btf_map, map},
     maps::{Array, PerCpuArray},
 };
 use trackiops_schemas::ebpf::{
-    app_sums::{AppBegin, AppKey, FILE_SYSTEM, OPENS, READS, SYNCS, WRITES},
+    app_sums::{AppKey, FILE_SYSTEM, LOCAL, OPENS, READS, SYNCS, UNCOUNTED, WRITES},
     file_op_sums::NFS_SUPER_MAGIC,
     local::FILE_SYSTEM_HASH,
     ring::{NO_OFFSET, RequestRecord, flags},
-    syscalls::{RING_BEGINS as RINGS, RingBegin, kept, kinds},
+    syscalls::{RING_BEGINS as RINGS, RingBegin, kept},
 };
 
 use crate::{
-    application,
     ceiling::valid_begin,
     cgroup, filter,
     globals::{DIRECT, FILTER},
     io_submit::{self, Batches, MOST_BATCHES},
     kernel_memory::{Address, Memory, Probe, global, now_ns, zero},
     local, maps,
-    syscalls::{MADE_UP, NO_DESCRIPTOR, file_of},
+    syscalls::{self, Ended, MADE_UP, file_of},
 };
 
 /// Where they are handed over. Userspace gives it its size.
@@ -37,61 +39,151 @@ static CALL_RING: RingBuf<u8, 4096> = RingBuf::new();
 #[map]
 static CALLS_LEFT_OUT: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// When threads began them: calls for files of NFS are timed elsewhere as well.
-#[map]
-static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
-
 /// When requests of io_uring began.
 #[map]
 static RING_BEGINS: Array<RingBegin> = Array::with_max_entries(1, 0);
 
 /// Stands for the position of the file before the call.
-const POSITION: u64 = NO_OFFSET - 1;
+pub const POSITION: u64 = NO_OFFSET - 1;
+/// Stands for a call that is not handed over.
+pub const NOT_KEPT: u64 = NO_OFFSET - 2;
 
 /// `O_APPEND` (include/uapi/asm-generic/fcntl.h).
-const APPEND: u32 = 0o2000;
+const APPEND: u64 = 0o2000;
 
-/// A call begins.
-#[inline(always)]
-pub fn begun() {
-    application::note_begin(&CALL_BEGINS);
+/// What a single call has beside what it has in common with others of its file.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Kept {
+    /// Where in the file, [`NO_OFFSET`], [`POSITION`] or [`NOT_KEPT`].
+    pub at: u64,
+    /// When it began, ns; 0 if nobody knows.
+    pub begin_ns: u64,
+    /// The thread that began it.
+    pub thread: u64,
 }
 
-/// Hands a call over that has returned. Memory is read by the helper, whatever reads the rest: who keeps single calls pays for each.
-#[inline(never)]
-pub fn keep(registers: u64, kind: u8, result: i64) {
-    let own = &DIRECT.syscalls;
-    // See `keep_submitted`.
-    if kind == kinds::SUBMITS {
-        return;
-    }
-    let begin_ns = begin_ns();
-    let call = Address::<Probe>::new(registers);
-    let first: u32 = call.held_or_zero(&own.first);
-    // What the verifier follows for each kind of call is this, and handing over for what is read and for the rest.
-    let (read, other, direction, result) = match kind & !kinds::AT {
-        kinds::READS => (first, NO_DESCRIPTOR, READS, result),
-        kinds::WRITES => (NO_DESCRIPTOR, first, WRITES, result),
-        kinds::SENDS => (call.held_or_zero(&own.second), first, WRITES, result),
-        kinds::COPIES => (first, call.held_or_zero(&own.third), WRITES, result),
-        kinds::SYNCS => (NO_DESCRIPTOR, first, SYNCS, result.min(0)),
-        kinds::OPENS if result >= 0 => (NO_DESCRIPTOR, result as u32, OPENS, 0),
-        _ => return,
+impl Kept {
+    /// None is handed over.
+    pub const NOT: Self = Self {
+        at: NOT_KEPT,
+        begin_ns: 0,
+        thread: 0,
     };
-    let mut at = NO_OFFSET;
-    if kind & kinds::AT != 0 {
-        at = call.field_or_zero(&own.fourth);
+}
+
+/// Hands a call over that has ended. `file_flags` are the `f_flags` of its file (`struct file`).
+///
+/// # Safety
+///
+/// `key` is of its sum, and `ended` is what has ended.
+#[inline(never)]
+pub unsafe fn keep<M: Memory>(
+    key: *const AppKey,
+    file: u64,
+    file_flags: u64,
+    end_ns: u64,
+    ended: *const Ended,
+) {
+    // SAFETY: by the caller.
+    let (key, ended) = unsafe { (&*key, &*ended) };
+    let Kept {
+        at,
+        begin_ns,
+        thread,
+    } = ended.kept;
+    let done = ended.result.max(0).cast_unsigned();
+    let direction = key.direction & !(LOCAL | FILE_SYSTEM | UNCOUNTED);
+    let mut offset = at;
+    if at == POSITION {
+        let after: u64 = M::file(file).field_or_zero(&DIRECT.syscalls.file_position);
+        offset = after.wrapping_sub(done);
+    } else if direction == WRITES && file_flags & APPEND != 0 {
+        // Linux appends, wherever `pwrite` wants it.
+        offset = NO_OFFSET;
     }
-    // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
-    if kind & !kinds::AT <= kinds::WRITES && at == NO_OFFSET {
-        at = POSITION;
+    let mut bits = bits_of(direction, key.direction, file_flags);
+    let mut latency_ns = end_ns.saturating_sub(begin_ns);
+    if begin_ns == 0 {
+        bits |= flags::UNTIMED;
+        latency_ns = 0;
     }
-    if read != NO_DESCRIPTOR {
-        let _ = hand_over(read, READS, at, result, begin_ns);
+    let is_file = key.direction & FILE_SYSTEM == 0;
+    let Some(record) = reserve() else {
+        return;
+    };
+    macro_rules! write {
+        ($field:ident, $value:expr) => {
+            // SAFETY: a field of the record, which is there to be written.
+            unsafe { (&raw mut (*record).$field).write_volatile($value) }
+        };
     }
-    if other != NO_DESCRIPTOR {
-        let _ = hand_over(other, direction, at, result, begin_ns);
+    write!(end_ns, end_ns);
+    write!(latency_ns, latency_ns);
+    write!(fileid, if is_file { key.fileid } else { 0 });
+    write!(offset, offset);
+    write!(asked_bytes, done as u32);
+    write!(done_bytes, done as u32);
+    write!(dev, key.dev);
+    write!(
+        handle_hash,
+        if is_file {
+            key.handle_hash
+        } else {
+            FILE_SYSTEM_HASH
+        }
+    );
+    write!(error, ended.result.min(0) as i32);
+    write!(pid, (thread >> 32) as u32);
+    write!(flags, bits);
+    write!(uid, key.uid);
+    write!(cgroup, key.cgroup);
+    write!(queue_ns, 0);
+    write!(rtt_ns, 0);
+    write!(xid, thread as u32);
+    write!(retransmissions, 0);
+    submit(record);
+}
+
+/// The flags of a record but for that of its time.
+#[inline(always)]
+fn bits_of(direction: u32, of_key: u32, file_flags: u64) -> u32 {
+    let mut bits = flags::CALL | flags::UNSPLIT;
+    if of_key & LOCAL != 0 {
+        bits |= flags::BLOCK;
     }
+    bits |= match direction {
+        WRITES => flags::WRITE,
+        SYNCS => flags::SYNC,
+        OPENS => flags::OPEN,
+        _ => 0,
+    };
+    if file_flags & u64::from(global(&DIRECT.syscalls.direct_flag)) != 0 {
+        bits |= flags::DIRECT;
+    }
+    bits
+}
+
+/// Room for a record in the ring, all of which is to be written.
+#[inline(always)]
+fn reserve() -> Option<*mut RequestRecord> {
+    // SAFETY: a map.
+    let room = unsafe {
+        let ring = ptr::from_ref(&CALL_RING).cast_mut().cast();
+        bpf_ringbuf_reserve(ring, size_of::<RequestRecord>() as u64, 0)
+    };
+    if room.is_null() {
+        maps::count(&CALLS_LEFT_OUT, 0);
+        return None;
+    }
+    Some(room.cast())
+}
+
+/// Hands a record over that has room in the ring.
+#[inline(always)]
+fn submit(record: *mut RequestRecord) {
+    // SAFETY: by `reserve`.
+    unsafe { bpf_ringbuf_submit(record.cast(), BPF_RB_NO_WAKEUP.into()) };
 }
 
 #[inline(always)]
@@ -115,103 +207,58 @@ pub fn ring_begun(request: u64) {
     }
 }
 
-/// Hands a request of io_uring over that has completed. Where its begin is not known, its thread is the one in which it completes.
-#[inline(never)]
-pub fn keep_of_ring(request: u64, file: u64, direction: u32, result: i64) {
-    let (mut thread, mut begin_ns, mut offset) = (bpf_get_current_pid_tgid(), 0, NO_OFFSET);
+/// What is known of a request of io_uring that completes. Where its begin is not known, its thread is the one in which it completes.
+#[inline(always)]
+pub fn of_ring(request: u64, is_sync: bool) -> Kept {
+    let mut kept = Kept {
+        at: NO_OFFSET,
+        begin_ns: 0,
+        thread: bpf_get_current_pid_tgid(),
+    };
     if let Some(begin) = begin_of_ring(request) {
         // SAFETY: as above.
         unsafe {
             let known = begin.read_volatile();
             if known.request == request && valid_begin::<Probe>(known.begin_ns) != 0 {
                 (&raw mut (*begin).request).write_volatile(0);
-                (thread, begin_ns) = (known.thread, known.begin_ns);
-                if direction != SYNCS {
-                    offset = known.position;
+                (kept.thread, kept.begin_ns) = (known.thread, known.begin_ns);
+                if !is_sync && known.position.cast_signed() >= 0 {
+                    kept.at = known.position;
                 }
             }
         }
     }
-    let _ = hand_over_file(thread, file, direction, offset, result, begin_ns);
+    kept
 }
 
-#[inline(never)]
-fn hand_over(
-    descriptor: u32,
-    direction: u32,
-    offset: u64,
-    result: i64,
-    begin_ns: u64,
-) -> Option<()> {
-    let thread = bpf_get_current_pid_tgid();
-    let file = file_of::<Probe>(Probe::thread(), descriptor)?;
-    hand_over_file(thread, file, direction, offset, result, begin_ns)
-}
-
+/// The record of requests that have been submitted for a file, but for what each of them is; `None` if nobody wants them.
 #[inline(always)]
-fn hand_over_file(
-    thread: u64,
-    file: u64,
-    direction: u32,
-    mut offset: u64,
-    result: i64,
-    begin_ns: u64,
-) -> Option<()> {
-    let mut record = of_file(thread, file, direction, begin_ns)?;
-    // Linux appends, wherever `pwrite` wants it.
-    if direction == WRITES && offset != POSITION && appends(file) {
-        offset = NO_OFFSET;
-    }
-    let done = result.max(0).cast_unsigned();
-    if offset == POSITION {
-        let after: u64 = Address::<Probe>::new(file).field(&DIRECT.syscalls.file_position)?;
-        offset = after.wrapping_sub(done);
-    }
-    record.offset = offset;
-    record.asked_bytes = done as u32;
-    record.done_bytes = done as u32;
-    record.error = result.min(0) as i32;
-    output(&record);
-    Some(())
-}
-
-#[inline(always)]
-fn appends(file: u64) -> bool {
-    let flags: u32 = Address::<Probe>::new(file).field_or_zero(&DIRECT.syscalls.file_flags);
-    flags & APPEND != 0
-}
-
-/// The record of a call that ends now, but for what it transferred and where; `None` if nobody wants it.
-#[inline(always)]
-fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<RequestRecord> {
+fn of_file<M: Memory>(file_address: u64, begin_ns: u64, hash: u64) -> Option<RequestRecord> {
     let (own, app) = (&DIRECT.syscalls, &DIRECT.app);
-    let file = Address::<Probe>::new(file);
-    let inode_address: u64 = file.field(&app.file_inode)?;
-    let inode = Address::<Probe>::new(inode_address);
+    let file = M::file(file_address);
+    let inode = Address::<M::Typed>::new(file.field(&app.file_inode)?);
     let mode: u16 = inode.field(&DIRECT.local.inode_mode)?;
     if !local::is_regular(mode) && !local::is_device(mode) {
         return None;
     }
-    let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
+    let superblock = Address::<M::Typed>::new(inode.field(&DIRECT.inode_superblock)?);
     let magic: u64 = superblock.field(&DIRECT.local.superblock_magic)?;
-    let cred = Address::<Probe>::new(file.field(&app.file_cred)?);
+    let cred = Address::<M::Typed>::new(file.field(&app.file_cred)?);
     let mut key = AppKey {
         fileid: 0,
-        cgroup: cgroup::of_local_thread::<Probe>(Probe::thread),
+        cgroup: cgroup::of_local_thread::<M>(M::thread),
         window: 0,
         dev: 0,
         handle_hash: 0,
         uid: cred.held(&DIRECT.cred_uid)?,
-        direction,
+        direction: READS,
     };
-    let mut bits = flags::CALL | flags::UNSPLIT;
     if magic == NFS_SUPER_MAGIC {
         if global(&own.keeps) & kept::NFS == 0 {
             return None;
         }
         key.fileid = inode.field(&DIRECT.inode_number)?;
         key.dev = superblock.field(&DIRECT.superblock_dev)?;
-        let hash = application::hash(inode_address);
         if hash > u64::from(u32::MAX) {
             return None;
         }
@@ -221,25 +268,17 @@ fn of_file(thread: u64, file: u64, direction: u32, begin_ns: u64) -> Option<Requ
             return None;
         }
         local::describe(&mut key, inode, superblock, magic)?;
-        bits |= flags::BLOCK;
     }
+    let thread = bpf_get_current_pid_tgid();
     let pid = (thread >> 32) as u32;
-    if global(&FILTER) != 0 && !filter::admits_call(&key, pid, file) {
+    if global(&FILTER) != 0 && !filter::admits_call(&key, pid, Address::new(file_address)) {
         return None;
     }
     if key.direction & FILE_SYSTEM != 0 {
         (key.fileid, key.handle_hash) = (0, FILE_SYSTEM_HASH);
     }
-    bits |= match direction {
-        WRITES => flags::WRITE,
-        SYNCS => flags::SYNC,
-        OPENS => flags::OPEN,
-        _ => 0,
-    };
     let file_flags: u32 = file.field(&own.file_flags)?;
-    if file_flags & global(&own.direct_flag) != 0 {
-        bits |= flags::DIRECT;
-    }
+    let mut bits = bits_of(READS, key.direction, file_flags.into());
     let end_ns = now_ns();
     let mut latency_ns = end_ns.saturating_sub(begin_ns);
     if begin_ns == 0 {
@@ -275,19 +314,14 @@ struct Common {
     appends: u64,
 }
 
-/// When this thread's call began that returns, ns; 0 if nobody knows.
-#[inline(always)]
-fn begin_ns() -> u64 {
-    application::take_begin::<Probe>(&CALL_BEGINS)
-}
-
 /// Looks up what the requests of a descriptor have in common. False if nobody wants them.
 #[inline(never)]
-fn describe(common: *mut Common, descriptor: u32, begin_ns: u64) -> bool {
+fn describe<M: Memory>(common: *mut Common, file: u64, begin_ns: u64, hash: u64) -> bool {
     let found = || {
-        let file = file_of::<Probe>(Probe::thread(), descriptor)?;
-        let record = of_file(bpf_get_current_pid_tgid(), file, READS, begin_ns)?;
-        Some((record, if appends(file) { u64::MAX } else { 0 }))
+        let file_flags: u32 = M::file(file).field_or_zero(&DIRECT.syscalls.file_flags);
+        let appends = u64::from(file_flags) & APPEND != 0;
+        let record = of_file::<M>(file, begin_ns, hash)?;
+        Some((record, if appends { u64::MAX } else { 0 }))
     };
     let Some((record, appends)) = found() else {
         return false;
@@ -306,8 +340,12 @@ static COMMON: PerCpuArray<[Common; MOST_BATCHES]> = PerCpuArray::with_max_entri
 
 /// Hands over the requests of a call that are in its batches, as calls that took as long as that call.
 #[inline(always)]
-pub fn keep_submitted(requests: u64, count: u32, batches: *const Batches) {
-    let begin_ns = begin_ns();
+pub fn keep_submitted<M: Memory>(
+    requests: u64,
+    count: u32,
+    batches: *const Batches,
+    begin_ns: u64,
+) {
     let Some(all) = COMMON.get_ptr_mut(0) else {
         return;
     };
@@ -319,7 +357,10 @@ pub fn keep_submitted(requests: u64, count: u32, batches: *const Batches) {
                 break;
             }
             let common = &raw mut (*all)[number];
-            if !describe(common, (its - 1) as u32, begin_ns) {
+            let file = file_of::<M>(M::thread(), (its - 1) as u32).unwrap_or(0);
+            // Not where it is needed, where there is no room on the stack for it.
+            let hash = syscalls::hash_if_kept(file);
+            if file == 0 || !describe::<M>(common, file, begin_ns, hash) {
                 // What has ended has another time.
                 (&raw mut (*common).record.end_ns).write_volatile(0);
             }

@@ -3,34 +3,40 @@
 //!
 //! Which file system that is, its functions are called by nobody else; so one program sees the calls of all of them.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
-use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::PerCpuArray};
+use aya_ebpf::{
+    helpers::bpf_get_current_pid_tgid,
+    macros::map,
+    maps::{Array, PerCpuArray},
+};
 use trackiops_schemas::ebpf::{
-    app_sums::{AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, WRITES},
+    app_sums::{AppBegin, AppKey, AppPlaces, AppValue, OPENS, READS, SYNCS, UNCOUNTED, WRITES},
     ceiling::shed,
     file_op_sums::NFS_SUPER_MAGIC,
-    syscalls::{SYSCALLS, kinds},
+    ring::NO_OFFSET,
+    syscalls::{SYSCALLS, kept, kinds},
 };
 
 use crate::{
-    application::{self, Program},
+    application::{self, File, Program},
     ceiling::is_shed,
-    cgroup, filter,
+    cgroup,
+    filter::{self, Who},
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
     io_submit::{self, MOST_BATCHES, Way},
     kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, opaque, untraced, word},
     local,
     maps::APP_PLACES,
-    paths, single_calls, window,
+    paths,
+    single_calls::{self, Kept, NOT_KEPT, POSITION},
+    window,
 };
 
 /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h): the call begins once more.
 const RESTARTED: core::ops::RangeInclusive<i64> = -516..=-512;
 const READ: u32 = Program::SyscallRead as u32;
 const WRITE: u32 = Program::SyscallWrite as u32;
-/// Stands for no descriptor.
-pub const NO_DESCRIPTOR: u32 = u32::MAX;
 /// Sums that a call may be the first one of: each descriptor is read and written.
 const MOST_FIRSTS: usize = 2 * MOST_BATCHES;
 /// Paths that one call hands over at most.
@@ -64,14 +70,15 @@ pub const MADE_UP: [u64; 24] = [
     0x6573_5543, // fusectl
 ];
 
+/// When threads began their calls: those for files of NFS are timed elsewhere as well.
+#[map]
+static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
+
 /// `sys_enter(registers, number)`: a call begins, and is to be timed.
 #[inline(always)]
 pub fn begun(number: u64) {
     if kind_of(number as u32) != 0 {
-        application::begun::<Probe>();
-        if global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<Probe>(shed::SINGLE_CALLS) {
-            single_calls::begun();
-        }
+        application::note_begin::<Probe>(&CALL_BEGINS);
     }
 }
 
@@ -127,45 +134,71 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     }
     let call = Address::<M::Trusted>::new(registers);
     let first: u32 = call.held_or_zero(&own.first);
-    let begin_ns = application::begin_ns::<M>();
-    if !AT_ONCE && global(&own.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
-        single_calls::keep(registers, kind, result);
+    let begin_ns = application::begin_in::<M>(&CALL_BEGINS);
+    let mut ended = Ended {
+        calls: 1,
+        result,
+        begin_ns,
+        kept: Kept::NOT,
+    };
+    if !AT_ONCE && keeps::<M>() {
+        let mut at = NO_OFFSET;
+        if kind & kinds::AT != 0 {
+            at = Address::<M>::new(registers).field_or_zero(&own.fourth);
+        }
+        // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
+        if kind & !kinds::AT <= kinds::WRITES && at == NO_OFFSET {
+            at = POSITION;
+        } else if at.cast_signed() < 0 {
+            at = NO_OFFSET;
+        }
+        ended.kept = Kept {
+            at,
+            begin_ns,
+            thread: bpf_get_current_pid_tgid(),
+        };
     }
     match kind & !kinds::AT {
         kind @ (kinds::READS | kinds::WRITES) => {
             let program = if kind == kinds::READS { READ } else { WRITE };
             if !AT_ONCE {
-                return count_descriptor::<M>(program, first, 1, result, begin_ns);
+                return count_descriptor::<M>(program, first, &raw const ended);
             }
-            add_or_leave::<M>(thread, program, first, 1, result, begin_ns)
+            add_or_leave::<M>(thread, program, first, &ended)
         }
-        kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first, result, begin_ns),
-        kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third), result, begin_ns),
-        kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, result, begin_ns),
+        kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first, &raw const ended),
+        kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third), &raw const ended),
+        kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, ended),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
         _ if result > 0 => submitted::<M>(call.held_or_zero(&own.third), untraced(result as u32)),
         _ => 0,
     }
 }
 
+/// Whether single calls are handed over.
+#[inline(always)]
+pub fn keeps<M: Memory>() -> bool {
+    global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS)
+}
+
 /// A call has read from one descriptor and written to another.
 #[inline(never)]
-fn transferred<M: Memory>(read: u32, write: u32, result: i64, begin_ns: u64) -> u64 {
-    count_descriptor::<M>(READ, read, 1, result, begin_ns)
-        | count_descriptor::<M>(WRITE, write, 1, result, begin_ns)
+fn transferred<M: Memory>(read: u32, write: u32, ended: *const Ended) -> u64 {
+    count_descriptor::<M>(READ, read, ended) | count_descriptor::<M>(WRITE, write, ended)
 }
 
 /// A call has opened a file, or waited until it is on its disk. Returns what [`count_descriptor`] does, as [`submitted`].
 #[inline(always)]
-fn operated<M: Memory>(kind: u8, first: u32, result: i64, begin_ns: u64) -> u64 {
-    if global(&DIRECT.syscalls.counts_operations) == 0 {
+fn operated<M: Memory>(kind: u8, first: u32, mut ended: Ended) -> u64 {
+    if global(&DIRECT.syscalls.counts_operations) == 0 && ended.kept.at == NOT_KEPT {
         return 0;
     }
+    let result = ended.result;
+    ended.result = result.min(0);
     if kind == kinds::SYNCS {
-        let program = Program::SyscallSync as u32;
-        count_descriptor::<M>(program, first, 1, result.min(0), begin_ns)
+        count_descriptor::<M>(Program::SyscallSync as u32, first, &raw const ended)
     } else if result >= 0 {
-        count_descriptor::<M>(Program::SyscallOpen as u32, result as u32, 1, 0, begin_ns)
+        count_descriptor::<M>(Program::SyscallOpen as u32, result as u32, &raw const ended)
     } else {
         0
     }
@@ -178,8 +211,9 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
         return 0;
     };
     // Elsewhere it needs more of the stack than there is.
-    if M::SINCE_6_2 && global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS) {
-        single_calls::keep_submitted(requests, count, batches);
+    if M::SINCE_6_2 && keeps::<M>() {
+        let begin_ns = application::begin_in::<M>(&CALL_BEGINS);
+        single_calls::keep_submitted::<M>(requests, count, batches, begin_ns);
     }
     let mut left = 0;
     // SAFETY: of the map.
@@ -194,9 +228,13 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
                 let way: *const Way = &raw const (*batch).ways[way];
                 let Way { calls, bytes } = way.read_volatile();
                 if calls != 0 {
-                    let descriptor = (its - 1) as u32;
-                    let bytes = bytes.cast_signed();
-                    left |= count_descriptor::<M>(program, descriptor, calls, bytes, 0);
+                    let ended = Ended {
+                        calls,
+                        result: bytes.cast_signed(),
+                        begin_ns: 0,
+                        kept: Kept::NOT,
+                    };
+                    left |= count_descriptor::<M>(program, (its - 1) as u32, &raw const ended);
                 }
             }
         }
@@ -204,18 +242,58 @@ fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
     left
 }
 
-/// Calls of one file that returned `result` together and begin a sum.
+/// Calls of one file that have ended together.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Ended {
+    pub calls: u64,
+    pub result: i64,
+    /// When they began, ns; 0 if nobody knows or their sum does not tell.
+    pub begin_ns: u64,
+    pub kept: Kept,
+}
+
+/// Those that begin a sum.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct First {
     file: u64,
     /// The place of their sum.
     nth: u64,
-    is_direct: u64,
-    calls: u64,
-    result: i64,
-    begin_ns: u64,
+    /// `f_flags` of the file.
+    file_flags: u64,
     now_ns: u64,
+    pub ended: Ended,
+}
+
+/// The same before it is in memory.
+pub struct FirstSeen<'e> {
+    file: u64,
+    nth: u64,
+    file_flags: u64,
+    now_ns: u64,
+    ended: &'e Ended,
+}
+
+impl FirstSeen<'_> {
+    /// # Safety
+    ///
+    /// There is room for it in a map: on the stack there is none.
+    #[inline(always)]
+    pub unsafe fn note(&self, to: *mut First) {
+        // SAFETY: by the caller. Word by word: of a copy the compiler makes a loop over the bytes.
+        unsafe {
+            (&raw mut (*to).file).write_volatile(self.file);
+            (&raw mut (*to).nth).write_volatile(self.nth);
+            (&raw mut (*to).file_flags).write_volatile(self.file_flags);
+            (&raw mut (*to).now_ns).write_volatile(self.now_ns);
+            let from = ptr::from_ref(self.ended).cast::<u64>();
+            let to = (&raw mut (*to).ended).cast::<u64>();
+            for word in 0..size_of::<Ended>() / 8 {
+                to.add(word).write_volatile(from.add(word).read_volatile());
+            }
+        }
+    }
 }
 
 /// What a system call leaves to its end.
@@ -230,16 +308,11 @@ struct Firsts {
 #[map]
 static FIRSTS: PerCpuArray<Firsts> = PerCpuArray::with_max_entries(1, 0);
 
-/// Counts calls for a file by its descriptor, that returned `result` together. 1 if that is left to [`count_firsts`], else 0.
+/// Counts calls for a file by its descriptor. 1 if that is left to [`count_firsts`], else 0.
 #[inline(never)]
-fn count_descriptor<M: Memory>(
-    program: u32,
-    descriptor: u32,
-    calls: u64,
-    result: i64,
-    begin_ns: u64,
-) -> u64 {
-    add_or_leave::<M>(M::thread(), program, descriptor, calls, result, begin_ns)
+fn count_descriptor<M: Memory>(program: u32, descriptor: u32, ended: *const Ended) -> u64 {
+    // SAFETY: one on the stack.
+    add_or_leave::<M>(M::thread(), program, descriptor, unsafe { &*ended })
 }
 
 /// The same where it stands.
@@ -248,17 +321,17 @@ fn add_or_leave<M: Memory>(
     thread: Address<M::Trusted>,
     program: u32,
     descriptor: u32,
-    calls: u64,
-    result: i64,
-    begin_ns: u64,
+    ended: &Ended,
 ) -> u64 {
-    file_of::<M>(thread, descriptor)
-        .and_then(|file| add_or_first::<M>(thread, program, file, calls, result, begin_ns))
-        .map_or(0, leave)
+    let mut left = 0;
+    if let Some(file) = file_of::<M>(thread, descriptor) {
+        add_or_first::<M>(thread, program, file, ended, |first| left = leave(&first));
+    }
+    left
 }
 
 #[inline(always)]
-fn leave(first: First) -> u64 {
+fn leave(first: &FirstSeen<'_>) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
@@ -269,7 +342,7 @@ fn leave(first: First) -> u64 {
         if number >= MOST_FIRSTS as u64 {
             return 0;
         }
-        (&raw mut (*scratch).firsts[number as usize]).write_volatile(first);
+        first.note(&raw mut (*scratch).firsts[number as usize]);
         left.write_volatile(number + 1);
     }
     1
@@ -347,16 +420,15 @@ pub fn file_of<M: Memory>(thread: Address<M::Trusted>, descriptor: u32) -> Optio
     (file != 0).then_some(file)
 }
 
-/// Adds calls to the sum in the place of their file. Where there is none, what [`count_first`] needs of them.
+/// Adds calls to the sum in the place of their file. Where there is none, hands over what [`count_first`] needs of them.
 #[inline(always)]
 pub fn add_or_first<M: Memory>(
     thread: Address<M::Trusted>,
     program: u32,
     file: u64,
-    calls: u64,
-    result: i64,
-    begin_ns: u64,
-) -> Option<First> {
+    ended: &Ended,
+    first: impl FnOnce(FirstSeen<'_>),
+) -> Option<()> {
     let (own, app) = (&DIRECT.local, &DIRECT.app);
     let of_file = M::file(file);
     let inode: u64 = of_file.field(&app.file_inode)?;
@@ -368,27 +440,56 @@ pub fn add_or_first<M: Memory>(
     }
     let cred = Address::<M::Typed>::new(of_file.field(&app.file_cred)?);
     let uid: u32 = cred.held(&DIRECT.cred_uid)?;
-    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
-    let who = (uid, cgroup::of_local_thread::<M>(|| thread));
+    let file_now = File::of(inode);
+    let cgroup = cgroup::of_local_thread::<M>(|| thread);
+    if global(&FILTER) != 0 && filter::is_left_out(program, file_now, Who::calling(uid, cgroup)) {
+        return None;
+    }
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
-    let is_direct = flags & global(&DIRECT.syscalls.direct_flag) != 0;
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let nth = application::number(program, inode)?;
-    let Some(sum) = application::begun_before(places, nth, inode.0, fileid, who, now_ns) else {
-        return Some(First {
+    let who = (uid, cgroup);
+    let Some(place) = application::begun_before(places, nth, file_now, who, now_ns) else {
+        first(FirstSeen {
             file,
             nth,
-            is_direct: is_direct.into(),
-            calls,
-            result,
-            begin_ns,
+            file_flags: flags.into(),
             now_ns,
+            ended,
         });
+        return Some(());
     };
+    let place = place.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs.
-    unsafe { application::add(sum.as_ptr(), is_direct, calls, result, begin_ns, now_ns) };
-    None
+    unsafe {
+        let key = &raw const (*place).key;
+        if ended.kept.at != NOT_KEPT {
+            single_calls::keep::<M>(key, file, flags.into(), now_ns, ptr::from_ref(ended));
+        }
+        if (&raw const (*key).direction).read_volatile() & UNCOUNTED == 0 {
+            add(application::value_of(place), flags.into(), ended, now_ns);
+        }
+    }
+    Some(())
+}
+
+/// Adds calls to their sum. Whether they are the first ones there.
+///
+/// # Safety
+///
+/// `sum` is a map value.
+#[inline(always)]
+unsafe fn add(sum: *mut AppValue, file_flags: u64, ended: &Ended, now_ns: u64) -> bool {
+    let is_direct = file_flags & u64::from(global(&DIRECT.syscalls.direct_flag)) != 0;
+    let Ended {
+        calls,
+        result,
+        begin_ns,
+        kept: _,
+    } = *ended;
+    // SAFETY: by the caller.
+    unsafe { application::add(sum, is_direct, calls, result, begin_ns, now_ns) }
 }
 
 /// Counts calls that begin a sum, in its place or in a map, if they are wanted. Whether they are the first ones there.
@@ -397,35 +498,37 @@ pub fn count_first(first: *const First) -> bool {
     // SAFETY: one on the stack or in the map, and a map value, which stays where it is while the program runs; those of hash maps are added to by
     // every CPU. Read one by one: a copy would take room on the stack that what follows needs.
     unsafe {
-        let now_ns = (&raw const (*first).now_ns).read_volatile();
         let Some(places) = APP_PLACES.get_ptr_mut(cpu()) else {
             return false;
         };
-        let nth = (&raw const (*first).nth).read_volatile();
-        let file = (&raw const (*first).file).read_volatile();
-        let Some(sum) = begin(places, nth, file, now_ns) else {
+        // Not where it is needed, where there is no room on the stack for it.
+        let hash = hash_if_kept((&raw const (*first).file).read_volatile());
+        let Some(sum) = begin(places, first, hash) else {
             return false;
         };
-        application::add(
-            sum.as_ptr(),
-            (&raw const (*first).is_direct).read_volatile() != 0,
-            (&raw const (*first).calls).read_volatile(),
-            (&raw const (*first).result).read_volatile(),
-            (&raw const (*first).begin_ns).read_volatile(),
-            now_ns,
-        )
+        let now_ns = (&raw const (*first).now_ns).read_volatile();
+        let file_flags = (&raw const (*first).file_flags).read_volatile();
+        add(sum.as_ptr(), file_flags, &(*first).ended, now_ns)
     }
 }
 
-/// The sum in its place, or in a map. The first of these calls in its window begins it.
+/// The sum in its place, or in a map. The first of these calls in its window begins it, unless they are counted elsewhere.
 #[inline(never)]
-fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNull<AppValue>> {
     let app = &DIRECT.app;
+    // SAFETY: see `count_first`.
+    let &First {
+        file,
+        nth,
+        file_flags,
+        now_ns,
+        ref ended,
+    } = unsafe { &*first };
     let of_file = Address::<Probe>::new(file);
     let inode = Address::<Probe>::new(of_file.field(&app.file_inode)?);
     let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
     let magic: u64 = superblock.field(&DIRECT.local.superblock_magic)?;
-    if magic == NFS_SUPER_MAGIC || MADE_UP.contains(&magic) {
+    if MADE_UP.contains(&magic) {
         return None;
     }
     let cred = Address::<Probe>::new(of_file.field(&app.file_cred)?);
@@ -439,17 +542,54 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
         uid: cred.held(&DIRECT.cred_uid)?,
         direction: direction_of(application::program_of(nth)),
     };
-    local::describe(&mut key, inode, superblock, magic)?;
+    let mut uncounted = 0;
+    if magic == NFS_SUPER_MAGIC {
+        // Other programs count them.
+        if hash > u64::from(u32::MAX) {
+            return None;
+        }
+        key.handle_hash = hash as u32;
+        key.fileid = inode.field(&DIRECT.inode_number)?;
+        key.dev = superblock.field(&DIRECT.superblock_dev)?;
+        uncounted = UNCOUNTED;
+    } else {
+        if key.direction >= SYNCS && global(&DIRECT.syscalls.counts_operations) == 0 {
+            uncounted = UNCOUNTED;
+        }
+        local::describe(&mut key, inode, superblock, magic)?;
+    }
     let pid = bpf_get_current_pid_tgid() >> 32;
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
+        // Of NFS nothing tells here whether it is the same file still.
+        if magic != NFS_SUPER_MAGIC {
+            let kind = application::program_of(nth);
+            filter::leave_out(kind, File::of(inode), Who::calling(key.uid, key.cgroup));
+        }
         return None;
     }
-    application::claim(places, nth, inode.0, &mut key, pid, begin_ns)
+    key.direction |= uncounted;
+    if ended.kept.at != NOT_KEPT {
+        let ended = ptr::from_ref(ended);
+        // SAFETY: both are here.
+        unsafe { single_calls::keep::<Probe>(&raw const key, file, file_flags, now_ns, ended) };
+    }
+    let sum = application::claim(places, nth, File::of(inode), &mut key, pid, begin_ns);
+    if uncounted == 0 { sum } else { None }
+}
+
+/// The hash of the handle of a file of NFS, where single calls for those are kept: more than 32 bits if that is not known, and anything for other files.
+#[inline(always)]
+pub fn hash_if_kept(file: u64) -> u64 {
+    if global(&DIRECT.syscalls.keeps) & kept::NFS == 0 {
+        return u64::MAX;
+    }
+    let inode = Address::<Probe>::new(file).field_or_zero(&DIRECT.app.file_inode);
+    application::hash(inode)
 }
 
 /// What the calls do that a program counts.
 #[inline(always)]
-pub fn direction_of(program: u32) -> u32 {
+fn direction_of(program: u32) -> u32 {
     let is_of = |programs: u32| programs >> program & 1 != 0;
     if is_of(const { 1 << Program::SyscallWrite as u32 | 1 << Program::RingWrite as u32 }) {
         WRITES

@@ -109,8 +109,12 @@ pub fn check(
         "{mapped:?} of {written:?}"
     );
     let files: Vec<_> = listed.lines().filter_map(|l| l.split_once('\t')).collect();
-    assert_eq!(files.len(), 2 + 16 + 1 + 24, "{listed}");
-    let is_direct = |path: &str| path.contains("wdirect") || path.contains("wpsync");
+    assert_eq!(files.len(), 2 + 16 + 1 + 1 + 24, "{listed}");
+    let is_direct = |path: &str| {
+        ["wdirect", "wpsync", "wlarge"]
+            .iter()
+            .any(|name| path.contains(name))
+    };
     for (size, path) in files {
         if !knows_direct && is_direct(path) {
             assert!(!written.contains_key(path), "{path}: {written:?}");

@@ -172,6 +172,15 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
         let spans = Run::requests_of(&store, &["--level", "user", "--top", "1000000"]);
         calls::check_functions(&of_ext4.cloned().collect::<Vec<_>>(), &spans);
     }
+    for kind in ["ext4", "xfs"].iter().filter(|_| missed == 0) {
+        for number in 0..50 {
+            let path = format!("/mnt/{kind}/short/{number}");
+            let own = rows.iter().filter(|row| row["path"] == path.as_str());
+            let own: Vec<_> = own.cloned().collect();
+            let found = (sum(&own, "app_write_calls"), sum(&own, "app_write_bytes"));
+            assert_eq!(found, (1, 1000 + number), "{path}: {own:?}");
+        }
+    }
     // Linux before 5.19 does not tell whose request of io_uring completes.
     let rings = if kernel() == "5.10" { 0 } else { 256 };
     for (engine, calls) in [("libaio", 256), ("io_uring", rings)] {

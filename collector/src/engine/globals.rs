@@ -36,10 +36,11 @@ pub struct ProgramGlobals {
     filter_kinds: u32,
     latency_parts: u32,
     syscalls: [u8; SYSCALLS],
-    /// CPUs on which calls of applications, or pages of the cache, are counted.
-    calls_on_cpus: u32,
-    /// CPUs on which they are timed.
-    timed_calls_on_cpus: Option<u32>,
+    cpus: u32,
+    /// Calls of applications, or pages of the cache, are counted.
+    counts_calls: bool,
+    /// They are timed.
+    times_calls: bool,
     /// Bytes of the ring of single calls.
     call_ring_bytes: u32,
     /// Single calls are kept.
@@ -78,11 +79,12 @@ impl ProgramGlobals {
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
             syscalls: syscall_kinds(),
-            calls_on_cpus: if plan.has_sums_of_files() { cpus } else { 1 },
+            cpus,
+            counts_calls: plan.has_sums_of_files(),
             call_ring_bytes: settings.call_ring_bytes,
             keeps_calls: plan.keeps_calls(),
             has_functions: !settings.functions.is_empty(),
-            timed_calls_on_cpus: plan.times_calls().then_some(cpus),
+            times_calls: plan.times_calls(),
             calls_under_way: match &plan.programs {
                 Programs::Direct {
                     calls: Some(CallPrograms::Probed { .. }),
@@ -118,7 +120,9 @@ impl ProgramGlobals {
                 loader.override_global(OFFSETS_GLOBAL, offsets.as_slice(), true);
             }
         }
-        loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
+        if self.counts_calls {
+            loader.map_max_entries(APP_PLACES_MAP, self.cpus);
+        }
         loader.map_max_entries("APP_CALLS_UNDER_WAY", self.calls_under_way);
         if self.keeps_single_calls() {
             loader.map_max_entries(CALL_RING_MAP, self.call_ring_bytes);
@@ -127,14 +131,15 @@ impl ProgramGlobals {
             loader.map_max_entries(SPANS_MAP, SPAN_ENTRIES);
         }
         if self.keeps_calls {
-            loader.map_max_entries(CALL_BEGINS_MAP, APP_BEGINS);
             loader.map_max_entries(RING_BEGINS_MAP, RING_BEGINS);
         }
-        if let Some(cpus) = self.timed_calls_on_cpus {
-            loader.map_max_entries(APP_LATENCIES_MAP, cpus * APP_LATENCIES_OF_CPU as u32);
+        if self.times_calls {
+            loader.map_max_entries(APP_LATENCIES_MAP, self.cpus * APP_LATENCIES_OF_CPU as u32);
             loader.map_max_entries(APP_BEGINS_MAP, APP_BEGINS);
+            loader.map_max_entries(CALL_BEGINS_MAP, APP_BEGINS);
         }
         if self.filter_kinds != 0 {
+            loader.map_max_entries("LEFT_OUT", self.cpus);
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
         }
         if self.filter_kinds & filters::DIRECTORIES != 0 {

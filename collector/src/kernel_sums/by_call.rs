@@ -106,6 +106,7 @@ impl CallSums {
             let AppPlace {
                 begin_ns,
                 inode: _,
+                generation: _,
                 key,
                 value,
             } = transmute!(load_words::<APP_PLACE_WORDS>(words));

@@ -45,6 +45,9 @@ pub const OPENS: u32 = 6;
 pub const LOCAL: u32 = 1 << 8;
 /// Bit of [`AppKey::direction`]: of that file system itself, or of who uses its device without it. The inode only tells sums of several apart.
 pub const FILE_SYSTEM: u32 = 1 << 9;
+/// Bit of [`AppKey::direction`]: of calls that are counted elsewhere, or nowhere. Their place only tells what single ones have in common: nothing is
+/// added to it.
+pub const UNCOUNTED: u32 = 1 << 10;
 
 /// What they add up to. Pages have [`AppValue::calls`], [`AppValue::bytes`] and [`AppValue::pid`].
 #[repr(C)]
@@ -124,6 +127,8 @@ pub struct AppPlace {
     pub begin_ns: u64,
     /// Address of the file's inode.
     pub inode: u64,
+    /// The inode's generation: another file may have its address and its number in the same window.
+    pub generation: u64,
     /// What the calls have in common.
     pub key: AppKey,
     /// What they add up to.
@@ -156,7 +161,7 @@ pub const APP_KEY_WORDS: usize = 5;
 pub const APP_VALUE_WORDS: usize = 10;
 /// [`AppPlace`] in words.
 pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
-/// [`AppPlaces`] in words: 128 KiB for each CPU.
+/// [`AppPlaces`] in words: 135 KiB for each CPU.
 pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
 /// A half in words.
 pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;
@@ -165,7 +170,7 @@ const _: () = {
     assert!(size_of::<AppKey>() == 8 * APP_KEY_WORDS);
     assert!(offset_of!(AppKey, dev) == 24);
     assert!(size_of::<AppValue>() == 8 * APP_VALUE_WORDS);
-    assert!(size_of::<AppPlace>() == 8 * (2 + APP_KEY_WORDS + APP_VALUE_WORDS));
+    assert!(size_of::<AppPlace>() == 8 * (3 + APP_KEY_WORDS + APP_VALUE_WORDS));
     assert!(APP_PLACES_WORDS == 2 + 2 * APP_HALF_WORDS);
     assert!(size_of::<AppLatencies>() == 8 * APP_LATENCY_WORDS);
 };

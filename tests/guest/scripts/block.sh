@@ -11,6 +11,7 @@ for kind in ext4 xfs btrfs; do
     [ $kind != xfs ] || features=(-i nrext64=0)
     mkfs.$kind -q "${features[@]}" "/var/tmp/$kind"
     devices[$kind]=$(losetup --find --show "/var/tmp/$kind")
+    echo 64 >"/sys/block/${devices[$kind]##*/}/queue/max_sectors_kb"
     mkdir -p "/mnt/$kind"
     options=defaults
     [ $kind != ext4 ] || options=noinit_itable
@@ -73,6 +74,18 @@ start_recorder --levels wire,app,block --requests --granularity 1s,1m "${functio
 for kind in ext4 xfs btrfs tmpfs overlay; do
     mkdir -p "/mnt/$kind/calls"
     python3 /work/local_calls.py "/mnt/$kind/calls" >"$OUT/calls.$kind"
+done
+# Each of them may get the inode of the one before.
+for kind in ext4 xfs; do
+    mkdir "/mnt/$kind/short"
+    python3 -c 'import os, sys
+for number in range(50):
+    path = f"{sys.argv[1]}/{number}"
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.write(file, bytes(1000 + number))
+    os.fsync(file)
+    os.close(file)
+    os.unlink(path)' "/mnt/$kind/short"
 done
 for engine in libaio io_uring; do
     fio --name=$engine --ioengine=$engine --directory=/mnt/ext4/calls --rw=write --bs=4k --size=1m --iodepth=16 \

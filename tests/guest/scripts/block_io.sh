@@ -10,6 +10,8 @@ run() {
 run --name=wbuffered --rw=write --bs=64k --size=2m --fsync=8 --end_fsync=1 --numjobs=2
 run --name=wdirect --rw=randwrite --bs=4k --size=256k --direct=1 --ioengine=io_uring --iodepth=8 --numjobs=16
 run --name=wpsync --rw=write --bs=16k --size=1m --direct=1 --ioengine=psync
+# More at once than the device takes in one request.
+run --name=wlarge --rw=write --bs=4m --size=8m --direct=1 --ioengine=psync
 # The file is written before it is mapped, on some file systems.
 run --name=mapped --rw=write --bs=4k --size=512k --ioengine=mmap --end_fsync=1
 for n in $(seq 24); do dd if=/dev/urandom of="wsmall$n" bs=4k count=1 conv=fsync status=none; done
