@@ -97,6 +97,17 @@ impl Screen {
         self.until(words, |text| text.contains(words))
     }
 
+    /// The same once nothing more is drawn.
+    fn still_has(&self, words: &str) -> String {
+        loop {
+            let text = self.has(words);
+            sleep(Duration::from_millis(200));
+            if self.text() == text {
+                return text;
+            }
+        }
+    }
+
     fn resize(&mut self, lines: u16, columns: u16) {
         set_size(&self.terminal, lines, columns);
         self.parser
@@ -442,7 +453,7 @@ fn screens_of_a_stored_time() {
             sized = size;
         }
         screen.keys(keys);
-        let text = screen.has(words);
+        let text = screen.still_has(words);
         let text: Vec<_> = text.lines().map(str::trim_end).collect();
         let title = format!("== {}x{} {}", size.1, size.0, keys.escape_debug());
         shown += &format!("\n{}\n{}\n", title.trim_end(), text.join("\n").trim_end());
