@@ -22,7 +22,7 @@ const HOLES: [&str; 4] = [
 const MEMORY_MIB: &str = "1280";
 /// Where KFENCE is built in, it guards an allocation at each tick. Pages are not cleared when they are allocated: emulated kernels were seen in soft
 /// lockups there, with and without a recorder.
-const ALWAYS: &str = "panic_on_warn=1 kfence.sample_interval=1 init_on_alloc=0";
+const ALWAYS: &str = "panic_on_warn=1 kfence.sample_interval=1 init_on_alloc=0 watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
 const DISK_BYTES: u64 = 4 << 30;
 
 /// What finds a use of memory that is free.
