@@ -7,6 +7,7 @@ import mmap
 import os
 import pathlib
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -17,9 +18,20 @@ REQUESTS = 1500
 SIZE = 4096
 MOUNT = pathlib.Path("/mnt/levels")
 READY = pathlib.Path("/tmp/ready")
-LEVELS = ["block", "block,cache", "app", "app,block,cache"]
+OTHER = MOUNT / "other"
+# What is recorded, and the flags for it.
+RECORDED = {
+    "`block`": ["--levels", "block"],
+    "`block,cache`": ["--levels", "block,cache"],
+    "`app`": ["--levels", "app"],
+    "`app,block,cache`": ["--levels", "app,block,cache"],
+    "`app`, of another file": ["--levels", "app", "--file", str(OTHER)],
+    "`app --requests`": ["--levels", "app", "--requests"],
+    "`app --requests`, of another file": ["--levels", "app", "--requests", "--file", str(OTHER)],
+}
 IOTRACER = "IOTracer's design"
 SAID = pathlib.Path("/tmp/said")
+STORE = "/tmp/store"
 
 
 def run(*words):
@@ -42,6 +54,7 @@ def prepare():
     MOUNT.mkdir()
     run("mount", "-o", "noatime", node, str(MOUNT))
     (MOUNT / "data").write_bytes(random.randbytes(REQUESTS * SIZE))
+    OTHER.touch()
     os.sync()
 
 
@@ -136,9 +149,10 @@ def measure():
     return {name: statistics.median(of[name] for of in rounds[1:]) for name in MEASURED}
 
 
-def recorded(levels):
+def recorded(flags):
     READY.unlink(missing_ok=True)
-    command = ["trackiops", "record", "--store", f"/tmp/store-{levels}", "--levels", levels, "--no-live"]
+    shutil.rmtree(STORE, ignore_errors=True)
+    command = ["trackiops", "record", "--store", STORE, *flags, "--no-live"]
     return beside([*command, "--ready-file", str(READY)], READY.exists)
 
 
@@ -172,7 +186,7 @@ def iotracer():
 def main():
     prepare()
     base = measure()
-    found = {f"`{levels}`": recorded(levels) for levels in LEVELS}
+    found = {name: recorded(flags) for name, flags in RECORDED.items()}
     found[IOTRACER] = iotracer()
     lines = [
         f"## Linux {os.uname().release}",

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What tracing costs: counts instructions in guests, and prints a table for each kernel. See README.md beside it.
 #
-#   overhead.sh [KERNEL...]       6.12 and newest unless told otherwise
+#   overhead.sh [KERNEL...]       6.12 and newest unless told otherwise; and of 5.10 and 6.1 what each kind of event takes
 #
-# CONTENDERS="none direct"        only these of none, direct, wire, requests, whole, records, watched, tracepoint, paper,
+# CONTENDERS="none direct"        only these of none, direct, calls, requests, whole, records, watched, tracepoint, paper,
 #                               bpftrace
 # ROUNDS=3                        repetitions, of which the first is discarded (6)
 # IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
@@ -13,9 +13,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-contenders=${CONTENDERS:-none direct wire requests whole records watched tracepoint paper bpftrace}
+contenders=${CONTENDERS:-none direct calls requests whole records watched tracepoint paper bpftrace}
 nfs=${NFS:-3}
-[ $# -gt 0 ] || set -- 6.12 newest
+events_only=""
+[ $# -gt 0 ] || { set -- 6.12 newest 5.10 6.1; events_only="5.10 6.1"; }
 TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
 export TRACKIOPS_BIN
 results=$(mktemp -d)
@@ -40,6 +41,8 @@ fi
 
 # measure KERNEL VERSION
 measure() {
+    local contenders=$contenders
+    [[ " $events_only " != *" $1 "* ]] || contenders=""
     # shellcheck disable=SC2086 # words
     cargo vm run --icount --quiet --kernel "$1" --nfs "$2" "${guest[@]}" "${add[@]}" --timeout 7200 \
         --out "$results/$1-$2" bench/guest.sh --rounds "${ROUNDS:-6}" --idle "${IDLE:-60}" $contenders \
