@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    AppView, EngineChoice, KernelFacts, Levels, Lockdown, OnDemand, Plan, Programs, RecordedLevel,
-    Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
+    AppView, EngineChoice, KernelFacts, Levels, Lockdown, Plan, PreemptedCalls, Programs,
+    RecordedLevel, Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let levels = args.loads.into_iter().collect();
         return loads::run(&facts, levels, args.form.is_json());
     }
-    let auto = plan(&facts, EngineChoice::Auto, None).map(|plan| plan.with_app_view(AppView::Auto));
+    let auto = plan(&facts, EngineChoice::Auto, None).map(|plan| plan.with_app_view(AppView::No));
     timing.ended("plan");
     // Before the store is asked, which is no part of a start.
     let steps = match &auto {
@@ -368,7 +368,7 @@ fn app_verdict(planned: &Planned) -> String {
         },
         match planned {
             Ok(Plan {
-                calls_on_demand: Some(_),
+                preempted_calls: Some(_),
                 ..
             }) => "counts those that it misses: this kernel preempts threads that run in it",
             _ => "misses none",
@@ -413,14 +413,14 @@ fn engine_verdict(planned: &Planned) -> String {
                         "records every operation, but not of which file it is: the BTF does not lead to it",
                     (true, _) => "records every operation, with its file",
                 },
-                match (plan.has_calls(), plan.calls_on_demand) {
+                match (plan.has_calls(), plan.preempted_calls) {
                     (false, _) =>
                         "counts no calls of applications: the BTF does not lead to them",
-                    (true, Some(OnDemand::MissesSome)) =>
-                        "counts calls of applications only with --app-view: the kernel would skip the programs for some",
-                    (true, Some(OnDemand::CostsMore)) =>
-                        "counts calls of applications only with --app-view: on a kernel that preempts, that costs more",
-                    (true, None) => "counts calls of applications",
+                    (true, Some(PreemptedCalls::MissesSome)) =>
+                        "counts calls of applications with --app-view: the kernel would skip the programs for some",
+                    (true, Some(PreemptedCalls::CostsMore)) =>
+                        "counts calls of applications with --app-view: by probes, which cost more, because it preempts",
+                    (true, None) => "counts calls of applications with --app-view",
                 },
             ),
             Programs::Tracepoint(_) => {

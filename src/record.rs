@@ -27,8 +27,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
-    AppView, BtfError, Filter, KernelFacts, OnDemand, Plan, Recorder, Settings, StartTiming,
-    Unsupported, check_functions, plan,
+    AppView, BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported,
+    check_functions, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -364,27 +364,16 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     }
 }
 
-/// The plan with calls of applications as far as they are wanted. Says if they are left out.
+/// The plan with calls of applications as far as they are wanted. Says what of them is left out.
 fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
-    let wanted = match (args.app_latency, args.app_view, args.no_app_view) {
-        (true, ..) => AppView::Timed,
-        (_, true, _) => AppView::Always,
-        (.., true) => AppView::Never,
-        _ if plan.levels().app => AppView::Always,
-        _ => AppView::Auto,
+    let wanted = match (args.app_latency, args.app_view || plan.levels().app) {
+        (true, _) => AppView::Timed,
+        (_, true) => AppView::Counted,
+        _ => AppView::No,
     };
     let could = plan.has_calls();
     let plan = plan.with_app_view(wanted);
-    if could && wanted == AppView::Auto && !plan.has_calls() {
-        say(match plan.calls_on_demand {
-            Some(OnDemand::CostsMore) => {
-                "calls of applications are not counted: on this kernel, which preempts, that costs more; --app-view counts them"
-            }
-            _ => {
-                "calls of applications are not counted: this kernel would skip the programs for some; --app-view counts the others"
-            }
-        });
-    } else if !could && plan.levels().wire && matches!(wanted, AppView::Always | AppView::Timed) {
+    if !could && plan.levels().wire && wanted != AppView::No {
         say(
             "calls of applications for files of NFS are not counted: this kernel does not describe the functions that it needs",
         );

@@ -40,7 +40,7 @@ pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
 pub use loads::{KernelLoad, KernelLoads, LoadSafety, kernel_loads};
 pub use plan::{
-    AppView, CallPrograms, EngineChoice, Levels, OnDemand, Plan, Programs, RecordedLevel,
+    AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,
     Unsupported, plan,
 };
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};

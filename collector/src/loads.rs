@@ -68,7 +68,7 @@ pub fn kernel_loads(
     plan: &Plan,
     settings: &Settings,
 ) -> Result<KernelLoads, EngineError> {
-    let mut plans = vec![plan.clone().with_app_view(AppView::Always)];
+    let mut plans = vec![plan.clone().with_app_view(AppView::Counted)];
     if plan.levels().app {
         plans.push(detailed(plan));
     }

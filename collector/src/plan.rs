@@ -174,23 +174,21 @@ pub enum CallPrograms {
 /// Whether the calls of applications are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AppView {
-    /// If no call is missed, and they cost little.
-    #[default]
-    Auto,
-    /// In any case.
-    Always,
-    /// In any case, and how long they take.
-    Timed,
     /// No.
-    Never,
+    #[default]
+    No,
+    /// Yes.
+    Counted,
+    /// Yes, and how long they take.
+    Timed,
 }
 
-/// Why calls of applications are counted on demand only.
+/// What becomes of calls of applications where the kernel may preempt programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDemand {
-    /// The kernel may preempt the programs, and skips them for some calls then.
+pub enum PreemptedCalls {
+    /// It skips the programs for some.
     MissesSome,
-    /// The kernel may preempt other programs, and the probes that it does not preempt cost more.
+    /// They are seen by probes that it does not preempt, which cost more.
     CostsMore,
 }
 
@@ -201,8 +199,8 @@ pub struct Plan {
     pub programs: Programs,
     /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
-    /// How the calls of applications are counted is not for every day.
-    pub calls_on_demand: Option<OnDemand>,
+    /// What becomes of calls of applications, where the kernel may preempt programs.
+    pub preempted_calls: Option<PreemptedCalls>,
 }
 
 impl Programs {
@@ -305,11 +303,6 @@ impl Plan {
 
     /// The same plan with the calls of applications or without.
     pub fn with_app_view(mut self, wanted: AppView) -> Self {
-        let is_left_out = match wanted {
-            AppView::Auto => self.calls_on_demand.is_some(),
-            AppView::Always | AppView::Timed => false,
-            AppView::Never => true,
-        };
         if let Programs::Direct {
             calls,
             offsets,
@@ -317,7 +310,7 @@ impl Plan {
             ..
         } = &mut self.programs
         {
-            if is_left_out {
+            if wanted == AppView::No {
                 *calls = None;
             }
             let has_any = calls.is_some() || levels.app;
@@ -386,18 +379,18 @@ pub fn plan(
         },
         EngineChoice::Direct | EngineChoice::Auto => (direct_programs(facts, levels)?, None),
     };
-    let calls_on_demand = match &programs {
+    let preempted_calls = match &programs {
         _ if !facts.preempts => None,
         Programs::Direct {
             calls: Some(CallPrograms::Probed { .. }),
             ..
-        } => Some(OnDemand::CostsMore),
-        _ => Some(OnDemand::MissesSome),
+        } => Some(PreemptedCalls::CostsMore),
+        _ => Some(PreemptedCalls::MissesSome),
     };
     Ok(Plan {
         programs,
         fallback,
-        calls_on_demand,
+        preempted_calls,
     })
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
 use trackiops_collector::{
-    CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Levels, OnDemand, Plan, Programs,
+    CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Levels, Plan, PreemptedCalls, Programs,
     Unsupported, plan,
 };
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
@@ -231,8 +231,8 @@ fn each_kernel_can_be_read_directly() {
                     assert_eq!(splice_read.is_none(), kernel == "6.1", "{kernel}");
                 }
             }
-            let on_demand = (kernel == "newest").then_some(OnDemand::CostsMore);
-            assert_eq!(plan.calls_on_demand, on_demand, "{kernel}");
+            let preempted = (kernel == "newest").then_some(PreemptedCalls::CostsMore);
+            assert_eq!(plan.preempted_calls, preempted, "{kernel}");
             assert_eq!(plan.fallback, None, "{kernel}");
         }
     }

@@ -346,7 +346,7 @@ impl Note {
                 };
                 format!(
                     "{}{} recorded without calls of applications{part}: they are 0 there \
-                     (--no-app-view, the tracepoint engine, or a kernel that needs --app-view)",
+                     (`record --app-view` counts them, and the level app)",
                     on(host),
                     between(&gap.range)
                 )
