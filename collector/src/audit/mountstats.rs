@@ -1,6 +1,9 @@
 //! The kernel's counters of its NFS mounts, as `/proc/PID/mountstats` prints them: `show_vfsstat`
 //! (fs/proc_namespace.c), `nfs_show_stats` (fs/nfs/super.c), `rpc_clnt_show_stats`
 //! (net/sunrpc/stats.c).
+//!
+//! The server is the author of one text among them, behind `impl_id:`. The kernel escapes nothing in it, so it may look like
+//! any other line. [`end_of_server_text`] finds its end by how long it can be.
 
 use std::mem;
 use std::str::FromStr;
@@ -10,6 +13,21 @@ use crate::names::mountinfo::unescape;
 
 /// Longest line that is read; of the rest of a longer one nothing is needed.
 const LINE: usize = 64 << 10;
+
+/// Of a mount whose server has told its name and domain (`show_implementation_id`): this line follows that of the age.
+const IMPL_ID: &[u8] = b"\timpl_id:\tname='";
+const BEFORE_DOMAIN: &[u8] = b"',domain='";
+const BEFORE_DATE: &[u8] = b"',date='";
+const AFTER_IMPL_ID: &[u8] = b"'\n\tcaps:\tcaps=0x";
+/// Longest name, and longest domain (`NFS4_OPAQUE_LIMIT`, include/uapi/linux/nfs4.h).
+const SERVER_NAME: usize = 1024;
+/// Latest place of [`BEFORE_DATE`], from the beginning of the line.
+const LAST_DATE: usize = IMPL_ID.len() + SERVER_NAME + BEFORE_DOMAIN.len() + SERVER_NAME;
+/// Longest date: seconds of 64 bits, a comma, nanoseconds of 32 bits.
+const DATE: usize = 20 + 1 + 10;
+/// In this many bytes of its line the text of a server and what follows have ended. The kernel writes more than that behind it, for
+/// the same mount: 65 operations, of at least 33 bytes each. So no text of another server is in them.
+const SERVER_TEXT: usize = LAST_DATE + BEFORE_DATE.len() + DATE + AFTER_IMPL_ID.len();
 
 /// What is printed of one mount. Mounts of one superblock share the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +47,10 @@ pub struct MountStatistics {
 pub struct MountstatsParser {
     line: Vec<u8>,
     mount: Option<Counted>,
+    /// What was taken from the line of the server's text on, until all of that is certainly there.
+    server_text: Option<Vec<u8>>,
+    /// The text is not what kernels write. Nothing in it can be trusted any more.
+    is_unknown: bool,
 }
 
 /// The numbers of a mount so far.
@@ -39,7 +61,22 @@ struct Counted {
     age_s: Option<u64>,
     reads: u64,
     writes: u64,
-    has_operations: bool,
+    part: Part,
+}
+
+/// Where in the text of a mount the next line is. The kernel has one order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    Options,
+    /// Behind the age, where the server's text is.
+    Age,
+    Attributes,
+    Bytes,
+    /// Behind `per-op statistics`.
+    Operations,
+    /// Behind the first operation.
+    Counts,
 }
 
 impl MountstatsParser {
@@ -47,19 +84,44 @@ impl MountstatsParser {
     pub fn take(&mut self, piece: &[u8]) -> Vec<MountStatistics> {
         let mut complete = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            if let Some(text) = &mut self.server_text {
+                text.extend_from_slice(part);
+                if text.len() >= SERVER_TEXT {
+                    complete.extend(self.pass_server_text());
+                }
+                continue;
+            }
             let room = LINE.saturating_sub(self.line.len());
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
                 let line = mem::take(&mut self.line);
-                complete.extend(self.take_line(&String::from_utf8_lossy(&line)));
+                complete.extend(self.take_line(line));
             }
         }
         complete
     }
 
-    /// The last mount, once everything was taken.
-    pub fn finish(&mut self) -> Option<MountStatistics> {
-        mem::take(self).mount?.complete()
+    /// The last mounts, once everything was taken.
+    pub fn finish(&mut self) -> Vec<MountStatistics> {
+        let mut complete = Vec::new();
+        while self.server_text.is_some() {
+            complete.extend(self.pass_server_text());
+        }
+        complete.extend(mem::take(self).mount.and_then(Counted::complete));
+        complete
+    }
+
+    /// Goes on behind the text of a server.
+    fn pass_server_text(&mut self) -> Vec<MountStatistics> {
+        let text = self.server_text.take().unwrap_or_default();
+        match end_of_server_text(&text) {
+            Some(end) => self.take(&text[end..]),
+            None => {
+                self.mount = None;
+                self.is_unknown = true;
+                Vec::new()
+            }
+        }
     }
 
     /// Whether a part of a mount has been taken.
@@ -67,20 +129,52 @@ impl MountstatsParser {
         self.mount.is_some()
     }
 
-    fn take_line(&mut self, line: &str) -> Option<MountStatistics> {
+    fn take_line(&mut self, line: Vec<u8>) -> Option<MountStatistics> {
+        if self.is_unknown {
+            return None;
+        }
+        if let Some(mount) = &mut self.mount
+            && mount.part == Part::Age
+        {
+            mount.part = Part::Attributes;
+            if line.starts_with(IMPL_ID) {
+                self.server_text = Some(line);
+                return None;
+            }
+        }
+        let line = String::from_utf8_lossy(&line);
         if let Some(device) = line.strip_prefix("device ") {
             let before = mem::replace(&mut self.mount, Counted::of_device(device));
             return before?.complete();
         }
         // Its last line is empty.
-        if line.trim_end().is_empty() && self.mount.as_ref().is_some_and(|m| m.has_operations) {
+        if line.trim_end().is_empty() && self.mount.as_ref().is_some_and(Counted::has_operations) {
             return self.mount.take()?.complete();
         }
         let mount = self.mount.as_mut()?;
+        if line.trim_ascii() == "per-op statistics" {
+            mount.pass(Part::Bytes, Part::Operations);
+        }
         let (key, values) = line.trim_ascii_start().split_once(':')?;
         mount.take(key, values);
         None
     }
+}
+
+/// Where the text of a server ends that begins with its line. It may contain what the kernel writes behind it, so the last place
+/// counts at which that can be.
+fn end_of_server_text(text: &[u8]) -> Option<usize> {
+    let text = &text[..text.len().min(SERVER_TEXT)];
+    let last = text.len().min(LAST_DATE);
+    let ends = (0..=last).rev().filter_map(|date| {
+        let rest = text[date..].strip_prefix(BEFORE_DATE)?;
+        let is_date = |byte: &&u8| byte.is_ascii_digit() || **byte == b',';
+        let digits = rest.iter().take_while(is_date).count();
+        let is_end = digits <= DATE && rest[digits..].starts_with(AFTER_IMPL_ID);
+        // Its line ends behind the apostrophe.
+        is_end.then_some(date + BEFORE_DATE.len() + digits + 2)
+    });
+    ends.into_iter().next()
 }
 
 impl Counted {
@@ -102,22 +196,42 @@ impl Counted {
 
     fn take(&mut self, key: &str, values: &str) {
         match key {
-            "age" => self.age_s = numbers(values).next(),
+            "age" if self.pass(Part::Options, Part::Age) => self.age_s = numbers(values).next(),
             // Normal and direct reads and writes of applications, then those of the server.
-            "bytes" => {
+            "bytes" if self.pass(Part::Attributes, Part::Bytes) => {
                 let bytes: Vec<u64> = numbers(values).take(6).collect();
                 self.bytes = bytes.try_into().ok();
             }
-            "NULL" => self.has_operations = true,
-            "READ" | "READ_PLUS" => self.reads = self.reads.wrapping_add(successes(values)),
-            "WRITE" => self.writes = self.writes.wrapping_add(successes(values)),
+            "NULL" => {
+                self.pass(Part::Operations, Part::Counts);
+            }
+            "READ" | "READ_PLUS" if self.has_operations() => {
+                self.reads = self.reads.wrapping_add(successes(values));
+            }
+            "WRITE" if self.has_operations() => {
+                self.writes = self.writes.wrapping_add(successes(values));
+            }
             _ => {}
         }
     }
 
+    /// Goes on to another part of the text. Returns whether that is its place.
+    fn pass(&mut self, from: Part, to: Part) -> bool {
+        let is_here = self.part == from;
+        if is_here {
+            self.part = to;
+        }
+        is_here
+    }
+
+    fn has_operations(&self) -> bool {
+        self.part == Part::Counts
+    }
+
     /// The mount, if everything was there. A kernel without one of the numbers is not audited.
     fn complete(self) -> Option<MountStatistics> {
-        let [calls @ .., read_bytes, written_bytes] = self.bytes.filter(|_| self.has_operations)?;
+        let has_operations = self.has_operations();
+        let [calls @ .., read_bytes, written_bytes] = self.bytes.filter(|_| has_operations)?;
         let requests = Transfers::new((self.reads, read_bytes), (self.writes, written_bytes));
         Some(MountStatistics {
             age_s: self.age_s?,
@@ -199,7 +313,68 @@ mod tests {
         }
     }
 
+    /// The text of a kernel whose server calls itself this.
+    fn with_server_name(name: &str, domain: &str) -> String {
+        let line = NEWEST.lines().find(|line| line.contains("impl_id:"));
+        let forged = format!("\timpl_id:\tname='{name}',domain='{domain}',date='0,0'");
+        NEWEST.replace(line.unwrap(), &forged)
+    }
+
+    #[test]
+    fn a_server_forges_no_counters() {
+        let honest = parse(NEWEST);
+        let caps = "',domain='',date='1,2'\n\tcaps:\tcaps=0x1,wtmult=1\n";
+        let operations =
+            "\tper-op statistics\n\tNULL: 1 1 0 1 1 1 1 1 0\n\tREAD: 9 9 0 9 9 9 9 9 0\n\n";
+        let own = format!("{caps}\tbytes:\t0 0 0 0 7 7 7 7 \n{operations}");
+        let other = format!(
+            "{own}device 10.0.0.1:/other mounted on /mnt/other with fstype nfs4 statvers=1.1\n\tage:\t9\n\timpl_id:\tname='{own}"
+        );
+        let full = "x".repeat(SERVER_NAME);
+        let names = [
+            "\n",
+            "\n\tbytes:\t0 0 0 0 1 1 \n",
+            "x\n\tage:\t1\n",
+            caps,
+            &own,
+            &other,
+            &full,
+            "',domain='",
+        ];
+        for name in names {
+            assert!(name.len() <= SERVER_NAME, "{}", name.len());
+            for domain in names {
+                assert_eq!(
+                    parse(&with_server_name(name, domain)),
+                    honest,
+                    "{name:?} {domain:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_trusted_behind_a_server_text_that_does_not_end() {
+        let text = NEWEST.replace(",date='", ",born='");
+        let text = format!("{text}{FAULTS}");
+        assert_eq!(parse(&text), []);
+    }
+
     proptest! {
+        #[test]
+        fn no_name_of_a_server_changes_counters(
+            name in "[\\ndevicbyts:'=,0-9 \t]{0,200}",
+            cut in 1_usize..4000,
+        ) {
+            let text = with_server_name(&name, &name);
+            let (first, rest) = text.as_bytes().split_at(cut);
+            let mut parser = MountstatsParser::default();
+            let mut mounts = parser.take(first);
+            mounts.extend(parser.take(rest));
+            mounts.extend(parser.finish());
+            prop_assert_eq!(mounts, parse(NEWEST));
+        }
+
         #[test]
         fn text_is_read_the_same_in_any_pieces(cuts in prop::collection::vec(1_usize..500, 1..40)) {
             let mut parser = MountstatsParser::default();
@@ -218,6 +393,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut parser = MountstatsParser::default();
             parser.take(b"device a mounted on /b with fstype nfs statvers=1.1\n");
+            parser.take(b"\tage:\t1\n\timpl_id:\tname='\n");
             parser.take(&bytes);
             parser.finish();
         }

@@ -189,8 +189,8 @@ mod tests {
         for (i, (dev, source, point, reads)) in mounts.iter().enumerate() {
             info += &format!("{i} 1 0:{dev} / {point} rw - nfs4 {source} rw\n");
             stats += &format!(
-                "device {source} mounted on {point} with fstype nfs4 statvers=1.1\n\tage:\t3\n\tbytes:\t0 0 0 0 {} 0 0 0 \n\
-                 \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: {reads} 1 0 1 1 1 1 1 0\n\n",
+                "device {source} mounted on {point} with fstype nfs4 statvers=1.1\n\tage:\t3\n\tcaps:\tcaps=0xf\n\tbytes:\t0 0 0 0 {} 0 0 0 \n\
+                 \tper-op statistics\n\t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: {reads} 1 0 1 1 1 1 1 0\n\n",
                 reads * 10
             );
         }
