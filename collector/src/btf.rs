@@ -2,8 +2,8 @@
 
 mod types;
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -106,6 +106,8 @@ pub struct KernelTypes {
     pub ring_submission: Option<&'static str>,
     /// The bit of a page's flags that says that it is the first one of several (`PG_head` of `enum pageflags`).
     pub page_head_bit: Option<u32>,
+    /// A module of the NFS client whose structures nobody knows.
+    pub foreign: Option<ForeignModule>,
 }
 
 /// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
@@ -145,8 +147,32 @@ const RING_SUBMISSIONS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe
 const DIRTY_FOLIO: &str = "writeback_dirty_folio";
 const DIRTY_PAGE: &str = "writeback_dirty_page";
 
-/// Modules whose types are looked at after those of the kernel proper.
-const MODULES: [&str; 2] = ["sunrpc", "nfs"];
+/// Modules whose types are looked at after those of the kernel proper, and how the names of their structures begin. Code of a
+/// module uses its own structure of such a name, and the kernel keeps it in the module's BTF where it differs.
+const MODULES: [(&str, &str); 2] = [("sunrpc", "rpc_"), ("nfs", "nfs_")];
+
+/// A loaded module that was not built with the kernel, and does not describe its structures. Nobody knows those.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignModule {
+    /// Its name.
+    pub name: &'static str,
+    /// Why the kernel takes it for foreign, in the letters of `/sys/module/NAME/taint`.
+    pub taint: String,
+}
+
+impl ForeignModule {
+    /// The letters for modules that are proprietary, forced, or built outside of the kernel's sources (`taint_flags`, kernel/panic.c).
+    /// The one for unsigned modules does not matter: distributions have kernels whose own modules are not signed.
+    const FOREIGN: [char; 3] = ['P', 'F', 'O'];
+
+    fn find(root: &Path, name: &'static str) -> Option<Self> {
+        let taint = fs::read_to_string(root.join("sys/module").join(name).join("taint")).ok()?;
+        let taint = taint.trim().to_owned();
+        taint
+            .contains(Self::FOREIGN)
+            .then_some(Self { name, taint })
+    }
+}
 
 /// Why there is no BTF to read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,17 +203,18 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         has_fprobes: own_type(&vmlinux, Kind::Function, "register_fprobe_ips", None).is_some(),
         ..CallFunctions::default()
     };
-    for name in MODULES {
-        // A module adds to its kernel's types, so only what these lack is looked for.
-        let names = names.iter().filter(|name| !members.contains_key(*name));
-        let names: Vec<_> = names.copied().collect();
+    let mut foreign = None;
+    for (name, prefix) in MODULES {
         let path = directory.join(name);
         let file = match read_bytes(&path) {
-            Err(BtfError::Absent(_)) => continue,
+            Err(BtfError::Absent(_)) => {
+                foreign = foreign.or_else(|| ForeignModule::find(root, name));
+                continue;
+            }
             read => read?,
         };
         let module = Btf::parse_module(&file, &vmlinux).map_err(unreadable(&path))?;
-        members.extend(find_members(&module, &names));
+        add_members(&mut members, &module, prefix, names);
         for (found, of) in events.iter_mut().zip(EVENTS) {
             *found = found.or_else(|| own_type(&module, Kind::Typedef, of, Some(name)));
         }
@@ -209,12 +236,31 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         ring_completion,
         ring_submission: ring_submission(&vmlinux),
         page_head_bit: page_head_bit(&vmlinux),
+        foreign,
         calls,
         dirty_event: match cache {
             [.., None] => DIRTY_PAGE,
             _ => DIRTY_FOLIO,
         },
     })
+}
+
+/// Adds members of the structures that a module defines: of those that are its own by name, and of those that nothing else has
+/// defined. All members of a structure are of one definition.
+fn add_members(members: &mut Members, module: &Btf, prefix: &str, names: &[MemberName]) {
+    let structures: BTreeSet<_> = names.iter().map(|(structure, _)| *structure).collect();
+    let known: BTreeSet<_> = members.keys().map(|(structure, _)| *structure).collect();
+    let is_taken = |structure: &&str| {
+        (structure.starts_with(prefix) || !known.contains(*structure))
+            && module.find_own(Kind::Struct, structure).is_some()
+    };
+    let taken: BTreeSet<_> = structures.into_iter().filter(is_taken).collect();
+    let names = names
+        .iter()
+        .filter(|(structure, _)| taken.contains(structure));
+    let names: Vec<_> = names.copied().collect();
+    members.retain(|(structure, _), _| !taken.contains(structure));
+    members.extend(find_members(module, &names));
 }
 
 fn page_head_bit(btf: &Btf) -> Option<u32> {

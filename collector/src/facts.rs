@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, KernelTypes, Members, RingCompletion};
+use crate::btf::{
+    self, BtfError, CallFunctions, CastBtfIds, ForeignModule, KernelTypes, Members, RingCompletion,
+};
 use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
@@ -80,6 +82,8 @@ pub struct KernelFacts {
     pub ring_submission: Option<&'static str>,
     /// The bit of a page's flags that says that it is the first one of several, if BTF says so.
     pub page_head_bit: Option<u32>,
+    /// A module of the NFS client whose structures nobody knows.
+    pub foreign: Option<ForeignModule>,
     /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
@@ -112,6 +116,7 @@ impl KernelFacts {
             calls: CallFunctions::default(),
             ring_completion: None,
             ring_submission: None,
+            foreign: None,
             ..self
         })
     }
@@ -145,6 +150,7 @@ impl KernelFacts {
             ring_completion: types.ring_completion,
             ring_submission: types.ring_submission,
             page_head_bit: types.page_head_bit,
+            foreign: types.foreign,
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),

@@ -27,6 +27,9 @@ const PROTOCOL_STRING: u32 = 2;
 pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
     let members = facts.members.as_ref();
     let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
+    if let Some(module) = &facts.foreign {
+        return Err(Unsupported::ForeignModule(module.clone()));
+    }
     let lacks = |structure: &'static str, member: &'static str| {
         let release = facts.release.clone();
         match members.keys().any(|(known, _)| *known == structure) {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::btf::BtfError;
+use crate::btf::{BtfError, ForeignModule};
 
 /// Why this kernel or this process cannot record, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +70,14 @@ pub enum Unsupported {
         /// The structure.
         structure: &'static str,
     },
+    /// A module of the NFS client has structures that nobody knows.
+    #[error(
+        "the module `{}` was not built with the kernel (taint {}) and has no BTF, so its structures, which the direct engine \
+         needs, are not known: name a file that has them with --btf, or use --engine tracepoint",
+        .0.name,
+        .0.taint
+    )]
+    ForeignModule(ForeignModule),
     /// A type lacks a member.
     #[error(
         "Linux {release} has a `struct {structure}` without a usable member `{member}`, \
