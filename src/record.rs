@@ -459,6 +459,9 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     } else {
         say(format_args!("recording only {filter}"));
     }
+    if filter.leaves_out_transfers() {
+        say("with this filter nothing is compared with the kernel's counters");
+    }
     for absent in filter.absent_mounts() {
         say(format_args!(
             "`{absent}` is not mounted: nothing of it is recorded until it is"

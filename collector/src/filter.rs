@@ -146,6 +146,11 @@ impl Filter {
         self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
     }
 
+    /// Whether it leaves out READs or WRITEs of any file. The kernel's counters have them, so rows are not compared with those.
+    pub fn leaves_out_transfers(&self) -> bool {
+        self.kinds() != 0
+    }
+
     /// Whether a procedure is wanted, as the kernel names it.
     pub(crate) fn wants_operation(&self, name: &str) -> bool {
         // NFS 4.2 has a second way to read.

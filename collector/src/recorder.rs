@@ -167,7 +167,7 @@ impl Recorder {
         names.follow_functions(functions.map(ToString::to_string).collect());
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
-        let is_whole = settings.filter.kinds() == 0;
+        let is_whole = !settings.filter.leaves_out_transfers();
         let audit = is_whole.then(|| Audit::new(sample.now, plan.levels(), plan.has_calls()));
         let mut recorder = Self {
             engine,

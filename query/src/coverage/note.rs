@@ -216,6 +216,18 @@ pub enum Note {
     },
 }
 
+/// Whether the recorder compares its rows with the kernel's counters under this filter: where that has all READs and WRITEs.
+fn is_compared(filter: &str) -> bool {
+    let words: Vec<_> = filter.split(' ').collect();
+    let operations = words.chunks(2).filter_map(|pair| match pair {
+        ["--ops", operation] => Some(operation.to_lowercase()),
+        _ => None,
+    });
+    let operations: Vec<_> = operations.collect();
+    let has = |name: &str| operations.iter().any(|operation| operation == name);
+    2 * operations.len() == words.len() && has("read") && has("write")
+}
+
 impl Note {
     /// Whether the text names a time, which is then local.
     pub fn has_time(&self) -> bool {
@@ -424,9 +436,13 @@ impl Note {
                 filter,
                 range,
             } => format!(
-                "{}between {} only {filter} was recorded",
+                "{}between {} only {filter} was recorded{}",
                 on(host),
                 between(range).replace(" to ", " and "),
+                match is_compared(filter) {
+                    true => "",
+                    false => ", and nothing was compared with the kernel's counters",
+                }
             ),
             Self::Imported { source, range } => {
                 let times = match &**source {
@@ -549,5 +565,32 @@ mod tests {
             several.contains("did not answer at times between "),
             "{several}"
         );
+    }
+
+    #[test]
+    fn time_with_a_filter_was_not_compared_with_the_kernel() {
+        let said = |filter: &str| {
+            let range = Interval::new(UtcMs(0), UtcMs(1000));
+            let filter = filter.into();
+            let note = Note::Filtered {
+                host: None,
+                filter,
+                range,
+            };
+            note.show(Zone::utc())
+        };
+        let words = "was recorded, and nothing was compared with the kernel's counters";
+        for filter in [
+            "--mount nas:/home",
+            "--uid 7 --ops read --ops write",
+            "--file /a --ops read --ops write",
+            "--ops read",
+            "--file --ops",
+        ] {
+            let said = said(filter);
+            assert!(said.ends_with(&format!("only {filter} {words}")), "{said}");
+        }
+        let said = said("--ops read --ops WRITE --ops getattr");
+        assert!(said.ends_with("--ops getattr was recorded"), "{said}");
     }
 }
