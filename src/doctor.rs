@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    AppView, EngineChoice, KernelFacts, Levels, Lockdown, Plan, PreemptedCalls, Programs,
+    ALARM_PERCENT, AppView, EngineChoice, KernelFacts, Levels, Lockdown, Plan, PreemptedCalls, Programs,
     RecordedLevel, Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
@@ -296,7 +296,12 @@ impl StoreAudit {
         };
         let missed = match health.audit_missed_requests {
             0 => String::new(),
-            n => format!("; {n} requests in rows (missed)"),
+            n => format!(
+                "; {n} of {} requests in rows (missed), {:.2} %: some kernels run no program for a few, and more than {ALARM_PERCENT} % \
+                 of a mount would be an alarm",
+                health.audit_kernel_requests,
+                100.0 * n as f64 / health.audit_kernel_requests.max(1) as f64
+            ),
         };
         match alarms {
             None => format!("compared with the kernel's counters {times}: no alarm{missed}"),

@@ -242,12 +242,15 @@ async fn record_with_plan(
     let mut show = RecordingDisplay::new(Arc::clone(&kept));
     let mut dropped = 0;
     let mut shed = messages::ShedReports::default();
+    let unprobed = recorder.unprobed();
+    let mut unprobed_reports = messages::UnprobedReports::default();
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
         window.health.requests_dropped += dropped - before;
         if let Some(alarm) = messages::alarm(&window.health) {
             log::report(Level::Error, "audit", &[], alarm);
         }
+        unprobed_reports.follow(&unprobed.take(), Instant::now());
         show.window(&window, waiting.waiting(), &manager);
         waiting.put(window);
         let usage = usage.get();

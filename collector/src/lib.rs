@@ -34,6 +34,7 @@ mod timing;
 mod tracefs;
 mod user_functions;
 
+pub use audit::judgement::{ALARM_PERCENT, Unprobed};
 pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
 pub use engine::{EngineError, check_functions};
 pub use facts::{KernelFacts, Lockdown, Tracefs};
@@ -43,7 +44,7 @@ pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,
     Unsupported, plan,
 };
-pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
+pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage, SharedUnprobed};
 pub use replay::Replay;
 pub use settings::{CALL_RING_BYTES, Settings};
 pub use stalls::rpc_tasks::RpcTasks;

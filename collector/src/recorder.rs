@@ -27,6 +27,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
 use crate::audit::Audit;
+use crate::audit::judgement::Unprobed;
 use crate::ceiling::Kind;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
 use crate::engine::{Engine, EngineError, MissedCompletions};
@@ -131,6 +132,26 @@ pub struct Recorder {
     /// Single calls wait to be read.
     is_behind: bool,
     usage: SharedKernelUsage,
+    unprobed: SharedUnprobed,
+}
+
+/// What the audit has found that no program ran for, until somebody takes it.
+#[derive(Clone, Debug, Default)]
+pub struct SharedUnprobed(Arc<Mutex<Vec<Unprobed>>>);
+
+impl SharedUnprobed {
+    /// Takes what was found since the last time.
+    pub fn take(&self) -> Vec<Unprobed> {
+        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts what was found last in the place of what waits.
+    fn put(&self, found: impl Iterator<Item = Unprobed>) {
+        let found: Vec<_> = found.collect();
+        if !found.is_empty() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+    }
 }
 
 /// What the kernel side takes, as of the last second.
@@ -197,6 +218,7 @@ impl Recorder {
             ),
             is_behind: false,
             usage: SharedKernelUsage::default(),
+            unprobed: SharedUnprobed::default(),
         };
         recorder.look_at_once(sample.now)?;
         timing.ended("read the counters of mounts");
@@ -217,6 +239,11 @@ impl Recorder {
     /// What the kernel side takes, while it records.
     pub fn usage(&self) -> SharedKernelUsage {
         self.usage.clone()
+    }
+
+    /// What the audit finds that no program ran for, while it records.
+    pub fn unprobed(&self) -> SharedUnprobed {
+        self.unprobed.clone()
     }
 
     /// Why this kernel refused the programs that read its memory by plain loads, if it did. The

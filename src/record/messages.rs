@@ -1,16 +1,17 @@
 //! Messages of a recording: a server stalls, the rows and the kernel's counters differ, and how it went.
 
+use std::collections::HashMap;
 use std::mem;
 use std::time::{Duration, Instant};
 
-use trackiops_collector::{RecordingTotals, Stall, StallChange};
+use trackiops_collector::{RecordingTotals, Stall, StallChange, Unprobed};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::row::Health;
 use trackiops_schemas::shed::Details;
 use trackiops_store::Warning;
 
-use crate::output::say;
+use crate::output::{plural, say};
 use crate::record::log::{self, Level};
 use crate::record::requests::RequestCounts;
 
@@ -138,15 +139,56 @@ impl ShedReports {
     }
 }
 
-/// Says that rows and the kernel's counters differ for no known reason, if they do.
+/// Says that rows and the kernel's counters differ for no known reason, if they do by so much that an error is likely.
 pub fn alarm(health: &Health) -> Option<String> {
-    let missing = health.audit_missed_requests;
+    let added = match health.audit_missed_requests {
+        0 => String::new(),
+        some => format!("; {} were added as rows (missed)", plural(some, "request")),
+    };
     (health.audit_alarms > 0).then(|| {
         format!(
-            "warning: the rows and the kernel's counters (/proc/self/mountstats, /sys/block/*/stat) differ for no known reason; \
-             {missing} requests were added as rows (missed); please report this with `trackiops doctor`"
+            "warning: the rows and the kernel's counters (/proc/self/mountstats, /sys/block/*/stat) differ for no known \
+             reason{added}; please report this with `trackiops doctor`"
         )
     })
+}
+
+/// Reports requests that no program ran for, of each mount from time to time.
+#[derive(Default)]
+pub struct UnprobedReports(HashMap<String, Instant>);
+
+/// Least time between two reports of one mount.
+const UNPROBED_REPORTS_APART: Duration = Duration::from_secs(600);
+
+impl UnprobedReports {
+    /// Reports what was found.
+    pub fn follow(&mut self, found: &[Unprobed], now: Instant) {
+        for (text, fields) in self.due(found, now) {
+            log::report(Level::Notice, "unprobed", &fields, text);
+        }
+    }
+
+    fn due(
+        &mut self,
+        found: &[Unprobed],
+        now: Instant,
+    ) -> Vec<(String, [(&'static str, String); 3])> {
+        let mut due = Vec::new();
+        for found in found {
+            let is_soon =
+                |last: &Instant| now.saturating_duration_since(*last) < UNPROBED_REPORTS_APART;
+            if !self.0.get(&found.of).is_some_and(is_soon) {
+                self.0.insert(found.of.clone(), now);
+                let fields = [
+                    ("TRACKIOPS_OF", found.of.clone()),
+                    ("TRACKIOPS_MISSED", found.missed.to_string()),
+                    ("TRACKIOPS_COUNTED", found.counted.to_string()),
+                ];
+                due.push((found.text(), fields));
+            }
+        }
+        due
+    }
 }
 
 /// Says how a recording went.
@@ -269,5 +311,29 @@ mod tests {
         health.audit_alarms = 1;
         let said = alarm(&health).unwrap();
         assert!(said.contains("; 2 requests were added"), "{said}");
+        health.audit_missed_requests = 0;
+        let said = alarm(&health).unwrap();
+        assert!(!said.contains("added") && !said.contains(" 0 "), "{said}");
+    }
+
+    #[test]
+    fn requests_without_a_probe_are_reported_from_time_to_time() {
+        let mut reports = UnprobedReports::default();
+        let begin = Instant::now();
+        let mut said = |seconds, of: &str, missed| {
+            let of = of.to_owned();
+            let found = [Unprobed {
+                of,
+                missed,
+                counted: 26_010,
+            }];
+            let due = reports.due(&found, begin + Duration::from_secs(seconds));
+            due.into_iter().map(|(text, _)| text).collect::<Vec<_>>()
+        };
+        let text = "missed 12 of 26,010 requests of vda, 0.05 %: no probe ran; they are in its row (missed)";
+        assert_eq!(said(0, "vda", 12), [text]);
+        assert!(said(60, "vda", 13).is_empty());
+        assert_eq!(said(61, "nas:/home", 1).len(), 1);
+        assert_eq!(said(700, "vda", 14).len(), 1);
     }
 }

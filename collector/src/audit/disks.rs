@@ -1,6 +1,6 @@
 //! The kernel's own counters of requests to block devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use crate::clock::ClockSample;
 
 /// In which `/sys/block/*/stat` counts bytes.
 const SECTOR: u64 = 512;
+/// More devices are not named.
+const NAMED: usize = 4;
 
 /// What devices have counted. Those that come are added; what one counts after the last look before it leaves is not known.
 pub struct Disks {
@@ -18,6 +20,8 @@ pub struct Disks {
     root: PathBuf,
     known: BTreeMap<OsString, Transfers>,
     all: Transfers,
+    /// Those that have counted anything since they were first seen.
+    busy: BTreeSet<OsString>,
 }
 
 impl Disks {
@@ -27,6 +31,7 @@ impl Disks {
             root: root.join("sys/block"),
             known: BTreeMap::new(),
             all: Transfers::default(),
+            busy: BTreeSet::new(),
         }
     }
 
@@ -51,11 +56,30 @@ impl Disks {
             has_left |= now.is_none_or(|now| now.growth_since(*before) != now.since(*before));
         }
         for (name, now) in &found {
-            let before = self.known.get(name).copied().unwrap_or_default();
-            self.all.add(now.growth_since(before));
+            let before = self.known.get(name).copied();
+            let growth = now.growth_since(before.unwrap_or_default());
+            if before.is_some() && !growth.is_none() {
+                self.busy.insert(name.clone());
+            }
+            self.all.add(growth);
         }
         self.known = found;
         (Look::of_disks(self.all, (began, ended)), has_left)
+    }
+}
+
+impl Disks {
+    /// The names of the devices that had requests meanwhile, for people.
+    pub fn names(&self) -> String {
+        let names = self.busy.iter().take(NAMED);
+        let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        if self.busy.len() > NAMED {
+            names.push("others".into());
+        }
+        match names.as_slice() {
+            [] => "the block devices".to_owned(),
+            names => names.join(", "),
+        }
     }
 }
 
@@ -111,6 +135,7 @@ mod tests {
         assert_eq!(seen(&mut disks), (counted(15, 1), false));
         set(root.path(), "sda", 11, 3);
         assert_eq!(seen(&mut disks), (counted(16, 3), false));
+        assert_eq!(disks.names(), "sda", "the other one had no requests since");
         fs::remove_dir_all(root.path().join("sys/block/loop0")).unwrap();
         assert_eq!(seen(&mut disks), (counted(16, 3), true));
         set(root.path(), "loop0", 2, 1);

@@ -3,6 +3,7 @@
 
 pub(crate) mod comparison;
 pub(crate) mod disks;
+pub(crate) mod judgement;
 pub(crate) mod look;
 pub(crate) mod mountstats;
 pub(crate) mod reading;
@@ -20,6 +21,7 @@ use trackiops_schemas::identity::Dev;
 
 use crate::audit::comparison::{Account, Comparison};
 use crate::audit::disks::Disks;
+use crate::audit::judgement::{Lately, Tally};
 use crate::audit::look::{Look, Looks, Watched, see_folded};
 use crate::audit::reading::{Reading, cpu_time};
 use crate::audit::transfers::{DISKS, Transfers};
@@ -78,6 +80,17 @@ pub struct Audit {
     to_judge: Option<(MonotonicNs, u64)>,
     /// How many booked requests nothing explains.
     unexplained: u64,
+    /// What has been compared and booked lately.
+    lately: Lately,
+}
+
+/// What was booked and nothing explains.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Of which devices, if it is more than before.
+    pub of: Vec<(Dev, Tally)>,
+    /// It is so much that an error is likely.
+    pub is_alarm: bool,
 }
 
 impl Audit {
@@ -101,6 +114,7 @@ impl Audit {
             booked: Transfers::default(),
             to_judge: None,
             unexplained: 0,
+            lately: Lately::new(now),
         }
     }
 
@@ -247,6 +261,7 @@ impl Audit {
         let comparison = comparison.unwrap_or_default();
         self.has_compared = true;
         self.is_open |= comparison.is_open;
+        self.lately.add(dev, comparison.kernel, comparison.missed);
         comparison
     }
 
@@ -260,11 +275,12 @@ impl Audit {
         }
     }
 
-    /// Whether more is booked than the `explained` requests that are known to have been skipped or
-    /// lost, and by more than before. `is_last` says that nothing more will be known of them.
-    pub fn judge(&mut self, now: MonotonicNs, explained: u64, is_last: bool) -> bool {
+    /// What is booked beyond the `explained` requests that are known to have been skipped or
+    /// lost, if it is more than before. `is_last` says that nothing more will be known of them.
+    pub fn judge(&mut self, now: MonotonicNs, explained: u64, is_last: bool) -> Judgement {
+        self.lately.forget(now, explained);
         let Some((_, due)) = self.to_judge.take_if(|(at, _)| is_last || *at <= now) else {
-            return false;
+            return Judgement::default();
         };
         let all = self.booked_requests();
         let booked = if is_last { all } else { due };
@@ -275,7 +291,16 @@ impl Audit {
         let unexplained = booked.max(1).saturating_sub(explained);
         let is_more = unexplained > self.unexplained;
         self.unexplained = self.unexplained.max(unexplained);
-        is_more
+        if !is_more {
+            return Judgement::default();
+        }
+        let (of, is_alarm) = self.lately.judge(explained);
+        Judgement { of, is_alarm }
+    }
+
+    /// The names of the block devices that have been compared.
+    pub fn disk_names(&self) -> String {
+        self.disks.as_ref().map(Disks::names).unwrap_or_default()
     }
 
     /// Requests that were booked.

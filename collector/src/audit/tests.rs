@@ -466,16 +466,40 @@ fn an_exact_look_leaves_nothing_open_after_a_first_one_that_was_not() {
 fn bookings_are_judged_when_all_that_was_missed_is_known() {
     let mut audit = audit();
     let second = |s: u64| MonotonicNs(s * 1_000_000_000);
-    audit.book(reads(3, 300), second(100));
-    audit.book(reads(1, 100), second(104));
-    assert!(!audit.judge(second(104), 0, false), "too early");
-    assert!(!audit.judge(second(105), 3, false), "3 were skipped");
+    let judged = |audit: &mut Audit, s, explained, is_last| {
+        let judgement = audit.judge(second(s), explained, is_last);
+        assert_eq!(judgement.is_alarm, !judgement.of.is_empty());
+        judgement.is_alarm
+    };
+    let book = |audit: &mut Audit, missed, s| {
+        audit.lately.add(DEV, missed, missed);
+        audit.book(missed, second(s));
+    };
+    book(&mut audit, reads(30, 3000), 100);
+    book(&mut audit, reads(30, 3000), 104);
+    assert!(!judged(&mut audit, 104, 0, false), "too early");
+    assert!(!judged(&mut audit, 105, 30, false), "30 were skipped");
     assert!(
-        !audit.judge(second(106), 3, false),
-        "the fourth is judged later"
+        !judged(&mut audit, 106, 30, false),
+        "the others are judged later"
     );
-    assert!(audit.judge(second(110), 3, false));
-    assert!(!audit.judge(second(120), 3, true), "an alarm is given once");
-    audit.book(reads(2, 200), second(121));
-    assert!(!audit.judge(second(121), 6, true));
+    assert!(judged(&mut audit, 110, 30, false));
+    assert!(!judged(&mut audit, 120, 30, true), "an alarm is given once");
+    book(&mut audit, reads(20, 2000), 121);
+    assert!(!judged(&mut audit, 121, 60, true));
+}
+
+#[test]
+fn a_small_share_is_named_and_no_alarm() {
+    let mut audit = audit();
+    let second = |s: u64| MonotonicNs(s * 1_000_000_000);
+    let missed = reads(12, 1200);
+    audit.lately.add(DEV, reads(26_010, 2_601_000), missed);
+    audit.book(missed, second(100));
+    let judgement = audit.judge(second(110), 0, false);
+    let [(dev, tally)] = judgement.of[..] else {
+        panic!("{judgement:?}");
+    };
+    assert_eq!((dev, judgement.is_alarm), (DEV, false));
+    assert_eq!((tally.booked, tally.kernel.requests()), (missed, 26_010));
 }

@@ -8,7 +8,9 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::FileRow;
 
+use crate::audit::Judgement;
 use crate::audit::comparison::Comparison;
+use crate::audit::judgement::Unprobed;
 use crate::audit::reading::cpu_time;
 use crate::audit::transfers::DISKS;
 use crate::clock::{ClockSample, MonotonicNs};
@@ -54,8 +56,21 @@ impl Recorder {
     /// Has the audit judge what was booked. `is_last` says that all that was missed is known.
     pub(super) fn judge_audit(&mut self, now: MonotonicNs, is_last: bool) {
         let explained = self.missed.requests.saturating_add(self.lost);
-        let audit = self.audit.as_mut();
-        if audit.is_some_and(|audit| audit.judge(now, explained, is_last)) {
+        let Some(audit) = &mut self.audit else {
+            return;
+        };
+        let Judgement { of, is_alarm } = audit.judge(now, explained, is_last);
+        let names = of.iter().map(|(dev, _)| match *dev {
+            DISKS => audit.disk_names(),
+            dev => self.names.source(dev).unwrap_or("a mount").to_owned(),
+        });
+        let found = names.zip(&of).map(|(of, (_, tally))| Unprobed {
+            of,
+            missed: tally.booked.requests(),
+            counted: tally.kernel.requests(),
+        });
+        self.unprobed.put(found.filter(|found| found.missed > 0));
+        if is_alarm {
             let at = self.clock.utc(now);
             self.rollup.window(at).health.audit_alarms += 1;
         }

@@ -1,0 +1,219 @@
+//! How much of what the kernel has counted lately no program ran for, and whether that is an alarm.
+
+use std::mem;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use trackiops_schemas::identity::Dev;
+
+use crate::audit::transfers::Transfers;
+use crate::clock::MonotonicNs;
+
+/// What comparisons had is forgotten after once or twice this time.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// An alarm is a larger share than this of what the kernel has counted of a mount, or of the block devices.
+///
+/// Kernels are known that run no program for up to 2 % of the requests to block devices (a 6.18 virtual machine: their own counters and
+/// ftrace have them, `recursion_misses` is 0). An engine that reads the wrong memory, or a probe that is not attached, misses most.
+pub const ALARM_PERCENT: u64 = 5;
+/// Fewer requests are no alarm, whatever their share: of three requests one is 33 %.
+const ALARM_REQUESTS: u64 = 20;
+
+/// Requests for which no program ran, and nothing says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unprobed {
+    /// The mount, or the block devices.
+    pub of: String,
+    /// How many the kernel has counted, and no row of a file has.
+    pub missed: u64,
+    /// How many the kernel has counted in the same time.
+    pub counted: u64,
+}
+
+impl Unprobed {
+    /// In words.
+    pub fn text(&self) -> String {
+        let Self {
+            of,
+            missed,
+            counted,
+        } = self;
+        let percent = 100.0 * *missed as f64 / (*counted).max(1) as f64;
+        format!(
+            "missed {} of {} requests of {of}, {percent:.2} %: no probe ran; they are in its row (missed)",
+            grouped(*missed),
+            grouped(*counted)
+        )
+    }
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the comparisons of some time had of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Counted by the kernel.
+    pub kernel: Transfers,
+    /// Of that, found in no row.
+    pub booked: Transfers,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.kernel.add(other.kernel);
+        self.booked.add(other.booked);
+    }
+
+    /// Whether so much was booked that it is an alarm, if so many of its requests are explained.
+    fn is_alarming(&self, explained: u64) -> bool {
+        let is_beyond = |part: u64, all: u64| {
+            u128::from(part) * 100 > u128::from(all) * u128::from(ALARM_PERCENT)
+        };
+        match self.booked.requests() {
+            // Bytes do not come without a request, even where the kernel counts none.
+            0 => is_beyond(self.booked.bytes(), self.kernel.bytes()),
+            booked => {
+                let unexplained = booked.saturating_sub(explained);
+                unexplained >= ALARM_REQUESTS && is_beyond(unexplained, self.kernel.requests())
+            }
+        }
+    }
+}
+
+/// What has been booked lately, by device.
+pub struct Lately {
+    turned: MonotonicNs,
+    /// Since then, and in the time before.
+    now: AHashMap<Dev, Tally>,
+    before: AHashMap<Dev, Tally>,
+    /// Requests that were known to be missed or lost when these times began.
+    explained: [u64; 2],
+}
+
+impl Lately {
+    /// Begins.
+    pub fn new(now: MonotonicNs) -> Self {
+        Self {
+            turned: now,
+            now: AHashMap::new(),
+            before: AHashMap::new(),
+            explained: [0, 0],
+        }
+    }
+
+    /// Adds what a comparison had.
+    pub fn add(&mut self, dev: Dev, kernel: Transfers, booked: Transfers) {
+        self.now
+            .entry(dev)
+            .or_default()
+            .add(Tally { kernel, booked });
+    }
+
+    /// Forgets what is old.
+    pub fn forget(&mut self, now: MonotonicNs, explained: u64) {
+        let age = Duration::from_nanos(now.0.saturating_sub(self.turned.0));
+        if age >= FORGET_AFTER {
+            self.turned = now;
+            self.before = mem::take(&mut self.now);
+            self.explained = [explained, self.explained[0]];
+        }
+    }
+
+    /// Devices of which requests were booked that nothing explains, and whether any of them is an alarm.
+    pub fn judge(&self, explained: u64) -> (Vec<(Dev, Tally)>, bool) {
+        let explained = explained.saturating_sub(self.explained[1]);
+        let mut all = self.before.clone();
+        for (dev, tally) in &self.now {
+            all.entry(*dev).or_default().add(*tally);
+        }
+        all.retain(|_, tally| !tally.booked.without_calls().is_none());
+        let is_alarm = all.values().any(|tally| tally.is_alarming(explained));
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_unstable_by_key(|(dev, _)| *dev);
+        (all, is_alarm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_probe_ran_for_is_named_with_its_share() {
+        let missed = |missed, counted| {
+            let of = "vda".to_owned();
+            Unprobed {
+                of,
+                missed,
+                counted,
+            }
+            .text()
+        };
+        assert!(
+            missed(12, 26_010)
+                .starts_with("missed 12 of 26,010 requests of vda, 0.05 %: no probe ran;")
+        );
+        assert!(missed(1_234_567, 1_234_567).contains(" 1,234,567 of 1,234,567 "));
+        assert!(missed(100, 1000).starts_with("missed 100 of 1,000 "));
+    }
+
+    fn judged(kernel: u64, booked: u64, explained: u64) -> bool {
+        let reads = |n: u64| Transfers::new((n, n * 4096), (0, 0));
+        let mut lately = Lately::new(MonotonicNs(0));
+        lately.add(Dev(1), reads(kernel), reads(booked));
+        lately.add(Dev(2), reads(kernel), Transfers::default());
+        let (of, is_alarm) = lately.judge(explained);
+        assert_eq!(of.len(), usize::from(booked > 0));
+        is_alarm
+    }
+
+    #[test]
+    fn an_alarm_is_a_large_share_of_a_device() {
+        assert!(!judged(26_010, 12, 0));
+        assert!(!judged(100_000, 2_000, 0), "2 % are known of kernels");
+        assert!(judged(100_000, 6_000, 0));
+        assert!(!judged(100_000, 6_000, 2_000), "these are explained");
+        assert!(!judged(3, 1, 0), "too few to tell");
+        assert!(judged(30, 30, 0), "all of them");
+        assert!(!judged(30, 0, 0));
+    }
+
+    #[test]
+    fn bytes_without_requests_count_by_their_share() {
+        let bytes = |n: u64| Transfers::new((0, n), (0, 0));
+        let alarm = |kernel, booked| {
+            let mut lately = Lately::new(MonotonicNs(0));
+            lately.add(Dev(1), bytes(kernel), bytes(booked));
+            lately.judge(0).1
+        };
+        assert!(!alarm(1000, 50));
+        assert!(alarm(1000, 51));
+    }
+
+    #[test]
+    fn what_is_old_does_not_hide_what_is_new() {
+        let reads = |n: u64| Transfers::new((n, n), (0, 0));
+        let mut lately = Lately::new(MonotonicNs(0));
+        lately.add(Dev(1), reads(1_000_000), reads(0));
+        lately.add(Dev(1), reads(100), reads(100));
+        assert!(!lately.judge(0).1);
+        for seconds in [600, 1200] {
+            lately.forget(MonotonicNs(seconds * 1_000_000_000), 50);
+        }
+        assert!(lately.judge(50).0.is_empty());
+        lately.add(Dev(1), reads(100), reads(100));
+        assert!(lately.judge(50).1);
+        assert!(!lately.judge(140).1, "90 of them are explained");
+    }
+}
