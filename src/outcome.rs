@@ -37,12 +37,13 @@ pub fn write_outcome<R: Render>(
     })
 }
 
-/// Whether there were no requests.
+/// Whether there were no requests of what is selected, though something was recorded.
 pub fn is_idle<R>(outcome: &Outcome<R>) -> bool {
+    use EmptyReason::{Idle, NoRow, NoneOf};
     matches!(
         outcome,
         Outcome::Nothing {
-            why: EmptyReason::Idle { .. },
+            why: Idle { .. } | NoRow { .. } | NoneOf { .. },
             ..
         }
     )

@@ -17,6 +17,7 @@ use trackiops_query::{
 };
 use trackiops_render::Format;
 use trackiops_render::terminal_style::Style;
+use trackiops_schemas::level::IoLevel;
 
 use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
@@ -163,7 +164,12 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
             let is_usual = format.is_table() && columns.is_none() && drawing.is_none();
-            if is_usual && !only_recorded && outcome::is_idle(&outcome) {
+            let is_of_calls = question.levels.contains(&IoLevel::App);
+            let may_be_called = outcome::is_idle(&outcome) && question.conditions.is_empty();
+            if is_usual && !only_recorded && is_of_calls {
+                (question, columns) = question_about_calls(&question, format)?;
+                outcome = with_progress(explain, || ask(&question))?;
+            } else if is_usual && !only_recorded && may_be_called {
                 let (called, of_calls) = question_about_calls(&question, format)?;
                 let found = with_progress(explain, || ask(&called))?;
                 if matches!(found, Outcome::Found(_)) {
@@ -216,8 +222,18 @@ fn question_about_calls(
     };
     let left_out = excluded_column_prefixes(&question.ops);
     let is_left_out = |name: &str| begins_with_any(name.trim_start_matches("app_"), left_out);
+    let has_both = [IoLevel::App, IoLevel::Block]
+        .iter()
+        .all(|level| question.levels.contains(level));
+    let requests = if has_both {
+        OF_REQUESTS.as_slice()
+    } else {
+        &[]
+    };
     let shown: Vec<_> = CALLS
-        .into_iter()
+        .iter()
+        .chain(requests)
+        .copied()
         .filter(|name| !is_left_out(name))
         .collect();
     let columns = Columns::parse(&format!("{start}{keys},{}", shown.join(",")))?;
@@ -235,6 +251,14 @@ const CALLS: [&str; 5] = [
     "app_write_calls",
     "app_write_bytes",
     "app_errors",
+];
+
+/// What it shows of requests, where they are asked for as well.
+const OF_REQUESTS: [&str; 4] = [
+    "read_requests",
+    "read_bytes",
+    "write_requests",
+    "write_bytes",
 ];
 
 /// The recorded time of an answer, which its rows do not have: where nothing was done there is no row.

@@ -50,11 +50,11 @@ pub struct FileFlags {
     /// container, or by USER:CGROUP. Takes patterns, such as 'team-*' or '*/db.service'.
     #[arg(long, value_name = "TENANT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     tenant: Vec<String>,
-    /// Only rows of this level: wire, block [default: the first that has rows]
+    /// Only rows of this level: wire, block, app [default: wire or block]
     ///
     /// The wire has requests of the NFS client, the block level those to the devices of the host. Rows of different levels are not added up:
-    /// to see several, name them with commas and group by level. Single calls of
-    /// applications are of levels of their own: app, and user for functions of programs.
+    /// to see several, name them with commas and group by level. `app` has the calls of applications for local files, in rows of the block level.
+    /// Single calls are of levels of their own: app, and user for functions of programs. Default: the first level that has rows.
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', help_heading = WHAT)]
     level: Vec<IoLevel>,
     /// Name tenants by these rules, in place of the recorded names

@@ -10,7 +10,7 @@ use ahash::AHashMap;
 use crate::distribution::{self, Distribution};
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::messages::{Message, Messages};
-use crate::source::{Name, Names, Request, Requests};
+use crate::source::{Name, Request, Requests};
 
 /// Calls that were last sent this long before the end were lost before it, ns; the same is said of those that are forgotten.
 const LOST_NS: i64 = 1_000_000_000;
@@ -295,7 +295,6 @@ pub struct OfRequests {
     table: Table,
     untimed: u64,
     duplicate_requests: u64,
-    ops: Names,
 }
 
 impl OfRequests {
@@ -305,7 +304,6 @@ impl OfRequests {
             table,
             untimed: 0,
             duplicate_requests: 0,
-            ops: Names::default(),
         }
     }
 
@@ -317,13 +315,12 @@ impl OfRequests {
         };
         let sent_again = request.retransmissions.unwrap_or_default();
         self.duplicate_requests = self.duplicate_requests.saturating_add(sent_again);
-        let op = self.ops.of(if request.is_read { "read" } else { "write" });
         let value = |by| match by {
             By::Server => request.server,
             By::Client => request.client,
             By::Mount => request.mount,
             By::Tenant => request.tenant,
-            By::Op => op,
+            By::Op => request.op,
         };
         self.table.add(value, latency as f64, sent_again > 0);
     }
@@ -337,7 +334,7 @@ impl OfRequests {
                     By::Client => &names.clients,
                     By::Mount => &names.mounts,
                     By::Tenant => &names.tenants,
-                    By::Op => &self.ops,
+                    By::Op => &names.ops,
                 };
                 Datum::Text(names.get(value))
             },

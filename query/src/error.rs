@@ -22,13 +22,12 @@ pub enum QueryError {
         "rows of several levels are not added up: name one level with --level, or add `level` to --by"
     )]
     SeveralLevels,
-    /// Rows add calls of applications up in columns of their own.
+    /// Calls of functions have no rows of windows.
     #[error(
-        "there are no rows of the level {0}: `trackiops requests --level {0}` has single calls, where they were kept; their sums are \
-         columns `app_...` of the rows of their files, which --level wire and block have"
+        "there are no rows of the level {0}: `trackiops requests --level {0}` has single calls, where they were kept"
     )]
     NoRowsOf(IoLevel),
-    /// Operations, single requests and stalls are NFS's.
+    /// Connections to servers are NFS's.
     #[error("{0} are recorded at the level wire alone: leave out --level")]
     OnlyWire(&'static str),
     /// The range ends before it begins.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trackiops_schemas::columns::PATH;
 use trackiops_schemas::file_ops::FileOps;
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::row::Direction;
+use trackiops_schemas::row::{AppCalls, Direction};
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::aggregation::{Group, GroupKey, Groups};
@@ -50,6 +50,7 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
         projection: Projection::bytes().with(Projection::calls()),
         // Single calls have no rows of their own.
         levels: Vec::new(),
+        ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,
         top: None,
@@ -94,8 +95,11 @@ pub fn ask_whole<R>(
 
 /// Answers a question about files from one snapshot of the stores.
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
-    let is_of_calls = |level: &&IoLevel| !IoLevel::OF_ROWS.contains(level);
-    if let Some(level) = question.levels.iter().find(is_of_calls) {
+    if question.levels.contains(&IoLevel::App) {
+        return ask_once(snapshot, &about_calls(question)?);
+    }
+    let has_rows = |level: &&IoLevel| IoLevel::OF_ROWS.contains(level);
+    if let Some(level) = question.levels.iter().find(|level| !has_rows(level)) {
         return Err(QueryError::NoRowsOf(*level));
     }
     if question.levels.len() > 1 && !question.by.levels {
@@ -171,6 +175,39 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }))
 }
 
+/// The same question about the rows that have calls of the level `app`: those of the level `block`. Rows without calls are left out,
+/// unless that level is asked for as well.
+fn about_calls(question: &Question) -> Result<Question, QueryError> {
+    let mut about = question.clone();
+    about.projection = about.projection.with(Projection::calls());
+    about.levels = levels_of_rows(&question.levels);
+    if question.levels.contains(&IoLevel::Block) {
+        return Ok(about);
+    }
+    about
+        .conditions
+        .push("app_calls > 0 or app_bytes > 0".parse()?);
+    if about.sort.is_none() && (about.step == Some(Step::All) || about.top.is_some()) {
+        about.sort = Some(Sort {
+            column: "app_bytes".to_owned(),
+            ascending: false,
+        });
+    }
+    Ok(about)
+}
+
+/// The levels of the rows that have what these levels have.
+pub(crate) fn levels_of_rows(levels: &[IoLevel]) -> Vec<IoLevel> {
+    let of_rows = |level: &IoLevel| match level {
+        IoLevel::App => IoLevel::Block,
+        level => *level,
+    };
+    let mut levels: Vec<_> = levels.iter().map(of_rows).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    levels
+}
+
 /// Whether to report files that were neither read nor written, beside `rows` that were.
 /// The root of each mount and directories on the way to files have GETATTRs; a reader of bytes does not ask for these few.
 /// They matter if they outnumber the other rows, or if the question names a file.
@@ -188,15 +225,19 @@ fn keep_ops(groups: &mut Groups, ops: &[String]) {
     }
     for group in groups.values_mut() {
         group.sum.change(|row| {
-            for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
+            for (is_asked, direction, calls) in [
+                (read, &mut row.read, &mut row.app_read),
+                (write, &mut row.write, &mut row.app_write),
+            ] {
                 if !is_asked {
                     *direction = Direction::default();
+                    *calls = AppCalls::default();
                 }
             }
             row.ops = FileOps::default();
         });
     }
-    groups.retain(|_, group| group.sum.is_transfer());
+    groups.retain(|_, group| group.sum.is_transfer() || group.sum.has_calls());
 }
 
 /// Columns that conditions and order need, in addition to the shown ones.

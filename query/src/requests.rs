@@ -118,10 +118,15 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
         first.add(&batch)?;
         Ok(true)
     })?;
+    let is_kept = first.is_kept;
     let (rows, any) = first.finish();
     let (range, none, notes) = kept.finish(question);
     if rows.is_empty() {
         let why = match any {
+            false if is_kept && !question.ops.is_empty() => EmptyReason::NoneOf {
+                what: format!("{} requests", question.ops.join(" or ")),
+                asked: range,
+            },
             false => none,
             true => EmptyReason::NoRow {
                 conditions: in_words(question),
@@ -266,6 +271,8 @@ struct First<'q> {
     rows: Vec<(f64, KeptRequest)>,
     /// Whether there were requests of the selected files and operations.
     any: bool,
+    /// Whether there were any of the selected files.
+    is_kept: bool,
 }
 
 impl<'q> First<'q> {
@@ -276,10 +283,12 @@ impl<'q> First<'q> {
             top: question.top.map_or(USUAL_TOP, NonZeroUsize::get),
             rows: Vec::new(),
             any: false,
+            is_kept: false,
         }
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        self.is_kept |= batch.num_rows() > 0;
         let rows = KeptRequest::all_of(batch);
         let rows: Vec<_> = rows.filter(|row| self.is_of_op(row)).collect();
         self.any |= !rows.is_empty();

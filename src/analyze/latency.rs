@@ -24,7 +24,8 @@ Examples:
 pub const ABOUT: &str = "\
 Tell latencies by server, operation and others, with duplicates and unanswered calls
 
-Of a store: latencies of READs and WRITEs from the call of the client to its completion, with retransmissions. Of a capture: calls and \
+Of a store: latencies of READs and WRITEs from the call of the client to its completion, with retransmissions; with --level app those of \
+calls of applications, opens and syncs included. Of a capture: calls and \
 replies are paired by xid and client; the latency is that from the first call, and the table has how many calls and replies were missing or \
 came twice. Rows with * are sums.";
 
@@ -67,11 +68,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match kind {
         Kind::Requests => {
             let mut latencies = OfRequests::new(table);
-            let mut requests = Requests::default();
+            let mut requests = Requests::of_any_operation();
             let none =
                 requests.read(&source, ANALYSIS.name, |request, _| latencies.add(request))?;
             let mut remarks = vec![
-                "READs and WRITEs alone, as requests are; calls without a reply and other operations need messages of a capture".to_owned(),
+                "of READs and WRITEs, and of calls of applications at --level app; calls without a reply and other operations need \
+                 messages of a capture"
+                    .to_owned(),
             ];
             if !requests.has.retransmissions {
                 remarks

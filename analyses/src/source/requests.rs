@@ -41,7 +41,9 @@ pub struct Request {
     pub server: Name,
     /// Whose it was.
     pub tenant: Name,
-    /// A READ, or else a WRITE.
+    /// What it does, in small letters; of reads and writes as well.
+    pub op: Name,
+    /// A READ. What is none is a WRITE, unless other operations are wanted.
     pub is_read: bool,
     /// First byte.
     pub offset: u64,
@@ -92,6 +94,8 @@ pub struct Requests {
     pub servers: Names,
     /// Tenants.
     pub tenants: Names,
+    /// Operations.
+    pub ops: Names,
     /// The server of each mount.
     server_of: Vec<Name>,
     /// Which columns were there.
@@ -104,6 +108,8 @@ pub struct Requests {
     pub seen: Seen,
     /// Processes and the parts of latencies are wanted.
     has_parts: bool,
+    /// Calls that are neither reads nor writes are wanted, and those of which nobody knows where they were.
+    has_others: bool,
     /// The level of the rows so far.
     level: Option<String>,
 }
@@ -135,6 +141,14 @@ impl Requests {
     pub fn with_parts() -> Self {
         Self {
             has_parts: true,
+            ..Self::default()
+        }
+    }
+
+    /// Reads calls that are neither reads nor writes, too.
+    pub fn of_any_operation() -> Self {
+        Self {
+            has_others: true,
             ..Self::default()
         }
     }
@@ -217,7 +231,8 @@ impl Requests {
             // Other calls move no bytes; where a call did, such as `sendfile`, may be unknown.
             let offset = offsets.count(row);
             let has_place = offset.is_some() || !has_offsets;
-            if !is_read && !op.eq_ignore_ascii_case(WRITE) || !has_place {
+            let is_transfer = (is_read || op.eq_ignore_ascii_case(WRITE)) && has_place;
+            if !is_transfer && !self.has_others {
                 continue;
             }
             let mount = self.mount(mounts.get(row).unwrap_or_default());
@@ -237,6 +252,7 @@ impl Requests {
                 mount,
                 server: server.unwrap_or_default(),
                 tenant: self.tenants.of(tenant.unwrap_or_default()),
+                op: self.ops.of(&op.to_ascii_lowercase()),
                 is_read,
                 offset: offset.unwrap_or_default(),
                 bytes: done.count(row).unwrap_or_default(),

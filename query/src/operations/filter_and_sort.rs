@@ -69,9 +69,9 @@ pub(super) fn filter_and_sort(
     }
 }
 
-/// Whether an operation is the selected one. READ also selects READ_PLUS.
+/// Whether an operation is the selected one. READ also selects READ_PLUS. Calls have small letters.
 fn is_asked(asked: &str, op: &str) -> bool {
-    asked == op || (asked == READ && op == READ_PLUS)
+    asked.eq_ignore_ascii_case(op) || (asked == READ && op == READ_PLUS)
 }
 
 /// Key of an operation, without the window.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use trackiops_schemas::file_ops::OpName;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 use super::filter_and_sort::filter_and_sort;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
 use crate::answer::{Answer, AnswerRow, Outcome};
 use crate::error::QueryError;
-use crate::file_rows::ask;
+use crate::file_rows::{ask, levels_of_rows};
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::{Entity, GroupBy, TenantKey};
 use crate::projection::Projection;
@@ -36,13 +36,41 @@ pub fn ask_operations_by(
         ..question.clone()
     };
     let terms = FilterAndSort::new(question)?;
+    let found = ask_at(question, &terms, &files)?;
+    if let (Outcome::Nothing { .. }, true) = (&found, question.levels.is_empty())
+        && !question.ops.is_empty()
+    {
+        // A level without these operations has more rows, and was shown.
+        let files = Question {
+            levels: vec![IoLevel::Block],
+            ..files
+        };
+        let local = ask_at(question, &terms, &files)?;
+        if let Outcome::Found(_) = local {
+            return Ok(local);
+        }
+    }
+    Ok(found)
+}
+
+/// Asks for the rows of files, and makes operations of them.
+fn ask_at(
+    question: &Question,
+    terms: &FilterAndSort<OperationAnswer>,
+    files: &Question,
+) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let of_calls = files.levels == [IoLevel::App];
+    let files = Question {
+        levels: levels_of_rows(&files.levels),
+        ..files.clone()
+    };
     Ok(match ask(&files)? {
         Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
         Outcome::Found(answer) => {
-            let rows = of_rows(&answer);
+            let rows = of_rows(&answer, of_calls);
             filter_and_sort(
                 question,
-                &terms,
+                terms,
                 Connections::Together,
                 Answer {
                     rows,
@@ -70,8 +98,8 @@ fn about(row: &AnswerRow) -> Option<About> {
     })
 }
 
-/// Adds up operations of the same name within each group.
-fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
+/// Adds up operations of the same name within each group. `of_calls` says that reads and writes are calls, and not requests.
+fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut mounts: HashMap<_, u64> = HashMap::new();
     let mut rows: Vec<OperationAnswer> = Vec::new();
@@ -85,7 +113,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
             &nobody
         };
         let window = (row.time, Arc::clone(&row.host), mount.clone());
-        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row(), row.level) {
+        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row(), row.level, of_calls) {
             let requests = mounts.entry(window.clone()).or_default();
             *requests = requests.saturating_add(sums.requests);
             let by_tenant = TenantKey::of(tenant);
@@ -141,9 +169,15 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
 fn of_row(
     row: &Row,
     level: IoLevel,
+    of_calls: bool,
 ) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
     let Row {
-        read, write, ops, ..
+        read,
+        write,
+        ops,
+        app_read,
+        app_write,
+        cache: _,
     } = row;
     let direction = |name, d: &Direction, bytes| {
         let sums = OperationSums {
@@ -158,12 +192,34 @@ fn of_row(
         };
         (OpName::new(name), sums, bytes, [d.untimed, d.unsplit])
     };
-    let mut both = [
-        direction(READ, read, KnownBytes::Received),
-        direction(WRITE, write, KnownBytes::Sent),
-    ];
-    both[0].1.received_bytes = read.bytes;
-    both[1].1.sent_bytes = write.bytes;
+    let calls = |name: &str, calls: &AppCalls, bytes| {
+        let sums = OperationSums {
+            requests: calls.calls,
+            errors: calls.errors,
+            execute_ns_sum: calls.latency_ns_sum,
+            execute_ns_max: calls.latency_ns_max,
+            execute: calls.latency.clone(),
+            ..OperationSums::default()
+        };
+        let untimed = calls.calls.saturating_sub(calls.timed);
+        let of_call = name.to_lowercase();
+        (OpName::new(&of_call), sums, bytes, [untimed, calls.timed])
+    };
+    let (received, sent) = (KnownBytes::Received, KnownBytes::Sent);
+    let mut both = match of_calls {
+        false => [
+            direction(READ, read, received),
+            direction(WRITE, write, sent),
+        ],
+        true => [
+            calls(READ, app_read, received),
+            calls(WRITE, app_write, sent),
+        ],
+    };
+    [both[0].1.received_bytes, both[1].1.sent_bytes] = match of_calls {
+        false => [read.bytes, write.bytes],
+        true => [app_read.all_bytes(), app_write.all_bytes()],
+    };
     let others = ops.as_slice().iter().map(move |op| {
         let sums = OperationSums {
             requests: op.requests,

@@ -45,8 +45,8 @@ struct Group {
     sums: OperationSums,
 }
 
-/// Answers a question about operations of mounts. If it selects files or tenants, the answer is from the rows of these
-/// files, by mount.
+/// Answers a question about operations of mounts. If it selects files, tenants or a level other than the wire, the answer is from the
+/// rows of these files, by mount; and so it is if it names operations that no NFS mount had.
 ///
 /// Fails with [`QueryError::ConnectionsOfFile`] for connections of selected files.
 pub fn ask_operations(
@@ -54,7 +54,10 @@ pub fn ask_operations(
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
     if !question.levels.iter().all(|level| *level == IoLevel::Wire) {
-        return Err(QueryError::OnlyWire("operations"));
+        return match connections {
+            Connections::Apart => Err(QueryError::OnlyWire("connections")),
+            Connections::Together => ask_operations_by(question, GroupBy::MOUNT),
+        };
     }
     let is_of_all = question.files.is_empty() && question.tenants.is_empty();
     match (is_of_all, connections) {
@@ -62,8 +65,30 @@ pub fn ask_operations(
         (false, Connections::Together) => return ask_operations_by(question, GroupBy::MOUNT),
         (true, _) => {}
     }
-    ask_with(question, |snapshot, question| {
+    let of_mounts = ask_with(question, |snapshot, question| {
         ask_once(snapshot, question, connections)
+    })?;
+    let may_be_local = question.levels.is_empty()
+        && connections == Connections::Together
+        && !question.ops.is_empty();
+    let Outcome::Nothing { why, .. } = &of_mounts else {
+        return Ok(of_mounts);
+    };
+    if !may_be_local {
+        return Ok(of_mounts);
+    }
+    let has_none = matches!(
+        why,
+        EmptyReason::NoOperation { .. } | EmptyReason::LeftOut { .. }
+    );
+    let of_files = ask_operations_by(question, GroupBy::MOUNT)?;
+    Ok(match &of_files {
+        Outcome::Found(_) => of_files,
+        Outcome::Nothing {
+            why: EmptyReason::NoneOf { .. },
+            ..
+        } if has_none => of_files,
+        Outcome::Nothing { .. } => of_mounts,
     })
 }
 
