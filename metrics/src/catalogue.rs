@@ -131,7 +131,7 @@ families! {
     NETWORK: Counter in Seconds, "trackiops_network_seconds", ["mount", "direction"],
         "Part of the latencies from transmission to reply: network and server.";
     COMPLETION: Counter in Seconds, "trackiops_completion_seconds", ["mount", "direction"],
-        "The rest of the latencies: from the reply to the completion in the client.";
+        "The rest of the latencies: from the reply to the completion in the client, and all of those without known parts.";
 
     TENANT_REQUESTS: Counter, "trackiops_tenant_requests", ["tenant", "direction"],
         "Requests of tenants that rules have named, over all mounts.";

@@ -34,6 +34,8 @@ pub struct AnswerRow {
     pub level: IoLevel,
     /// Counters of the requests.
     pub sum: SparseRow,
+    /// The requests and the calls in it are of the same tenants, and of the same time, so that they can be compared.
+    pub has_both_sides: bool,
     /// Recorded time within the window on that host, ms. Rates divide by it.
     pub covered_ms: u64,
 }

@@ -1,7 +1,7 @@
 //! Answers about files, and about groups of files: select, rank, add up, sort.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::aggregation::{Group, GroupKey, Groups};
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome, Which};
 use crate::ask::{ask_with, asked, nothing, recorded, within};
 use crate::columns::Column;
-use crate::coverage::Interval;
 use crate::coverage::needed_notes::{folded, notes};
 use crate::coverage::note::Note;
-use crate::coverage::recorded_time::{HostTimes, RecordedTime};
+use crate::coverage::recorded_time::HostTimes;
+use crate::coverage::{Gap, Interval};
 use crate::error::QueryError;
 use crate::execute::{Found, OtherLevels, Recorded, execute};
 use crate::explain::Stage;
@@ -27,9 +27,10 @@ use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping, TenantKey};
 use crate::mount_filter::MountFilter;
+use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
 use crate::projection::Projection;
-use crate::question::{Question, READ, WRITE};
+use crate::question::{Question, READ, Sort, WRITE};
 use crate::ranking;
 use crate::step::Step;
 
@@ -321,7 +322,7 @@ fn rank(
     let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
-    for row in rows(found.groups, &found.recorded.covered, &plan, question) {
+    for row in rows(found.groups, &found.recorded, &plan, question) {
         let meets = !conditions || terms.hold(&row);
         match sums.entry(ranked(&row, question.by)) {
             Entry::Vacant(entry) => {
@@ -345,22 +346,79 @@ fn rank(
 
 fn rows(
     groups: Groups,
-    covered: &RecordedTime,
+    recorded: &Recorded,
     plan: &Plan<'_>,
     question: &Question,
 ) -> Vec<AnswerRow> {
     let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
+    let sides = Sides::new(&groups, recorded, question);
     let row = |(key, group): (GroupKey, Group)| AnswerRow {
         time: key.window,
         host: Arc::clone(&hosts[key.host]),
-        covered_ms: covered.ms(key.host, plan.window_at(key.window)),
+        covered_ms: recorded.covered.ms(key.host, plan.window_at(key.window)),
         file: question.by.is_of_files().then_some(group.file),
+        has_both_sides: sides.are_known(&key, plan),
         of: key.of,
         tenant: group.tenant,
         level: key.level,
         sum: group.sum,
     };
     groups.into_iter().map(row).collect()
+}
+
+/// Of which rows the requests that were made for calls are among the requests, and the other way round.
+struct Sides<'r> {
+    recorded: &'r Recorded,
+    /// Rows are told apart, or selected, by tenant.
+    by_tenant: bool,
+    /// Hosts and levels with requests of nobody known, which may have been made for anyone's calls.
+    unknown: HashSet<(HostIndex, IoLevel)>,
+}
+
+/// Whether requests are in it of a tenant that rules have not named.
+fn is_unnamed(group: &Group) -> bool {
+    group.tenant.name.is_none() && group.sum.is_transfer()
+}
+
+impl<'r> Sides<'r> {
+    fn new(groups: &Groups, recorded: &'r Recorded, question: &Question) -> Self {
+        let by_tenant = question.by.tenants || !question.tenants.is_empty();
+        let places = |is: fn(&Group) -> bool| {
+            let are = groups.iter().filter(|(_, group)| by_tenant && is(group));
+            let places = are.map(|(key, _)| (key.host, key.level));
+            places.collect::<HashSet<_>>()
+        };
+        let mut unknown = places(|group| is_unnamed(group) && group.tenant.uid.is_none());
+        // Without cgroups on both sides, users are all that there is.
+        let without_cgroup = places(|group| is_unnamed(group) && group.tenant.cgroup.is_none());
+        let called_in_cgroup =
+            places(|group| group.sum.has_calls() && group.tenant.cgroup.is_some());
+        unknown.extend(without_cgroup.intersection(&called_in_cgroup));
+        Self {
+            recorded,
+            by_tenant,
+            unknown,
+        }
+    }
+
+    fn are_known(&self, key: &GroupKey, plan: &Plan<'_>) -> bool {
+        let (coverage, _) = &self.recorded.hosts[key.host];
+        let window = match plan.step {
+            Step::Windows(step) => Interval::new(key.window, key.window.plus(step)),
+            Step::All => plan.asked,
+        };
+        let is_gap = |gap: Gap| !gap.range.intersect(window).is_empty();
+        if coverage.without_calls().is_some_and(is_gap) || coverage.calls_shed().is_some_and(is_gap)
+        {
+            return false;
+        }
+        match key.level {
+            // A request to a device is nobody's: it is made for whoever reads the page next. And nothing tells whether they were
+            // recorded, where there were none.
+            IoLevel::Block => !self.by_tenant && coverage.has_requests(),
+            _ => !self.unknown.contains(&(key.host, key.level)),
+        }
+    }
 }
 
 #[allow(clippy::too_many_arguments)] // takes everything that the query found
@@ -374,10 +432,10 @@ fn outcome(
     ranks: Option<Ranks>,
     told: Vec<Note>,
 ) -> Outcome {
+    let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
+    let mut rows = rows(groups, &found.recorded, plan, question);
     let Recorded { covered, hosts } = found.recorded;
     let recorded = covered.is_any();
-    let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
-    let mut rows = rows(groups, &covered, plan, question);
     rows.retain(|row| terms.hold(row));
     sort(&mut rows, plan.step, question.by, ranks.as_ref(), terms);
     let folded = folded(plan, &rows);

@@ -414,6 +414,10 @@ fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
                 DataType::Float64,
                 of.unit,
                 move |row: &AnswerRow| {
+                    // What compares both is not known where one side is not.
+                    if !of.of_wire.is_empty() && !row.has_both_sides {
+                        return Value::Null;
+                    }
                     let (calls, wire) = (side.calls(row), side.of(row));
                     Value::some_figure((of.get)(&calls, &wire, row.covered_ms), of.unit)
                 },

@@ -265,6 +265,7 @@ mod tests {
             tenant: Default::default(),
             level: Default::default(),
             sum: row.into(),
+            has_both_sides: true,
             covered_ms: 2000,
         }
     }

@@ -166,6 +166,16 @@ impl Coverage {
         self.without_calls
     }
 
+    /// Range and time in which they were left out, because tracing had reached its ceiling.
+    pub fn calls_shed(&self) -> Option<Gap> {
+        self.shed.get(&Detail::Calls).copied()
+    }
+
+    /// Whether any requests were seen, of which level ever.
+    pub fn has_requests(&self) -> bool {
+        self.health.iter().any(|(_, health)| health.seen > 0)
+    }
+
     /// Range and time in which the recorder was configured to skip the planned dataset.
     pub fn left_out(&self) -> Option<Gap> {
         self.left_out

@@ -36,7 +36,7 @@ pub struct Effect {
     /// The others' mean latency in all other intervals, us.
     pub others_us_otherwise: f64,
     /// The candidate's share of the requests in the system in high intervals, 0 to 1.
-    pub queue_share_high: f64,
+    pub queue_share_high: Option<f64>,
 }
 
 /// Measures the effect of a candidate; `None` if its load never varied.

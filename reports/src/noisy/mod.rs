@@ -111,7 +111,8 @@ pub struct Evidence {
     /// What happened while its load was high, if it ever was.
     pub effect: Option<Effect>,
     /// Its share of all time that requests spent in the system: by Little's law its share of the requests there. 0 to 1.
-    pub queue_share: f64,
+    /// `None` where no time of its requests, or of any, is known.
+    pub queue_share: Option<f64>,
 }
 
 /// What was found about a place.
@@ -148,11 +149,12 @@ pub fn examine(place: &Place) -> Findings {
         })
         .collect();
     let correlation = |of: &Evidence| of.tested.as_ref().map_or(f64::MIN, |t| t.correlation);
+    let share = |of: &Evidence| of.queue_share.unwrap_or_default();
     evidence.sort_by(|a, b| {
         (b.verdict == Verdict::Named)
             .cmp(&(a.verdict == Verdict::Named))
             .then_with(|| correlation(b).total_cmp(&correlation(a)))
-            .then_with(|| b.queue_share.total_cmp(&a.queue_share))
+            .then_with(|| share(b).total_cmp(&share(a)))
             .then_with(|| a.entity.cmp(&b.entity))
     });
     Findings { part, evidence }
@@ -170,19 +172,26 @@ fn part(place: &Place) -> Part {
     }
 }
 
-/// An entity's share of the time that requests spent in the system in these intervals.
+/// An entity's share of the time that requests spent in the system in these intervals. `None` if it had requests, and none of their times is
+/// known, or if no time is known.
 fn queue_share(
     place: &Place,
     entity: usize,
     intervals: impl Iterator<Item = usize> + Clone,
-) -> f64 {
-    let time = |activity: &Activity| -> f64 {
-        let of = intervals.clone().flat_map(|t| activity[t]);
-        of.map(|flow| flow.latency_ns as f64).sum()
+) -> Option<f64> {
+    let flows = |activity: &Activity| {
+        intervals
+            .clone()
+            .flat_map(|t| activity[t])
+            .collect::<Vec<_>>()
     };
+    let time = |activity: &Activity| -> f64 {
+        let flows = flows(activity).into_iter();
+        flows.map(|flow| flow.latency_ns as f64).sum()
+    };
+    let own = flows(&place.entities[entity]);
+    let is_untimed =
+        own.iter().any(|flow| flow.requests > 0) && own.iter().all(|flow| flow.timed == 0);
     let all: f64 = place.entities.iter().map(time).sum();
-    match all > 0.0 {
-        true => time(&place.entities[entity]) / all,
-        false => 0.0,
-    }
+    (all > 0.0 && !is_untimed).then(|| time(&place.entities[entity]) / all)
 }

@@ -355,10 +355,10 @@ fn columns() -> Vec<Column<Row>> {
             Some(row.evidence.effect?.others_us_otherwise)
         }),
         rounded("queue_share_high", Unit::Share, |row: &Row| {
-            Some(row.evidence.effect?.queue_share_high)
+            row.evidence.effect?.queue_share_high
         }),
         rounded("queue_share", Unit::Share, |row: &Row| {
-            Some(row.evidence.queue_share)
+            row.evidence.queue_share
         }),
     ]);
     columns

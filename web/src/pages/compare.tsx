@@ -19,6 +19,8 @@ type By = (typeof SUBJECTS)[number];
 const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', tenant: 'tenants' };
 const NAMES: Record<By, string> = { file: 'host,mount,path,dev,fileid', dir: 'host,mount,path', mount: 'host,mount', tenant: 'host,tenant' };
 const PARTS = ['queue', 'network', 'completion'] as const;
+/** What bars are made of: time of which no parts are known is not painted as one of them. */
+const DRAWN_PARTS = [...PARTS, 'unknown'] as const;
 /** Rows of each range that are compared. */
 const MOST = 1000;
 /** Rows that are drawn. */
@@ -30,6 +32,8 @@ interface Side {
   queue: number;
   network: number;
   completion: number;
+  /** All of it, where no parts are known. */
+  unknown: number;
   iops: number;
   p99: number | null;
 }
@@ -41,7 +45,7 @@ interface Change {
   after: Side;
 }
 
-const NONE: Side = { total: 0, queue: 0, network: 0, completion: 0, iops: 0, p99: null };
+const NONE: Side = { total: 0, queue: 0, network: 0, completion: 0, unknown: 0, iops: 0, p99: null };
 
 function sideOf(row: Row, prefix: string): Side {
   const of = (name: string) => Number(row[prefix + name] ?? 0);
@@ -51,8 +55,13 @@ function sideOf(row: Row, prefix: string): Side {
   }
   const completion = Math.max(0, of('latency_us_sum') - of('queue_us_sum') - of('rtt_us_sum'));
   const p99 = row[`${prefix}latency_us_p99`];
+  const total = of('latency_us_sum') / seconds;
+  const isSplit = of('requests') - of('untimed') > of('unsplit');
+  const parts = isSplit
+    ? { queue: of('queue_us_sum') / seconds, network: of('rtt_us_sum') / seconds, completion: completion / seconds, unknown: 0 }
+    : { queue: 0, network: 0, completion: 0, unknown: total };
   return {
-    total: of('latency_us_sum') / seconds, queue: of('queue_us_sum') / seconds, network: of('rtt_us_sum') / seconds, completion: completion / seconds,
+    total, ...parts,
     iops: of('iops'), p99: typeof p99 === 'number' ? p99 : null,
   };
 }
@@ -81,7 +90,7 @@ function Bar({ side, most, label }: { side: Side; most: number; label: string })
     <div class="bar">
       <span class="when">{label}</span>
       <span class="track">
-        {PARTS.map((part) => (
+        {DRAWN_PARTS.map((part) => (
           <i key={part} class={`key ${part}`} style={{ width: `${(100 * side[part]) / most}%` }} />
         ))}
       </span>
@@ -125,7 +134,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   const prefix = selection.op === 'both' ? '' : `${selection.op}_`;
   const found = rangeBefore(place, selection.range, zone);
   const earlier = typeof found === 'string' ? null : found;
-  const measures = ['requests', 'iops', 'latency_us_sum', 'queue_us_sum', 'rtt_us_sum', 'latency_us_p99'].map((name) => prefix + name);
+  const measures = ['requests', 'untimed', 'unsplit', 'iops', 'latency_us_sum', 'queue_us_sum', 'rtt_us_sum', 'latency_us_p99'].map((name) => prefix + name);
   const about: Parameters = [...selection.files, ['by', by], ['sort', `${prefix}latency_us_sum`], ['top', String(MOST)], ['columns', `${NAMES[by]},${measures.join(',')}`]];
   const isValid = earlier !== null && selection.error === null;
   const asked = (range: Range): Parameters => [...rangeParameters(range), ...about];
@@ -149,7 +158,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   ];
   const rows = both.map((change): Row => ({
     name: change.name, href: href(change), added: change.after.total - change.before.total, before: change.before.total, after: change.after.total,
-    ...Object.fromEntries(PARTS.map((part) => [`added_${part}`, change.after[part] - change.before[part]])),
+    ...Object.fromEntries(PARTS.map((part) => [`added_${part}`, change.before.unknown + change.after.unknown > 0 ? null : change.after[part] - change.before[part]])),
     iops_before: change.before.iops, iops_after: change.after.iops, p99_before: change.before.p99, p99_after: change.after.p99,
   }));
   const set = (name: string) => (text: string) => moves.change({ [name]: typedTime(text, zone) || null });
@@ -188,7 +197,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
         about={
           <>
             <span class="legend">
-              {PARTS.map((part) => (
+              {DRAWN_PARTS.filter((part) => part !== 'unknown' || drawn.some((change) => change.before.unknown + change.after.unknown > 0)).map((part) => (
                 <span key={part}>
                   <i class={`key ${part}`} /> {part}{' '}
                 </span>
