@@ -9,7 +9,7 @@ use std::mem;
 use std::str::FromStr;
 
 use crate::audit::transfers::Transfers;
-use crate::names::mountinfo::unescape;
+use crate::names::mountinfo::{in_octal, unescape};
 
 /// Longest line that is read; of the rest of a longer one nothing is needed.
 const LINE: usize = 64 << 10;
@@ -142,7 +142,7 @@ impl MountstatsParser {
                 return None;
             }
         }
-        let line = String::from_utf8_lossy(&line);
+        let line = in_octal(&line);
         if let Some(device) = line.strip_prefix("device ") {
             let before = mem::replace(&mut self.mount, Counted::of_device(device));
             return before?.complete();

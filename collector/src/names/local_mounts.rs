@@ -10,7 +10,7 @@ use rustix::system::uname;
 use trackiops_schemas::identity::{Dev, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 
-use crate::names::mountinfo::{HOST, unescape};
+use crate::names::mountinfo::{HOST, in_octal, unescape};
 use crate::names::paths::is_below;
 use crate::plan::Levels;
 
@@ -109,7 +109,7 @@ pub fn read(counted: Counted) -> HashMap<Dev, LocalFileSystem> {
 /// The file systems that count among the lines of a `mountinfo` file; other lines are skipped.
 fn parse(text: &[u8], counted: Counted, device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
     let mut devices = Devices::new();
-    for line in String::from_utf8_lossy(text).lines() {
+    for line in in_octal(text).lines() {
         let Some((dev, source, point)) = parse_line(line, counted) else {
             continue;
         };
@@ -248,7 +248,7 @@ pub fn key(source: Option<&str>, file: FileId) -> FileKey {
 pub fn device_of(path: &Path, counted: Counted) -> Option<Dev> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
-    let mounts = String::from_utf8_lossy(&mounts);
+    let mounts = in_octal(&mounts);
     let mount_point = |line: &str| Some(unescape(line.split(' ').nth(4)?));
     let above = mounts.lines().filter_map(|line| {
         let at = mount_point(line)?;

@@ -1,11 +1,12 @@
 //! The NFS mounts of a mount namespace, from `mountinfo` (proc(5)). Reading it never touches a
 //! server.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, path_text};
 
 /// One NFS line of a `mountinfo` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +35,22 @@ impl NfsMount {
 
 /// The NFS mounts among the lines of a `mountinfo` file; other lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
-    String::from_utf8_lossy(text)
-        .lines()
-        .filter_map(parse_line)
-        .collect()
+    in_octal(text).lines().filter_map(parse_line).collect()
+}
+
+/// A text of the kernel, with bytes that are not UTF-8 escaped as it escapes blanks, so that none is lost.
+pub fn in_octal(text: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for chunk in text.utf8_chunks() {
+        escaped.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            escaped.push_str(&format!("\\{byte:03o}"));
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Parses `36 35 0:49 / /mnt/nfs rw shared:1 - nfs4 srv:/exp rw,vers=4.2`.
@@ -89,7 +102,7 @@ pub(crate) fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
     unified
 }
 
-/// Undoes the octal escapes of blanks, backslashes and line ends.
+/// Undoes the octal escapes of blanks, backslashes and line ends. What is not UTF-8 then is written as paths are ([`path_text`]).
 pub fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -109,7 +122,7 @@ pub fn unescape(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    path_text(&bytes)
 }
 
 /// The process whose mount namespace is the host's: the first one. A service may have one of its own, in which nobody sees that
@@ -127,7 +140,7 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
 /// namespace of the host; sorted. `root` is where the kernel's files are.
 pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
     let text = fs::read(root.join(format!("proc/{HOST}/mountinfo"))).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = in_octal(&text);
     let is_there = |line: &&str| {
         let options = line.rsplit(' ').next().unwrap_or_default();
         let option = |key: &str| {
@@ -187,6 +200,25 @@ mod tests {
             (mounts[1].mount_id, mounts[1].source.as_str()),
             (37, "srv:/vol\\x")
         );
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_stay_apart() {
+        let text = b"36 22 0:49 / /mnt/lat\xe9 rw - nfs4 srv:/caf\xe9 rw,x=\xff\n\
+            37 22 0:50 / /mnt/lat\xe8\\040\\134 rw - nfs4 srv:/caf\xc3\xa9 rw\n\
+            38 22 0:51 / /mnt/lat\xef\xbf\xbd rw - nfs4 srv:/x rw\n";
+        let mounts = parse_mountinfo(text);
+        let names: Vec<_> = mounts
+            .iter()
+            .map(|mount| (mount.mount_point.as_str(), mount.source.as_str()))
+            .collect();
+        let expected = [
+            ("/mnt/lat\\xe9", "srv:/caf\\xe9"),
+            ("/mnt/lat\\xe8 \\\\", "srv:/caf\u{e9}"),
+            ("/mnt/lat\u{fffd}", "srv:/x"),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(mounts[0].options, "rw,rw,x=\\xff");
     }
 
     proptest! {

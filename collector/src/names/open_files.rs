@@ -8,7 +8,7 @@ use std::path::Path;
 
 use trackiops_schemas::identity::{Dev, path_text};
 
-use crate::names::mountinfo::{NfsMount, mounts_of, unescape};
+use crate::names::mountinfo::{NfsMount, in_octal, mounts_of, unescape};
 
 /// A file on NFS that a process holds open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(crate) fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)
 /// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file.
 /// `is_nfs` is called for devices that may be NFS.
 pub(crate) fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile> {
-    let text = String::from_utf8_lossy(text);
+    let text = in_octal(text);
     let parse = |line: &str| {
         let mut rest = line;
         let mut word = || {
