@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use trackiops_query::question::{READ, WRITE};
+use trackiops_query::requests::ask_call_latencies;
 use trackiops_query::{GroupBy, Projection, Question, ask};
 use trackiops_render::terminal_style::Style;
-use trackiops_render::{DistributionFormat, write_distribution};
+use trackiops_render::{DistributionFormat, write_distribution, write_distributions};
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
 
 use crate::help_headings::{OUTPUT, ROWS};
 use crate::outcome;
 use crate::output::{FilePermissions, Output};
 use crate::progress::with_progress;
+use crate::query::op_names;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{DISTRIBUTIONS, format_of};
 
@@ -38,8 +40,10 @@ const NEEDED: [&str; 6] = [
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Only read or write [default: each on its own]
-    #[arg(long, value_name = "OP", value_parser = DIRECTIONS, help_heading = ROWS)]
+    /// Only read, write, or calls such as fsync and open [default: read and write]
+    ///
+    /// Reads and writes are requests. Other operations are single calls of applications, of recordings with `--levels app --requests`.
+    #[arg(long, value_name = "OP", help_heading = ROWS)]
     op: Option<String>,
     /// table, csv or json [default: by --output, or table]
     ///
@@ -72,16 +76,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.output.as_deref();
     let format = format_of(path, DISTRIBUTIONS, asked, DistributionFormat::Table)?;
     let question = args.selection.question()?;
-    let directions = match &args.op {
+    let ops = op_names(args.op.as_slice())?;
+    let named = ops.first().map(|op| op.to_lowercase());
+    if named.as_deref().is_some_and(|op| !DIRECTIONS.contains(&op)) {
+        return of_calls(&Question { ops, ..question }, format, &output);
+    }
+    let directions = match &named {
         Some(op) => vec![op.as_str()],
         None => DIRECTIONS.to_vec(),
     };
     let question = Question {
         by: GroupBy::HOST,
-        ops: match args.op.as_deref() {
-            Some("read") => vec![READ.to_owned()],
-            Some(_) => vec![WRITE.to_owned()],
-            None => vec![READ.to_owned(), WRITE.to_owned()],
+        ops: match ops.is_empty() {
+            false => ops,
+            true => vec![READ.to_owned(), WRITE.to_owned()],
         },
         projection: projection(),
         ..question
@@ -93,6 +101,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outcome = with_progress(&question.explain, || ask(&question))?;
     outcome::write_found(outcome, &output, question.zone, |answer, out| {
         write_distribution(answer, &directions, format, &style, out)
+    })
+}
+
+/// Distributions of single calls.
+fn of_calls(
+    question: &Question,
+    format: DistributionFormat,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
+    let style = Style {
+        look: output.look(),
+        ..question.zone.into()
+    };
+    let outcome = with_progress(&question.explain, || ask_call_latencies(question))?;
+    outcome::write_found(outcome, output, question.zone, |answer, out| {
+        let rows = answer.rows.iter().map(|(op, sums)| (op.as_str(), sums));
+        let rows: Vec<_> = rows.collect();
+        write_distributions(answer.range, &rows, format, &style, out)
     })
 }
 

@@ -3,8 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
+use trackiops_schemas::ebpf::ring::flags;
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_store::Writer;
 use trackiops_testkit::lake;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{T0, file, reads, window};
 
 type Rows = Vec<BTreeMap<String, String>>;
 
@@ -129,4 +135,66 @@ fn a_table_fits_and_nothing_is_said_plainly() {
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(said), "{words:?}: {stderr}");
     }
+}
+
+/// A store with 10 calls that sync, of 1 to 10 ms, 3 that open, and a request that writes.
+fn store_of_calls(store: &Path) {
+    let mut writer = Writer::open(store, options("h")).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    let one = |flags: u32, place: i64| Request {
+        end_ns: (T0 + 10 * place) * 1_000_000,
+        file: 0,
+        flags,
+        offset: 0,
+        asked_bytes: 0,
+        done_bytes: 0,
+        latency_ns: place.cast_unsigned() * 1_000_000,
+        queue_ns: 0,
+        rtt_ns: 0,
+        xid: 0,
+        retransmissions: 0,
+        error: 0,
+        pid: 12,
+    };
+    let syncs = (1..=10).map(|place| one(flags::CALL | flags::SYNC, place));
+    let opens = (11..=13).map(|place| one(flags::CALL | flags::OPEN, place));
+    let requests = syncs.chain(opens).chain([one(flags::WRITE, 14)]).collect();
+    let used = file(1, 50, Some("/mnt/db"));
+    let files = vec![Arc::clone(&used)];
+    kept.append(&RequestBatch { files, requests }).unwrap();
+    kept.finish().unwrap();
+    let rows = vec![(used, reads(1))];
+    writer.append(&window(T0, rows)).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of_calls(&dir.path().join("store"));
+    for op in ["fsync", "FSYNC", "Fsync"] {
+        assert_eq!(listed(dir.path(), &["--op", op]).len(), 10, "{op}");
+    }
+    let output = trackiops(dir.path(), &["histogram", "--op", "Fsync", "--json"]);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&said["direction"], &said["requests"]),
+        (&"fsync".into(), &10.into())
+    );
+    let ms = |name: &str| said[name].as_f64().unwrap() / 1000.0;
+    assert!(
+        (4.9..5.2).contains(&ms("p50_us")) && ms("max_us") == 10.0,
+        "{said}"
+    );
+    let output = trackiops(dir.path(), &["histogram", "--op", "getattr"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("there were no GETATTR requests"), "{said}");
+    let words = [
+        "analyze", "latency", "--level", "app", "--by", "op", "--format", "csv",
+    ];
+    let said = String::from_utf8(trackiops(dir.path(), &words).stdout).unwrap();
+    assert!(
+        said.contains("fsync,0,10,") && said.contains("open,0,3,"),
+        "{said}"
+    );
 }

@@ -18,6 +18,7 @@ use trackiops_schemas::columns::{
 };
 use trackiops_schemas::identity::{Dev, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
@@ -123,10 +124,7 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
     let (range, none, notes) = kept.finish(question);
     if rows.is_empty() {
         let why = match any {
-            false if is_kept && !question.ops.is_empty() => EmptyReason::NoneOf {
-                what: format!("{} requests", question.ops.join(" or ")),
-                asked: range,
-            },
+            false if is_kept && !question.ops.is_empty() => none_of(question, range),
             false => none,
             true => EmptyReason::NoRow {
                 conditions: in_words(question),
@@ -143,6 +141,70 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
         notes,
         recorded: Default::default(),
     }))
+}
+
+/// An operation, and the latencies of its calls.
+pub type LatenciesOf = (String, Direction);
+
+/// The latencies of single calls that were kept, of each operation that the question names; of calls of applications unless it names a level.
+pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
+    let mut question = question.clone();
+    if question.levels.is_empty() {
+        question.levels = vec![IoLevel::App];
+    }
+    let mut kept = match KeptRequests::open(&question)? {
+        Ok(kept) => kept,
+        Err((why, notes)) => return Ok(Outcome::Nothing { why, notes }),
+    };
+    let names = question.ops.iter().map(|op| op.to_lowercase());
+    let mut rows: Vec<LatenciesOf> = names.map(|op| (op, Direction::default())).collect();
+    let mut is_kept = false;
+    kept.read(kept.range, &mut |batch| {
+        let (ops, latencies) = (texts(&batch, OP), numbers(&batch, LATENCY_NS));
+        is_kept |= batch.num_rows() > 0;
+        for row in 0..batch.num_rows() {
+            let op = text_in(ops, row).unwrap_or_default();
+            let Some((_, sums)) = rows.iter_mut().find(|(of, _)| of.eq_ignore_ascii_case(op))
+            else {
+                continue;
+            };
+            let latency = latencies.filter(|latencies| latencies.is_valid(row));
+            let latency = latency.and_then(|latencies| latencies.value(row).try_into().ok());
+            sums.requests += 1;
+            match latency {
+                Some(ns) => {
+                    sums.latency_ns_sum = sums.latency_ns_sum.saturating_add(ns);
+                    sums.latency_ns_max = sums.latency_ns_max.max(ns);
+                    sums.latency.record(ns);
+                }
+                None => sums.untimed += 1,
+            }
+        }
+        Ok(true)
+    })?;
+    let (range, none, notes) = kept.finish(&question);
+    rows.retain(|(_, sums)| sums.requests > 0);
+    if rows.is_empty() {
+        let why = match is_kept {
+            false => none,
+            true => none_of(&question, range),
+        };
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    Ok(Outcome::Found(Answer {
+        rows,
+        step: Step::All,
+        by: GroupBy::HOST,
+        range,
+        notes,
+        recorded: Default::default(),
+    }))
+}
+
+/// There are requests, and none of the operations that are asked for.
+fn none_of(question: &Question, asked: Interval) -> EmptyReason {
+    let what = format!("{} requests", question.ops.join(" or "));
+    EmptyReason::NoneOf { what, asked }
 }
 
 /// The single requests that a question selects.

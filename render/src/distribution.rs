@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use trackiops_query::answer::Answer;
+use trackiops_query::coverage::Interval;
 use trackiops_query::times::{show_offset, show_range};
 use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_schemas::histogram::{Histogram, octave_bound_us, octave_of, upper_bound_us};
@@ -60,8 +61,8 @@ impl FromStr for DistributionFormat {
 
 /// The distribution of the latencies of one direction, as JSON has it.
 #[derive(Serialize)]
-struct Distribution {
-    direction: &'static str,
+struct Distribution<'d> {
+    direction: &'d str,
     /// All requests.
     requests: u64,
     /// Those in the buckets.
@@ -104,11 +105,25 @@ pub fn write_distribution(
         sum.write.merge(&row.sum.write());
     }
     let both = DIRECTIONS.into_iter().zip([&sum.read, &sum.write]);
-    let asked = both.filter(|(name, _)| directions.contains(name));
+    let asked: Vec<_> = both.filter(|(name, _)| directions.contains(name)).collect();
+    write_distributions(answer.range, &asked, format, style, out)
+}
+
+/// Writes the latency distributions of what has these names. A table omits those without requests.
+///
+/// Errors are those of `out`.
+pub fn write_distributions(
+    range: Interval,
+    asked: &[(&str, &Direction)],
+    format: DistributionFormat,
+    style: &Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let asked = asked.iter().copied();
     match format {
         DistributionFormat::Table => {
-            let range = show_range(answer.range.start, answer.range.end, style.zone);
-            let offset = show_offset(answer.range.start, style.zone);
+            let offset = show_offset(range.start, style.zone);
+            let range = show_range(range.start, range.end, style.zone);
             writeln!(out, "{range} ({offset})")?;
             for (name, direction) in asked.filter(|(_, direction)| direction.requests > 0) {
                 writeln!(out)?;
@@ -136,8 +151,8 @@ pub fn write_distribution(
     }
 }
 
-impl Distribution {
-    fn new(direction: &'static str, of: &Direction) -> Self {
+impl<'d> Distribution<'d> {
+    fn new(direction: &'d str, of: &Direction) -> Self {
         let quantile = |q| of.latency.quantile_us(q).map(rounded);
         let [p50_us, p90_us, p95_us, p99_us, p999_us] = QUANTILES.map(|(_, q)| quantile(q));
         let bucket = |(bucket, count): &(i32, u64)| Bucket {

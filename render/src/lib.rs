@@ -31,7 +31,9 @@ pub mod visible;
 mod volume;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
-pub use distribution::{DistributionFormat, DistributionFormatError, write_distribution};
+pub use distribution::{
+    DistributionFormat, DistributionFormatError, write_distribution, write_distributions,
+};
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};
 pub use plot::distributions::{Curve, plot_distributions};
