@@ -79,7 +79,7 @@ pub fn proc(bytes: &[u8]) {
     let (first, then) = (parse_mountinfo(first), parse_mountinfo(then));
     let mut mounts = Mounts::default();
     for now in [&first, &then] {
-        let _ = (mounts.gone_devices(now), mounts.left_devices(now));
+        let _ = (mounts.gone_devices(now), mounts.changed_devices(now));
         mounts.follow_own(now);
         let _ = mounts.take_news(false);
     }
@@ -87,7 +87,7 @@ pub fn proc(bytes: &[u8]) {
         let place = [mount.source.as_bytes(), b"/a/b"].concat();
         let _ = mounts.path(mount.dev, &place);
         mounts.note_top(mount.dev, &place);
-        let _ = mounts.source_of(mount.dev, Some(&place));
+        let _ = mounts.name_of(mount.dev, Some(&place));
         let _ = mounts.cannot_hold(mount.dev, Some(&place));
     }
     let _ = cgroup_root_of(&text);

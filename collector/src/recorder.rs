@@ -361,20 +361,20 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over mounts that came or went. Settles the rows of those that went first, because
-    /// their device numbers may be in use again before the window closes.
+    /// Takes over mounts that came or went. Settles the rows of their devices first: the numbers of those that went
+    /// may be in use again before the window closes, and files may be on another mount of their superblock from now on.
     fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
         };
-        let left = self.names.left_devices(&mounts);
-        if !left.is_empty() {
+        let changed = self.names.changed_devices(&mounts);
+        if !changed.is_empty() {
             self.learn_paths(now);
             self.drain(now);
             self.take_operations(now)?;
             self.take_calls(now)?;
             let ended =
-                |file: &FileId| left.contains(&file.dev) && !self.names.is_of_another(*file);
+                |file: &FileId| changed.contains(&file.dev) && !self.names.is_of_another(*file);
             let ended: HashSet<_> = self.rollup.open_files().filter(ended).collect();
             let names = &mut self.names;
             self.rollup.settle(

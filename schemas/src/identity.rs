@@ -119,21 +119,21 @@ pub fn path_text(path: &[u8]) -> String {
     text
 }
 
-/// A file on disk: the same on every host that mounts the export, and after every reboot. 64 bits, signed as the columns that hold it,
+/// A file on disk: the same on every host that mounts its server by the same name and port, and after every reboot. 64 bits, signed as the columns that hold it,
 /// so that rows are in the same order here, in segments and in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub i64);
 
 impl FileKey {
-    /// The key of a file: XXH3-64 over `mount`, a zero byte, and fileid and handle hash in
+    /// The key of a file: XXH3-64 over `file_system`, a zero byte, and fileid and handle hash in
     /// little-endian order.
     ///
-    /// `mount` is `server:/export`. Where it could not be found out, the device stands in for it as
-    /// `?major:minor`, which keeps files of two unknown mounts apart; such a key holds for one
-    /// mount period only.
-    pub fn new(mount: Option<&str>, file: FileId) -> Self {
-        let mut text = match mount {
-            Some(mount) => mount.as_bytes().to_vec(),
+    /// `file_system` is the server and what it calls the file system, and no name of a mount: one file system has many. Where it could not be
+    /// found out, the device stands in for it as `?major:minor`, which keeps files of two unknown file systems apart; such a key
+    /// holds for one mount period only.
+    pub fn new(file_system: Option<&str>, file: FileId) -> Self {
+        let mut text = match file_system {
+            Some(file_system) => file_system.as_bytes().to_vec(),
             None => format!("?{}", file.dev).into_bytes(),
         };
         text.push(0);
@@ -269,7 +269,7 @@ pub struct FileAttributes {
     pub key: FileKey,
     /// The file on this host.
     pub id: FileId,
-    /// `server:/export`, where known.
+    /// The name of its mount, where known: `server:/export`, and what else tells it apart.
     pub mount: Option<String>,
     /// Its name on this host when the window closed or it was renamed, where known: see [`path_text`].
     pub path: Option<String>,

@@ -9,9 +9,9 @@ use crate::identity::Dev;
 pub struct MountPoint {
     /// Device of its superblock.
     pub dev: Dev,
-    /// `server:/export`, as rows of its files have it.
+    /// Its name, as rows of its files have it.
     pub mount: String,
-    /// `server:/export` with the path from there to where it begins: of a part that is mounted elsewhere it is longer than `mount`.
+    /// `server:/export` with the path from there to where it begins, as the kernel shows it. Behind it a name has what else tells it apart.
     pub source: String,
     /// Where it is mounted, in its mount namespace.
     pub path: String,

@@ -2,11 +2,13 @@
 
 pub(crate) mod local_mounts;
 pub(crate) mod mappings;
+pub(crate) mod mount_names;
 pub(crate) mod mountinfo;
 pub(crate) mod mounts;
 pub(crate) mod open_files;
 pub(crate) mod path_ring;
 pub(crate) mod paths;
+pub(crate) mod superblocks;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,7 +21,7 @@ use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{
-    Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS, Tenant, path_text,
+    Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS, path_text,
 };
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
@@ -99,8 +101,10 @@ impl Names {
         let mountinfo =
             rustix::fs::open(format!("/proc/{HOST}/mountinfo"), flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
+        let own = mounts_of(HOST).unwrap_or_default();
+        mounts.read_superblocks(&own);
+        mounts.follow_own(&own);
         mounts.refresh_all_namespaces();
-        mounts.follow_own(&mounts_of(HOST).unwrap_or_default());
         Ok(Self {
             mounts,
             mountinfo,
@@ -154,14 +158,14 @@ impl Names {
         self.mounts.is_mounted(dev)
     }
 
-    /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
+    /// Devices that have lost or got a mount, if `mounts` are those of now. What was seen of their files
     /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
-    pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        let mut left = self.mounts.left_devices(mounts);
+    pub fn changed_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        let mut changed = self.mounts.changed_devices(mounts);
         if let (Some(local), Some(next)) = (&self.local, &self.local_next) {
-            left.extend(local.left(next));
+            changed.extend(local.left(next));
         }
-        left
+        changed
     }
 
     /// Devices that may be another superblock's than at the last look, if `mounts` are those of now.
@@ -216,6 +220,7 @@ impl Names {
                 gone.contains(&file.dev) && !known.cannot_hold(file.dev, Some(place))
             });
         }
+        self.mounts.read_superblocks(mounts);
         self.mounts.follow_own(mounts);
         self.forget_begins();
     }
@@ -254,9 +259,14 @@ impl Names {
         self.paths.as_ref().is_some_and(KnownPaths::is_full)
     }
 
-    /// `server:/export` of a device, as far as it is known.
-    pub fn source(&self, dev: Dev) -> Option<&str> {
-        self.mounts.source(dev)
+    /// The name in rows of what is known of a device alone, as far as it is known.
+    pub fn whole(&self, dev: Dev) -> Option<&str> {
+        self.mounts.whole(dev)
+    }
+
+    /// The key of what stands for files of a device.
+    pub fn key(&self, file: FileId) -> FileKey {
+        self.mounts.key(file, None)
     }
 
     /// Looks for mounts, tenants and paths of what was just seen, each with the process that used
@@ -394,29 +404,37 @@ impl Names {
         self.look_for_mount(file, now);
         let tenant = self.tenants.tenant(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
-        let source = self.mounts.source_of(file.dev, place.as_deref());
+        let mount = self.mounts.name_of(file.dev, place.as_deref());
         // Compared by address, because each path is kept only once.
         let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
         let known = known_file(&mut self.known, &self.mounts, row, now);
-        let is_mount_new = place.is_some() && known.attributes.mount != source;
+        let is_mount_new = place.is_some() && known.attributes.mount != mount;
         if is_mount_new || at(&known.place) != at(&place) {
             let path = place.as_ref();
             let path = path.and_then(|place| self.mounts.path(file.dev, place));
             Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
             known.place = place;
         }
-        if known.attributes.mount != source || *known.attributes.tenant != tenant {
+        let key = self.mounts.key(file, known.place.as_deref());
+        if known.attributes.mount != mount
+            || known.attributes.key != key
+            || *known.attributes.tenant != tenant
+        {
             // Another mount behind the same device number means another file: its name is not
             // known.
             let path = known.attributes.path.clone().filter(|_| {
                 known.attributes.mount.is_none()
-                    || known.attributes.mount == source
+                    || known.attributes.mount == mount
                     || known.place.is_some()
             });
-            let is_inferred = known.attributes.path_inferred && path.is_some();
             known.attributes = Arc::new(FileAttributes {
-                path_inferred: is_inferred,
-                ..attributes(file, source.as_deref(), path, tenant)
+                key,
+                id: file,
+                mount,
+                path_inferred: known.attributes.path_inferred && path.is_some(),
+                path,
+                tenant: tenant.into(),
+                level: Default::default(),
             });
             known.tries_left = FULL_SCAN_TRIES;
         }
@@ -515,12 +533,15 @@ fn known_file<'k>(
     let file = row.file;
     let path = is_others(file).then(|| OTHERS.to_owned());
     known.entry(row, || KnownFile {
-        attributes: Arc::new(attributes(
-            file,
-            mounts.source(file.dev),
+        attributes: Arc::new(FileAttributes {
+            key: mounts.key(file, None),
+            id: file,
+            mount: mounts.name_of(file.dev, None),
             path,
-            Tenant::default(),
-        )),
+            path_inferred: false,
+            tenant: Arc::default(),
+            level: Default::default(),
+        }),
         place: None,
         checked: now,
         tries_left: FULL_SCAN_TRIES,
@@ -530,23 +551,6 @@ fn known_file<'k>(
 
 fn is_others(file: FileId) -> bool {
     file == FileId::others(file.dev)
-}
-
-fn attributes(
-    id: FileId,
-    mount: Option<&str>,
-    path: Option<String>,
-    tenant: Tenant,
-) -> FileAttributes {
-    FileAttributes {
-        key: FileKey::new(mount, id),
-        id,
-        mount: mount.map(str::to_owned),
-        path,
-        path_inferred: false,
-        tenant: tenant.into(),
-        level: Default::default(),
-    }
 }
 
 #[cfg(test)]

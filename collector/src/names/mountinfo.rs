@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::{Dev, path_text};
 
+use crate::names::mount_names;
+
 /// One NFS line of a `mountinfo` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NfsMount {
@@ -136,26 +138,31 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
     ))?))
 }
 
-/// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount
-/// namespace of the host; sorted. `root` is where the kernel's files are.
-pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
+/// The mounts from a server's address and port, if that is not the usual one, of a version of NFS (3, 4), in the mount
+/// namespace of the host. Without a port those at any one. `root` is where the kernel's files are.
+pub fn mounts_at(root: &Path, (address, port): (&str, Port<'_>), version: u8) -> Vec<NfsMount> {
     let text = fs::read(root.join(format!("proc/{HOST}/mountinfo"))).unwrap_or_default();
-    let text = in_octal(&text);
-    let is_there = |line: &&str| {
-        let options = line.rsplit(' ').next().unwrap_or_default();
-        let option = |key: &str| {
-            options
-                .split(',')
-                .find_map(|option| option.strip_prefix(key))
-        };
+    let is_there = |mount: &NfsMount| {
+        let option = |key: &str| mount_names::option(&mount.options, key);
         let major = option("vers=").and_then(|vers| vers.split('.').next()?.parse().ok());
-        option("addr=") == Some(address) && major == Some(version)
+        let has_port = match port {
+            Port::Any => true,
+            Port::Is(port) => mount_names::port(&mount.options) == port,
+        };
+        option("addr=") == Some(address) && major == Some(version) && has_port
     };
-    let mounts = text.lines().filter(is_there).filter_map(parse_line);
-    let mut sources: Vec<String> = mounts.map(|mount| mount.source).collect();
-    sources.sort_unstable();
-    sources.dedup();
-    sources
+    let mut mounts = parse_mountinfo(&text);
+    mounts.retain(is_there);
+    mounts
+}
+
+/// Where a server is asked at an address.
+#[derive(Clone, Copy, Debug)]
+pub enum Port<'p> {
+    /// It is not known.
+    Any,
+    /// This one; `None` is the usual one.
+    Is(Option<&'p str>),
 }
 
 /// The processes that exist.

@@ -1,17 +1,21 @@
 //! Which NFS file system a device number stands for, and where that is mounted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::mem;
 
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 
+use crate::names::mount_names::{self, difference, server_of};
 use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::paths::is_below;
+use crate::names::superblocks::{Superblock, Superblocks};
 
 /// Most file systems that are remembered for one device number.
 const REMEMBERED: usize = 4;
+/// Most mounts of a superblock that are remembered after they have left: data of their files may still be written back.
+const LEFT: usize = 64;
 
 /// What is known of device numbers. A mount that is gone stays known until its number is used
 /// again: its last requests may still arrive.
@@ -28,16 +32,22 @@ pub struct Mounts {
     /// A process of each other mount namespace that had NFS mounts when it was last read, and their
     /// devices.
     namespaces: Vec<(u32, Vec<Dev>)>,
+    superblocks: Superblocks,
 }
 
 /// A superblock, as far as its mounts show it.
 #[derive(Debug)]
 struct FileSystem {
-    /// `server:/export`.
-    source: String,
-    /// Its mounts: the host's first, and each part by length of the source. If it has left,
-    /// those that it had last.
+    superblock: Superblock,
+    /// The name in rows of each of its sources, `server:/export/directory`. It stays as long as the superblock does.
+    names: BTreeMap<String, String>,
+    /// The directory of the server that all of its sources are in, and the name of what is known of the superblock alone.
+    top: String,
+    whole: String,
+    /// Its mounts: the host's first, and of each part those that begin deepest in the export. If it has left, those that it had last.
     points: Vec<MountedPoint>,
+    /// Mounts that it had before, the latest first.
+    left: Vec<MountedPoint>,
     has_left: bool,
 }
 
@@ -54,21 +64,24 @@ impl Mounts {
     pub fn gone_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let before = self.own.iter().map(|mount| mount.dev);
         let stays = |dev: &Dev| {
-            let [before, now] =
-                [&self.own[..], now].map(|mounts| mounts_of_device(mounts, *dev, false));
-            let source = best_source(&now);
-            source.is_some() && (source == self.source(*dev) || share_a_mount(&before, &now))
+            let now = mounts_of_device(now, *dev, false);
+            let known = self.devices.get(dev).and_then(|known| known.last());
+            known.is_some_and(|known| known.is_of(&now))
         };
         before.filter(|dev| !stays(dev)).collect()
     }
 
+    /// Devices that were mounted at the last look, and have lost or got a mount since: files may be on another mount than before.
+    pub fn changed_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        let came = not_among(now, &self.own);
+        let mut changed: HashSet<_> = came.filter(|dev| self.is_mounted(*dev)).collect();
+        changed.extend(self.left_devices(now));
+        changed
+    }
+
     /// Devices that have lost a mount since the last look.
-    pub fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
-        let is_there = |mount: &NfsMount| now.iter().any(|now| now.is_same_mount(mount));
-        let own = self.own.iter();
-        own.filter(|mount| !is_there(mount))
-            .map(|m| m.dev)
-            .collect()
+    fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        not_among(&self.own, now).collect()
     }
 
     /// Devices that were mounted at the last look and of whose mounts none is left: if they are mounted, that may be another
@@ -82,11 +95,25 @@ impl Mounts {
         left
     }
 
+    /// Reads what the client knows of its superblocks, to be called before [`Self::follow_own`].
+    pub fn read_superblocks(&mut self, now: &[NfsMount]) {
+        self.superblocks.refresh_host();
+        let is_new = |mount: &NfsMount| {
+            !self.superblocks.knows(mount.dev)
+                && !self.own.iter().any(|own| own.is_same_mount(mount))
+        };
+        if now.iter().any(is_new) {
+            self.superblocks.refresh_all(pids());
+        }
+    }
+
     /// Takes over the mounts of the host.
     pub fn follow_own(&mut self, now: &[NfsMount]) {
         let left = mem::replace(&mut self.own, now.to_vec());
-        let devices: HashSet<_> = left.iter().chain(now).map(|mount| mount.dev).collect();
-        for dev in devices {
+        // In the order in which they were mounted, after those that have left: the first one has the shortest name.
+        let stays = |mount: &&NfsMount| now.iter().any(|now| now.dev == mount.dev);
+        let left = left.iter().filter(|mount| !stays(mount));
+        for dev in in_order(left.chain(now)) {
             let known = self.devices.get(&dev).and_then(|known| known.last());
             let known = known.map_or(&[][..], |known| &known.points);
             let mut points = mounts_of_device(now, dev, false);
@@ -120,6 +147,7 @@ impl Mounts {
         }
         let mut found = Vec::new();
         self.namespaces.clear();
+        self.superblocks.refresh_all(pids());
         for pid in pids() {
             let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
             if namespace.is_ok_and(|ns| seen.insert(ns))
@@ -134,13 +162,8 @@ impl Mounts {
         // What has changed on the host meanwhile is still to be followed. Until then, a mount of a number's next file system that was
         // found elsewhere must not be taken for one of the file system that had the number before.
         let host = mounts_of(HOST).unwrap_or_default();
-        let devices = |there: &[NfsMount], here: &[NfsMount]| {
-            let is_here = |mount: &&NfsMount| here.iter().any(|here| here.is_same_mount(mount));
-            let new = there.iter().filter(|mount| !is_here(mount));
-            new.map(|mount| mount.dev).collect::<Vec<_>>()
-        };
-        let changed = [devices(&host, &self.own), devices(&self.own, &host)].concat();
-        self.follow_foreign(&found, &changed.into_iter().collect());
+        let changed = not_among(&host, &self.own).chain(not_among(&self.own, &host));
+        self.follow_foreign(&found, &changed.collect());
     }
 
     /// Takes over the mounts that were found in other mount namespaces, but for those of devices that have `changed` on the host.
@@ -149,7 +172,13 @@ impl Mounts {
         let known = self.devices.iter();
         let before = known.filter(|(_, known)| known.last().is_some_and(is_foreign));
         let before = before.map(|(dev, _)| *dev);
-        let devices: HashSet<_> = before.chain(found.iter().map(|mount| mount.dev)).collect();
+        let before: Vec<_> = before.collect();
+        let mut devices = in_order(found);
+        devices.extend(
+            before
+                .into_iter()
+                .filter(|dev| found.iter().all(|mount| mount.dev != *dev)),
+        );
         for dev in devices.into_iter().filter(|dev| !changed.contains(dev)) {
             let points = [
                 mounts_of_device(&self.own, dev, false),
@@ -162,30 +191,48 @@ impl Mounts {
     /// Sets the mounts that a device has now.
     fn set_mounts(&mut self, dev: Dev, mut points: Vec<MountedPoint>) {
         // A stable sort: of mounts with one source the oldest stands for all.
-        points.sort_by_key(|point| (point.is_foreign, point.source().len()));
+        points.sort_by_key(|point| (point.is_foreign, usize::MAX - point.source().len()));
+        let superblock = self.superblocks.get(dev);
+        let known = self.devices.get(&dev).and_then(|known| known.last());
+        self.is_news |=
+            known.is_none_or(|now| now.has_left != points.is_empty() || now.points != points);
+        let goes_on = known.is_some_and(|now| {
+            points.is_empty() || now.is_of(&points) && now.agrees_with(&superblock)
+        });
+        let names = (!points.is_empty()).then(|| {
+            let before = known.filter(|_| goes_on);
+            self.names_of(dev, &points, &superblock, before)
+        });
         let known = self.devices.entry(dev).or_default();
-        let before = known.last_mut();
-        self.is_news |= before
-            .as_ref()
-            .is_none_or(|now| now.has_left != points.is_empty() || now.points != points);
-        match (before, best_source(&points)) {
-            (None, None) => {}
-            (Some(now), None) => now.has_left = true,
-            // The file system is the same as long as one of its mounts stays, even if that begins
-            // deeper in the export.
-            (Some(now), Some(source))
-                if now.source == source || share_a_mount(&now.points, &points) =>
-            {
-                if is_nearer(source, &now.source) {
-                    now.source = source.to_owned();
+        let Some((names, top, whole)) = names else {
+            if let Some(now) = known.last_mut() {
+                now.has_left = true;
+            }
+            return;
+        };
+        match known.last_mut().filter(|_| goes_on) {
+            Some(now) => {
+                let before = mem::replace(&mut now.points, points);
+                let stay = |point: &MountedPoint| {
+                    now.points.iter().any(|now| now.is_at_the_place_of(point))
+                };
+                now.left.retain(|point| !stay(point));
+                let left = before.into_iter().filter(|point| !stay(point));
+                now.left = left.chain(mem::take(&mut now.left)).take(LEFT).collect();
+                (now.names, now.top, now.whole) = (names, top, whole);
+                if now.superblock.fsid.is_none() {
+                    now.superblock = superblock;
                 }
-                now.points = points;
                 now.has_left = false;
             }
-            (_, Some(source)) => {
+            None => {
                 known.push(FileSystem {
-                    source: source.to_owned(),
+                    superblock,
+                    names,
+                    top,
+                    whole,
                     points,
+                    left: Vec::new(),
                     has_left: false,
                 });
                 if known.len() > REMEMBERED {
@@ -193,6 +240,74 @@ impl Mounts {
                 }
             }
         }
+    }
+
+    /// Names of a superblock's mounts and of itself that nothing else has that is mounted now.
+    fn names_of(
+        &self,
+        dev: Dev,
+        points: &[MountedPoint],
+        superblock: &Superblock,
+        before: Option<&FileSystem>,
+    ) -> (BTreeMap<String, String>, String, String) {
+        let others = self.devices.iter().filter(|(other, _)| **other != dev);
+        let others = others.filter_map(|(other, known)| Some((*other, known.last()?)));
+        let others: Vec<_> = others.filter(|(_, other)| !other.has_left).collect();
+        // The oldest one tells the options of all: a superblock has them, but for those of its mounts.
+        let Some(options) = points.first().map(|point| point.mount.options.as_str()) else {
+            return Default::default();
+        };
+        let unique = |source: &str| {
+            let name = mount_names::name(source, options, superblock.network.as_deref());
+            let mut longer = name.clone();
+            let mut told = HashSet::new();
+            loop {
+                let same = others.iter().filter(|(_, other)| other.has_name(&longer));
+                let Some((_, taker)) = same.min_by_key(|(dev, _)| *dev) else {
+                    return longer;
+                };
+                let theirs = taker
+                    .points
+                    .first()
+                    .map(|point| point.mount.options.as_str());
+                let mut differ = difference(options, theirs.unwrap_or_default());
+                let Some(option) = differ.find(|option| told.insert(*option)) else {
+                    return format!("{name},dev={dev}");
+                };
+                longer = format!("{longer},{option}");
+            }
+        };
+        let mut names = before
+            .map(|before| before.names.clone())
+            .unwrap_or_default();
+        for point in points {
+            if !names.contains_key(point.source()) {
+                let source = point.source().to_owned();
+                let name = unique(&point.mount.source);
+                names.insert(source, name);
+            }
+        }
+        let sources = points.iter().map(MountedPoint::source);
+        let mut sources = before
+            .map(|before| before.top.as_str())
+            .into_iter()
+            .chain(sources);
+        let first = sources.next().unwrap_or_default();
+        // One server may have several names.
+        let top = sources.fold(first, |top, source| {
+            match mount_names::common(top, source) {
+                "" => top,
+                common => common,
+            }
+        });
+        let top = top.to_owned();
+        let whole = match (names.get(&top), before) {
+            (Some(name), _) => name.clone(),
+            (None, Some(before)) if before.top == top => before.whole.clone(),
+            (None, _) if top.contains(":/") => unique(&top),
+            (None, _) => unique(&format!("{top}/")),
+        };
+        (names, top, whole)
     }
 
     /// What is mounted, as far as it is known, if that has changed since the last call, or is wanted `anyway`.
@@ -209,10 +324,10 @@ impl Mounts {
     }
 
     /// The path on this host of a file whose `place` is known: `server:/export` and the path below
-    /// it.
+    /// it. It begins where the mount is that the file is on.
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
-        let points = &self.file_system(dev, Some(place))?.points;
-        points.iter().find_map(|point| point.path(place))
+        let point = self.file_system(dev, Some(place))?.point_of(place)?;
+        point.path(place)
     }
 
     /// A process of each other mount namespace that had NFS mounts when it was last read, and their
@@ -227,21 +342,44 @@ impl Mounts {
         now.is_some_and(|now| !now.has_left)
     }
 
-    /// `server:/export` of a device, as it is now.
-    pub fn source(&self, dev: Dev) -> Option<&str> {
+    /// The name in rows of what is known of a device alone, as it is now: that of its mount, or the directory of the server that all of its
+    /// mounts are in.
+    pub fn whole(&self, dev: Dev) -> Option<&str> {
         self.file_system(dev, None)
-            .map(|known| known.source.as_str())
+            .map(|known| known.whole.as_str())
     }
 
-    /// `server:/export` of a file. Its place, if known, also finds what had the device number
+    /// The name in rows of the mount that a file is on. Its place, if known, also finds what had the device number
     /// before, whose last requests may still arrive, and what was mounted too briefly to be seen.
-    pub fn source_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
+    pub fn name_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
         let seen = self.file_system(dev, place);
-        let has_it = |seen: &&FileSystem| place.is_none_or(|place| seen.contains_place(place));
-        let source = |seen: &FileSystem| seen.source.clone();
-        let seen_there = seen.filter(has_it).map(source);
-        let top = || self.top(dev, place?).map(str::to_owned);
-        seen_there.or_else(top).or_else(|| seen.map(source))
+        let name = |seen: &FileSystem| seen.name_of(place).to_owned();
+        match self.unseen_top(dev, place) {
+            Some(top) => Some(top.to_owned()),
+            None => seen.map(name),
+        }
+    }
+
+    /// The key of a file. It is made of its server and of what the server calls the file system, where that is known, and never of its mount:
+    /// so it does not depend on what else is mounted.
+    pub fn key(&self, file: FileId, place: Option<&[u8]>) -> FileKey {
+        let dev = file.dev;
+        if let Some(top) = self.unseen_top(dev, place) {
+            return FileKey::new(Some(top), file);
+        }
+        let file_system = self
+            .file_system(dev, place)
+            .map(|seen| seen.identity(place));
+        FileKey::new(file_system.as_deref(), file)
+    }
+
+    /// The top of a file's path, if nothing is known to have been mounted that it could be on.
+    fn unseen_top(&self, dev: Dev, place: Option<&[u8]>) -> Option<&str> {
+        let place = place?;
+        let is_seen = self
+            .file_system(dev, Some(place))
+            .is_some_and(|seen| seen.contains_place(place));
+        self.top(dev, place).filter(|_| !is_seen)
     }
 
     /// The `server:/export` that a file's place is below, as far as paths have shown it.
@@ -287,14 +425,69 @@ impl FileSystem {
         let own: HashSet<_> = own.map(place).collect();
         let is_new = move |point: &&MountedPoint| !point.is_foreign || !own.contains(&place(point));
         let points = self.points.iter().filter(is_new);
-        points.map(|point| point.as_mount_point(&self.source))
+        points.map(|point| {
+            let name = self.names.get(point.source());
+            point.as_mount_point(name.unwrap_or(&self.whole))
+        })
     }
 
     fn contains_place(&self, place: &[u8]) -> bool {
-        let sources = self.points.iter().map(MountedPoint::source);
-        let source = self.source.trim_end_matches('/');
-        let mut sources = sources.chain([source]);
+        let mut sources = self.names.keys().chain([&self.top]);
         sources.any(|source| is_below(place, source.as_bytes()))
+    }
+
+    /// The mount that a file is on: of those that it can be on, the host's come first, and then the one that begins deepest in the export. A
+    /// request does not know through which mount the file was opened.
+    fn point_of(&self, place: &[u8]) -> Option<&MountedPoint> {
+        let mut points = self.points.iter().chain(&self.left);
+        points.find(|point| is_below(place, point.source().as_bytes()))
+    }
+
+    /// The name in rows of the mount that a file is on.
+    fn name_of(&self, place: Option<&[u8]>) -> &str {
+        let source = match (place, self.names.len()) {
+            // All of its files are on its only mount, also those whose path is not known.
+            (_, 1) => self.names.keys().next().map(String::as_str),
+            (Some(place), _) => self.point_of(place).map(MountedPoint::source),
+            (None, _) => None,
+        };
+        let name = source.and_then(|source| self.names.get(source));
+        name.unwrap_or(&self.whole)
+    }
+
+    /// What tells its files from those of other file systems, on each host that mounts the server by this name.
+    fn identity(&self, place: Option<&[u8]>) -> String {
+        let point = place.and_then(|place| self.point_of(place));
+        let point = point.or(self.points.first());
+        let (source, options) = point.map_or((self.top.as_str(), ""), |point| {
+            (point.source(), point.mount.options.as_str())
+        });
+        let network = self.superblock.network.as_deref();
+        match &self.superblock.fsid {
+            Some(fsid) => mount_names::name(server_of(source), options, network) + "#" + fsid,
+            // Nothing better is known. The export is the same for all of its mounts, if they were seen in time.
+            None => mount_names::name(&self.top, options, network),
+        }
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.whole == name || self.names.values().any(|own| own == name)
+    }
+
+    /// Whether these can be mounts of it: one of them was there, or another one of what it has been mounted from.
+    fn is_of(&self, points: &[MountedPoint]) -> bool {
+        share_a_mount(&self.points, points)
+            || points
+                .iter()
+                .any(|point| self.points.iter().any(|own| own.source() == point.source()))
+    }
+
+    /// Whether it can be this superblock.
+    fn agrees_with(&self, superblock: &Superblock) -> bool {
+        match (&self.superblock.fsid, &superblock.fsid) {
+            (Some(_), Some(_)) => self.superblock == *superblock,
+            _ => true,
+        }
     }
 }
 
@@ -357,21 +550,20 @@ fn share_a_mount(before: &[MountedPoint], now: &[MountedPoint]) -> bool {
     })
 }
 
-/// If several mounts share a superblock, the shortest source stands for all: it is the one nearest
-/// the export's root, and the choice does not depend on their order.
-fn best_source(points: &[MountedPoint]) -> Option<&str> {
-    let sources = points.iter().map(|point| point.mount.source.as_str());
-    sources.reduce(|best, source| {
-        if is_nearer(source, best) {
-            source
-        } else {
-            best
-        }
-    })
+/// The devices of mounts, each once.
+fn in_order<'m>(mounts: impl IntoIterator<Item = &'m NfsMount>) -> Vec<Dev> {
+    let mut seen = HashSet::new();
+    let devices = mounts.into_iter().map(|mount| mount.dev);
+    devices.filter(|dev| seen.insert(*dev)).collect()
 }
 
-fn is_nearer(source: &str, than: &str) -> bool {
-    (source.len(), source) < (than.len(), than)
+/// Devices of the mounts that are not among `there`.
+fn not_among<'m>(mounts: &'m [NfsMount], there: &'m [NfsMount]) -> impl Iterator<Item = Dev> + 'm {
+    let is_there = |mount: &NfsMount| there.iter().any(|other| other.is_same_mount(mount));
+    mounts
+        .iter()
+        .filter(move |mount| !is_there(mount))
+        .map(|mount| mount.dev)
 }
 
 #[cfg(test)]
@@ -380,12 +572,12 @@ mod tests {
     use crate::names::mountinfo::{TEXT, parse_mountinfo};
 
     #[test]
-    fn mounts_that_share_a_superblock_are_one_in_any_order() {
+    fn mounts_that_share_a_superblock_have_its_directory_as_their_common_name_in_any_order() {
         let mut mounts = parse_mountinfo(TEXT);
         for _ in 0..2 {
             let mut known = Mounts::default();
             known.follow_own(&mounts);
-            assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+            assert_eq!(known.whole(Dev(49)), Some("[::1]:/exp"));
             mounts.reverse();
         }
     }
@@ -412,7 +604,8 @@ mod tests {
         );
         assert_eq!(
             path(&known, 49, b"[::1]:/exp/sub/f").as_deref(),
-            Some("/mnt/a b/sub/f")
+            Some("/mnt/sub/f"),
+            "where its own mount is"
         );
         let only_below = parse_mountinfo(b"38 22 0:52 / /mnt/sub rw - nfs4 s:/e/sub rw\n");
         known.follow_own(&only_below);
@@ -442,6 +635,131 @@ mod tests {
         assert_eq!(path(&known, 52, b"other:/x/f").as_deref(), Some("/m/f"));
     }
 
+    /// The mounts of a host whose superblock 0:50 is what the server calls 29:0.
+    fn volumes(known: &mut Mounts, mounts: &[(u32, &str)]) {
+        known.superblocks = Superblocks::listed(b"v4 7f000001 801 0:50 29:0 no\n", None);
+        let line = |(id, volume): &(u32, &str)| {
+            format!("{id} 1 0:50 / /mnt/{volume} rw - nfs4 s:/exp/{volume} rw,vers=4.2\n")
+        };
+        let text: String = mounts.iter().map(line).collect();
+        known.follow_own(&parse_mountinfo(text.as_bytes()));
+    }
+
+    #[test]
+    fn a_volume_keeps_its_files_however_others_of_its_export_come_and_go() {
+        let file = FileId {
+            dev: Dev(50),
+            fileid: 7,
+            handle_hash: 9,
+        };
+        let place: &[u8] = b"s:/exp/pvc-0001/f";
+        let mut known = Mounts::default();
+        let mut seen = HashSet::new();
+        let (one, short, two) = ((41, "pvc-0001"), (42, "x"), (43, "pvc-0002"));
+        let each = [
+            &[one][..],
+            &[one, short],
+            &[one, short, two],
+            &[one, two],
+            &[one],
+        ];
+        for mounts in each {
+            volumes(&mut known, mounts);
+            let told = (
+                known.name_of(Dev(50), Some(place)),
+                known.path(Dev(50), place),
+                known.key(file, Some(place)),
+            );
+            seen.insert(told);
+            let mut told = known.take_news(true).unwrap();
+            told.retain(|point| point.path == "/mnt/pvc-0001");
+            assert_eq!((told.len(), &*told[0].mount), (1, "s:/exp/pvc-0001"));
+        }
+        let [(name, path, key)] = &seen.into_iter().collect::<Vec<_>>()[..] else {
+            panic!("it has moved");
+        };
+        assert_eq!(name.as_deref(), Some("s:/exp/pvc-0001"));
+        assert_eq!(path.as_deref(), Some(&b"/mnt/pvc-0001/f"[..]));
+        assert_eq!(*key, FileKey::new(Some("s#29:0"), file));
+        // What was written through a volume that has left is written back later.
+        let late: &[u8] = b"s:/exp/x/g";
+        assert_eq!(
+            known.name_of(Dev(50), Some(late)).as_deref(),
+            Some("s:/exp/x")
+        );
+        assert_eq!(known.path(Dev(50), late).as_deref(), Some(&b"/mnt/x/g"[..]));
+        assert_eq!(
+            known.whole(Dev(50)),
+            Some("s:/exp"),
+            "sums of the superblock"
+        );
+        // The key is that of a recorder that starts now, or that had only ever seen another volume.
+        let mut other = Mounts::default();
+        volumes(&mut other, &[two]);
+        assert_eq!(other.key(file, None), *key);
+        assert_eq!(
+            other.name_of(Dev(50), None).as_deref(),
+            Some("s:/exp/pvc-0002")
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_apart_has_names_that_differ() {
+        let line = |dev, source: &str, options: &str| {
+            format!("{dev} 1 0:{dev} / /mnt/{dev} rw - nfs {source} rw,{options},addr=127.0.0.1\n")
+        };
+        let lines = [
+            line(40, "lo:/e", "vers=4.2,hard"),
+            line(41, "lo:/e", "vers=4.2,hard,port=20049"),
+            line(42, "lo:/e", "vers=4.2,hard,port=20050"),
+            line(43, "lo:/e", "vers=3,soft"),
+            line(44, "lo:/e", "vers=3,hard"),
+            line(45, "lo:/e", "vers=4.2,hard,nosharecache"),
+            line(46, "lo:/e", "vers=4.2,hard,nosharecache"),
+            line(47, "lo:/e", "vers=4.2,hard"),
+        ];
+        let listed = b"v4 7f000001 801 0:40 1:0 no\nv4 7f000001 4e51 0:41 1:0 no\nv4 7f000001 4e52 0:42 1:0 no\n\
+            v3 7f000001 801 0:43 1:0 no\nv3 7f000001 801 0:44 1:0 no\nv4 7f000001 801 0:45 1:0 no\nv4 7f000001 801 0:46 1:0 no\n";
+        let blue = Superblock {
+            fsid: Some("1:0".into()),
+            network: Some("blue".into()),
+        };
+        let mut known = Mounts {
+            superblocks: Superblocks::listed(listed, Some((Dev(47), blue))),
+            ..Mounts::default()
+        };
+        known.follow_own(&parse_mountinfo(lines.concat().as_bytes()));
+        let expected = [
+            "lo:/e",
+            "lo:/e,port=20049",
+            "lo:/e,port=20050",
+            "lo:/e,vers=3",
+            "lo:/e,vers=3,hard",
+            "lo:/e,nosharecache",
+            "lo:/e,dev=0:46",
+            "lo:/e,net=blue",
+        ];
+        let names = (40..48).map(|dev| known.whole(Dev(dev)).unwrap().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        let key = |dev| {
+            let file = FileId {
+                dev: Dev(dev),
+                fileid: 7,
+                handle_hash: 9,
+            };
+            known.key(file, Some(b"lo:/e/f"))
+        };
+        let of_servers: HashSet<_> = [40, 41, 42, 47].map(key).into_iter().collect();
+        assert_eq!(of_servers.len(), 4, "other servers");
+        for same in [43, 44, 45, 46] {
+            assert_eq!(key(same), key(40), "the same server, asked otherwise");
+        }
+        // Nothing is renamed when the first one goes.
+        known.follow_own(&parse_mountinfo(lines[1..].concat().as_bytes()));
+        let names = (41..48).map(|dev| known.whole(Dev(dev)).unwrap().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), expected[1..]);
+    }
+
     #[test]
     fn a_file_system_stays_the_same_as_long_as_one_of_its_mounts_does() {
         let line = |id: u32, source: &str, at: &str, options: &str| {
@@ -460,22 +778,24 @@ mod tests {
         );
         assert!(known.gone_devices(&left).is_empty());
         known.follow_own(&left);
-        assert_eq!(known.source(Dev(49)), Some("s:/e"));
+        assert_eq!(known.whole(Dev(49)), Some("s:/e"));
         let path = known.path(Dev(49), b"s:/e/part/f").unwrap();
         assert_eq!(path, b"/part/f");
         let otherwise = mounts(&line(9, "s:/e/part", "/part", "ro"));
         known.follow_own(&otherwise);
-        assert_eq!(known.source(Dev(49)), Some("s:/e"), "with other options");
+        assert_eq!(known.whole(Dev(49)), Some("s:/e"), "with other options");
         let told = known.take_news(false).unwrap();
         assert_eq!(
             (told.len(), &*told[0].mount, &*told[0].source),
-            (1, "s:/e", "s:/e/part")
+            (1, "s:/e/part", "s:/e/part")
         );
         assert_eq!(told[0].version.as_deref(), Some("4.2"));
         assert!(told[0].options.starts_with("ro,"), "{told:?}");
         known.follow_own(&otherwise);
         assert_eq!(known.take_news(false), None);
-        let other = mounts(&line(44, "s:/e/part", "/part", "rw"));
+        let again = mounts(&line(44, "s:/e/part", "/part", "rw"));
+        assert!(known.gone_devices(&again).is_empty(), "the same source");
+        let other = mounts(&line(44, "s:/other", "/part", "rw"));
         assert_eq!(
             known.gone_devices(&other),
             HashSet::from([Dev(49)]),
@@ -488,7 +808,7 @@ mod tests {
         let mounts = |source: &str| {
             parse_mountinfo(format!("9 1 0:50 / /inside rw - nfs {source} rw\n").as_bytes())
         };
-        let source = |known: &Mounts, place: &[u8]| known.source_of(Dev(50), Some(place));
+        let source = |known: &Mounts, place: &[u8]| known.name_of(Dev(50), Some(place));
         let mut known = Mounts::default();
         assert!(known.cannot_hold(Dev(50), None));
         known.follow_foreign(&mounts("s:/a"), &HashSet::new());
@@ -532,7 +852,7 @@ mod tests {
         let changed = HashSet::from([Dev(50)]);
         known.follow_foreign(&mounts(12, "s:/f"), &changed);
         known.note_top(Dev(50), b"s:/f");
-        let source = known.source_of(Dev(50), Some(b"s:/f/file"));
+        let source = known.name_of(Dev(50), Some(b"s:/f/file"));
         assert_eq!(source.as_deref(), Some("s:/f"));
     }
 
@@ -541,8 +861,8 @@ mod tests {
         let mut known = Mounts::default();
         known.follow_own(&parse_mountinfo(TEXT));
         known.follow_own(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
-        assert_eq!(known.source(Dev(50)), Some("other:/x"));
-        assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+        assert_eq!(known.whole(Dev(50)), Some("other:/x"));
+        assert_eq!(known.whole(Dev(49)), Some("[::1]:/exp"));
     }
 
     #[test]
@@ -572,7 +892,7 @@ mod tests {
         assert_eq!(known.gone_devices(&[]), HashSet::from([Dev(49), Dev(50)]));
         known.follow_own(&[]);
         assert_eq!(
-            known.source(Dev(50)),
+            known.whole(Dev(50)),
             Some("other:/x"),
             "until the number is used again"
         );

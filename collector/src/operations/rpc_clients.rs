@@ -1,7 +1,7 @@
 //! Which mount an RPC client belongs to.
 //!
 //! From Linux 6.5 on `/sys/fs/nfs/MAJOR:MINOR` has a link to each RPC client that a superblock uses
-//! (fs/nfs/sysfs.c). Without links, a client belongs to the only mount from its server's address,
+//! (fs/nfs/sysfs.c). Without links, a client belongs to the only superblock from its server's address,
 //! if there is only one.
 //!
 //! Links may lead astray. While `mount` looks for the way to an export over v4, a superblock that
@@ -17,7 +17,7 @@ use ahash::{AHashMap, AHashSet};
 use trackiops_schemas::identity::Dev;
 
 use crate::clock::{MonotonicNs, is_due};
-use crate::names::mountinfo::sources_at;
+use crate::names::mountinfo::{Port, mounts_at};
 
 /// Below the root.
 const DIRECTORY: &str = "sys/fs/nfs";
@@ -32,7 +32,7 @@ pub struct RpcClients {
     linked: AHashMap<u32, Linked>,
     looked: Option<MonotonicNs>,
     /// What was found by version and address since the last look.
-    sources: AHashMap<(u8, String), Vec<String>>,
+    superblocks: AHashMap<(u8, String), Vec<Dev>>,
     /// Without links: the only mount that was last found, by client.
     only: AHashMap<u32, String>,
 }
@@ -63,7 +63,7 @@ impl RpcClients {
             root: root.to_owned(),
             linked: AHashMap::new(),
             looked: None,
-            sources: AHashMap::new(),
+            superblocks: AHashMap::new(),
             only: AHashMap::new(),
         }
     }
@@ -76,7 +76,7 @@ impl RpcClients {
     /// To be called before [`Self::mount`]. Reads the links if they may have changed, or if one of
     /// these clients is not known.
     pub fn look(&mut self, clients: impl IntoIterator<Item = u32>, now: MonotonicNs) {
-        self.sources.clear();
+        self.superblocks.clear();
         let mut clients = clients.into_iter();
         let unknown = clients.any(|client| !self.linked.contains_key(&client));
         if is_due(&mut self.looked, now, LOOK) || unknown {
@@ -108,7 +108,7 @@ impl RpcClients {
         source: impl Fn(Dev) -> Option<&'m str>,
     ) -> Option<String> {
         if let Some(linked) = self.linked.get_mut(&client.number) {
-            let mount = linked.mount(source);
+            let mount = linked.mount(&source);
             if linked.is_linked {
                 linked
                     .server
@@ -125,23 +125,31 @@ impl RpcClients {
         }
         let version = u8::try_from(client.version).ok()?;
         let root = &self.root;
-        let sources = self
-            .sources
+        let superblocks = self
+            .superblocks
             .entry((version, client.server.to_owned()))
-            .or_insert_with(|| sources_at(root, client.server, version));
-        match sources.as_slice() {
+            .or_insert_with(|| superblocks_at(root, client.server, version));
+        let name = match superblocks.as_slice() {
             // It was just unmounted.
-            [] => self.only.get(&client.number).cloned(),
-            [source] => {
-                self.only.insert(client.number, source.clone());
-                Some(source.clone())
-            }
-            _ => {
-                self.only.remove(&client.number);
-                None
-            }
-        }
+            [] => return self.only.get(&client.number).cloned(),
+            [dev] => source(*dev).map(str::to_owned),
+            _ => None,
+        };
+        match &name {
+            Some(name) => self.only.insert(client.number, name.clone()),
+            None => self.only.remove(&client.number),
+        };
+        name
     }
+}
+
+/// The superblocks of a version of NFS whose server is at this address, at whatever port: sums of RPCs do not have it.
+fn superblocks_at(root: &Path, address: &str, version: u8) -> Vec<Dev> {
+    let mounts = mounts_at(root, (address, Port::Any), version);
+    let mut devices: Vec<_> = mounts.into_iter().map(|mount| mount.dev).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices
 }
 
 /// The mounts that links lead to.
@@ -207,11 +215,11 @@ mod tests {
             symlink(target, superblock.join(name)).unwrap();
         }
 
-        fn mount(&self, source: &str, vers: &str) {
+        fn mount(&self, dev: &str, source: &str, vers: &str) {
             let path = self.0.path().join("proc/1/mountinfo");
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let mut text = fs::read_to_string(&path).unwrap_or_default();
-            text += &format!("36 22 0:49 / /m rw - nfs {source} rw,vers={vers},addr=10.0.0.5\n");
+            text += &format!("36 22 {dev} / /m rw - nfs {source} rw,vers={vers},addr=10.0.0.5\n");
             fs::write(path, text).unwrap();
         }
     }
@@ -250,8 +258,8 @@ mod tests {
         kernel.link("0:49", "acl_client", 8);
         kernel.link("0:51", "acl_client", 8);
         kernel.link("0:99", "nfs_client", 9);
-        kernel.mount("nas:/a", "4.2");
-        kernel.mount("nas:/b", "4.2");
+        kernel.mount("0:49", "nas:/a", "4.2");
+        kernel.mount("0:50", "nas:/b", "4.2");
         let mut clients = RpcClients::below(kernel.0.path());
         clients.look([5], MonotonicNs(0));
         let told = [4, 5, 6, 7, 8, 9].map(|client| mount(&mut clients, client));
@@ -278,7 +286,7 @@ mod tests {
         kernel.link("0:50", "nfs_client", 6);
         kernel.link("0:50", "nfs_state_client", 7);
         kernel.link("0:99", "nfs_state_too", 7);
-        kernel.mount("nas:/a", "4.2");
+        kernel.mount("0:49", "nas:/a", "4.2");
         let mut clients = RpcClients::below(kernel.0.path());
         clients.look([4], MonotonicNs(0));
         let told = [4, 6, 7].map(|client| mount(&mut clients, client));
@@ -300,7 +308,7 @@ mod tests {
         for dev in ["0:49", "0:50"] {
             kernel.link(dev, "nfs_state_client", 4);
         }
-        kernel.mount("nas:/b", "4.2");
+        kernel.mount("0:50", "nas:/b", "4.2");
         let mut clients = RpcClients::below(kernel.0.path());
         clients.look([4], MonotonicNs(0));
         assert_eq!(mount(&mut clients, 4).as_deref(), Some("nas:/b"));
@@ -315,13 +323,15 @@ mod tests {
             mount(&mut clients, 5)
         };
         assert_eq!(told(), None);
-        kernel.mount("nas:/a", "4.2");
-        kernel.mount("nas:/b", "3");
+        kernel.mount("0:49", "nas:/a", "4.2");
+        kernel.mount("0:50", "nas:/b", "3");
         assert_eq!(told().as_deref(), Some("nas:/a"));
         fs::write(kernel.0.path().join("proc/1/mountinfo"), "").unwrap();
         assert_eq!(told().as_deref(), Some("nas:/a"), "it has just left");
-        kernel.mount("nas:/a", "4.2");
-        kernel.mount("nas:/c", "4.1");
+        kernel.mount("0:49", "nas:/a", "4.2");
+        kernel.mount("0:49", "nas:/a/volume", "4.2");
+        assert_eq!(told().as_deref(), Some("nas:/a"), "one superblock");
+        kernel.mount("0:52", "nas:/c", "4.1");
         assert_eq!(told(), None);
     }
 }

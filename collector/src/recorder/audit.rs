@@ -62,7 +62,7 @@ impl Recorder {
         let Judgement { of, is_alarm } = audit.judge(now, explained, is_last);
         let names = of.iter().map(|(dev, _)| match *dev {
             DISKS => audit.disk_names(),
-            dev => self.names.source(dev).unwrap_or("a mount").to_owned(),
+            dev => self.names.whole(dev).unwrap_or("a mount").to_owned(),
         });
         let found = names.zip(&of).map(|(of, (_, tally))| Unprobed {
             of,
@@ -123,7 +123,8 @@ impl Recorder {
         for dev in arrived {
             let rows = open.get(&dev).copied().unwrap_or_default();
             let comparison = audit.compare(dev, rows);
-            let mount = self.names.source(dev).map(str::to_owned);
+            let mount = self.names.whole(dev).map(str::to_owned);
+            let key = self.names.key(FileId::missed(dev));
             let window = self.rollup.window(at);
             let health = &mut window.health;
             let Comparison {
@@ -148,7 +149,7 @@ impl Recorder {
                     file: self
                         .names
                         .naming()
-                        .named(&Arc::new(missed_on(dev, mount)), &mut None),
+                        .named(&Arc::new(missed_on(dev, key, mount)), &mut None),
                     row: missed.row(),
                 });
             }
@@ -174,10 +175,10 @@ impl Recorder {
 }
 
 /// What stands for the requests of a mount, or of the block devices, that the kernel has counted, and rows lack.
-fn missed_on(dev: Dev, mount: Option<String>) -> FileAttributes {
+fn missed_on(dev: Dev, key: FileKey, mount: Option<String>) -> FileAttributes {
     let id = FileId::missed(dev);
     FileAttributes {
-        key: FileKey::new(mount.as_deref(), id),
+        key,
         id,
         mount,
         path: Some(MISSED.to_owned()),

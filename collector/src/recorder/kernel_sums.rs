@@ -67,7 +67,7 @@ impl Recorder {
             ops.entry(operation).or_default().merge(&sums);
         };
         self.operations
-            .take(sums, now, |dev| names.source(dev), add)
+            .take(sums, now, |dev| names.whole(dev), add)
             .map_err(EngineError::Operations)?;
         Ok(())
     }

@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use trackiops_schemas::pending::{Pending, PendingClient};
 
 use crate::clock::MonotonicNs;
-use crate::names::mountinfo::sources_at;
-use crate::stalls::rpc_tasks::{ClientId, RpcTask, TaskLists, server};
+use crate::names::mount_names;
+use crate::names::mountinfo::{Port, mounts_at};
+use crate::stalls::rpc_tasks::{ClientId, RpcTask, Server, TaskLists, server};
 
 /// What is known of the requests that wait.
 pub struct WaitingRequests {
@@ -24,7 +25,7 @@ pub struct WaitingRequests {
 struct Client {
     tasks: AHashMap<u32, WaitingTask>,
     /// Read when it has its first task.
-    server: Option<Option<String>>,
+    server: Option<Option<Server>>,
     /// Looked up while it is stalled.
     mounts: Vec<String>,
     /// When it was last looked at, and whether it was at this look.
@@ -124,7 +125,7 @@ impl Client {
             .get_or_insert_with(|| server(directory, id.number));
         let mut pending = PendingClient {
             client: id.number,
-            server: server.clone(),
+            server: server.as_ref().map(ToString::to_string),
             mounts: Vec::new(),
             requests_max,
             age_ms_max: now.0.saturating_sub(oldest.0) / 1_000_000,
@@ -132,16 +133,29 @@ impl Client {
         if !pending.is_stalled() {
             self.mounts.clear();
         } else if let (true, Some(server)) = (self.mounts.is_empty(), server) {
-            self.mounts = sources_at(root, server, version);
+            self.mounts = names_at(root, server, version);
         }
         pending.mounts.clone_from(&self.mounts);
         Some(pending)
     }
 }
 
+/// The names of the mounts from a server, sorted.
+fn names_at(root: &Path, Server { address, port }: &Server, version: u8) -> Vec<String> {
+    let mounts = mounts_at(root, (address, Port::Is(port.as_deref())), version);
+    let mounts = mounts.iter();
+    let mut names: Vec<_> = mounts
+        .map(|mount| mount_names::name(&mount.source, &mount.options, None))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stalls::rpc_tasks::parse_server;
     use std::fs;
 
     const SECOND: u64 = 1_000_000_000;
@@ -263,11 +277,13 @@ mod tests {
         let mount = |dev, point, source, vers, addr| {
             format!("36 22 0:{dev} / {point} rw - nfs {source} rw,vers={vers},hard,addr={addr}\n")
         };
+        let tunnel = mount(53, "/t", "nas:/t", "3", "10.0.0.5").replace(",hard", ",port=20049");
         let mounts = [
             mount(49, "/b", "nas:/b", "3", "10.0.0.5"),
             mount(50, "/a", "nas:/a", "3", "10.0.0.5"),
             mount(51, "/c", "nas:/c", "4.2", "10.0.0.5"),
             mount(52, "/d", "other:/d", "3", "10.0.0.50"),
+            tunnel,
         ];
         fs::write(root.join("proc/1/mountinfo"), mounts.concat()).unwrap();
         kernel.tasks(&[(1, 7, "xprt_pending"), (2, 8, "xprt_pending")]);
@@ -286,5 +302,9 @@ mod tests {
         expected.age_ms_max = 2000;
         expected.mounts = vec!["nas:/a".to_owned(), "nas:/b".to_owned()];
         assert_eq!(client(3), expected);
+        let text = "netid: tcp\naddr:  10.0.0.5\nport:  20049\n";
+        let tunnel = parse_server(text).unwrap();
+        assert_eq!(tunnel.to_string(), "10.0.0.5,port=20049");
+        assert_eq!(names_at(root, &tunnel, 3), ["nas:/t,port=20049"]);
     }
 }

@@ -6,6 +6,7 @@
 //! takes 20 us and more, for the names of two functions. So no more than a line is asked for at a
 //! time. An open file keeps its client alive even if the mount goes, so none is kept open.
 
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, read};
+
+use crate::names::mount_names::is_usual;
 
 /// Below the root.
 const DIRECTORY: &str = "sys/kernel/debug/sunrpc/rpc_clnt";
@@ -168,9 +171,9 @@ fn read_tasks(
     Ok(())
 }
 
-/// Address of a client's server. Reading it holds the connection, and the last one to let go of a
+/// Where a client's server is. Reading it holds the connection, and the last one to let go of a
 /// connection may have to wait for its end. So call this only on a thread that may wait.
-pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<String> {
+pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<Server> {
     let path = format!("{client:x}/xprt/info");
     let file = open(directory, path, OFlags::empty()).ok()?;
     let mut text = [0; 512];
@@ -178,10 +181,40 @@ pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<String> {
     parse_server(str::from_utf8(&text[..got]).ok()?)
 }
 
-/// Finds `addr:  127.0.0.1`.
-pub(crate) fn parse_server(info: &str) -> Option<String> {
-    let address = info.lines().find_map(|line| line.strip_prefix("addr:"))?;
-    Some(address.trim().to_owned()).filter(|address| !address.is_empty())
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its address.
+    pub address: String,
+    /// Its port, if it is not the usual one.
+    pub port: Option<String>,
+}
+
+/// As rows name it.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)?;
+        self.port
+            .iter()
+            .try_for_each(|port| write!(f, ",port={port}"))
+    }
+}
+
+/// Finds `netid: tcp`, `addr:  127.0.0.1` and `port:  2049`.
+pub(crate) fn parse_server(info: &str) -> Option<Server> {
+    let value = |key: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(key))
+            .map(str::trim)
+    };
+    let is_rdma = value("netid:").is_some_and(|netid| netid.starts_with("rdma"));
+    let port = value("port:").filter(|port| !port.is_empty() && !is_usual(port, is_rdma));
+    Some(Server {
+        address: value("addr:")
+            .filter(|address| !address.is_empty())?
+            .to_owned(),
+        port: port.map(str::to_owned),
+    })
 }
 
 fn open(

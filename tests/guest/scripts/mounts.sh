@@ -68,7 +68,7 @@ for VERSION in "$@"; do
     put_at "$SERVER:/exp/sub" "/mnt/nest/sub/inside-$VERSION" 4
     mkdir -p /mnt/bound
     mount --bind /mnt/a/dir /mnt/bound
-    put "$SERVER:/exp-a" /mnt/a/dir/f /mnt/bound/f 3
+    put "$SERVER:/exp-a/dir" /mnt/bound/f /mnt/bound/f 3
     # The same export, and the same superblock, twice.
     attach /exp-a /mnt/again
     put "$SERVER:/exp-a" /mnt/a/f /mnt/again/f 5
@@ -77,8 +77,8 @@ for VERSION in "$@"; do
     # Only the part is left, and it is still the same file system.
     umount /mnt/a /mnt/again
     sleep 0.3
-    put "$SERVER:/exp-a" /mnt/bound/f /mnt/bound/f 2
-    put "$SERVER:/exp-a" /mnt/bound/g /mnt/bound/g 4
+    put "$SERVER:/exp-a/dir" /mnt/bound/f /mnt/bound/f 2
+    put "$SERVER:/exp-a/dir" /mnt/bound/g /mnt/bound/g 4
     umount /mnt/bound
 
     # Numbers of devices are used again: with a look in between, without one, and with none while it is mounted.
