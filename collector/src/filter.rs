@@ -13,8 +13,11 @@ use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::Dev;
 
+use crate::mount_roots::MountRoots;
 use crate::names::local_mounts::{self, Counted};
+use crate::names::mount_names;
 use crate::names::mountinfo::{HOST, NfsMount, cgroup_root, mounts_of};
+use crate::names::paths::is_below;
 use crate::plan::Levels;
 
 /// A request is recorded if it matches an entry of each list that is not empty. Mounts, directories
@@ -178,7 +181,7 @@ impl Filter {
     pub fn absent_mounts(&self) -> Vec<String> {
         let there = visible_mounts();
         let is_absent = |named: &&String| {
-            let is_there = |mount: &NfsMount| is_named(&mount.source, &mount.mount_point, named);
+            let is_there = |mount: &NfsMount| is_mount_named(mount, named);
             let mut local =
                 local_mounts::devices_of(Counted::All, |source, at| is_named(source, at, named));
             !there.iter().any(is_there) && local.next().is_none()
@@ -229,11 +232,14 @@ pub(crate) struct ResolvedFilter {
     cgroups: Vec<PathBuf>,
     /// Where to look for mounts.
     levels: Levels,
+    /// Whether the kernel side compares directories.
+    by_directory: bool,
+    roots: MountRoots,
 }
 
 impl ResolvedFilter {
-    /// Looks files and directories up.
-    pub fn new(filter: &Filter, levels: Levels) -> Result<Self, FilterError> {
+    /// Looks files and directories up. `by_directory` says whether the kernel side compares directories.
+    pub fn new(filter: &Filter, levels: Levels, by_directory: bool) -> Result<Self, FilterError> {
         let mounts = visible_mounts();
         let mut fixed = BTreeSet::new();
         for path in &filter.directories {
@@ -259,6 +265,8 @@ impl ResolvedFilter {
             fixed,
             cgroups: cgroups.collect::<Result<_, _>>()?,
             levels,
+            by_directory,
+            roots: MountRoots::default(),
         })
     }
 
@@ -268,14 +276,27 @@ impl ResolvedFilter {
     }
 
     /// The keys that the kernel side compares, for the mounts and cgroups of now.
-    pub fn keys(&self) -> BTreeSet<FilterKey> {
+    pub fn keys(&mut self) -> BTreeSet<FilterKey> {
         let mut keys = self.fixed.clone();
         if self.filter.kinds() & filters::MOUNTS != 0 {
             let there = visible_mounts();
-            let wanted = there.iter().filter(|mount| self.wants(mount));
-            keys.extend(wanted.map(|mount| filter_key(filters::MOUNTS, mount.dev, 0)));
+            self.roots.keep(&there);
+            for mount in there.iter().filter(|mount| wants(&self.filter, mount)) {
+                // Of a superblock that other volumes share only what is below its root.
+                let root = match self.by_directory && is_shared(&self.filter, mount, &there) {
+                    true => self.roots.inode(mount),
+                    false => None,
+                };
+                keys.insert(match root {
+                    Some(inode) => filter_key(filters::DIRECTORIES, mount.dev, inode),
+                    None => filter_key(filters::MOUNTS, mount.dev, 0),
+                });
+            }
             if self.levels.has_local() {
-                let wanted = |source: &str, at: &str| self.wants_place(source, at);
+                let wanted = |source: &str, at: &str| {
+                    let is_named = |named: &String| is_named(source, at, named);
+                    self.filter.mounts.iter().any(is_named) || is_in_directories(&self.filter, at)
+                };
                 let devices = local_mounts::devices_of(Counted::at(self.levels), wanted);
                 keys.extend(devices.map(|dev| filter_key(filters::MOUNTS, dev, 0)));
             }
@@ -285,18 +306,27 @@ impl ResolvedFilter {
         }
         keys
     }
+}
 
-    fn wants(&self, mount: &NfsMount) -> bool {
-        self.wants_place(&mount.source, &mount.mount_point)
-    }
+/// Whether a filter names a mount, or a directory that it is in.
+fn wants(filter: &Filter, mount: &NfsMount) -> bool {
+    let is_named = |named: &String| is_mount_named(mount, named);
+    filter.mounts.iter().any(is_named) || is_in_directories(filter, &mount.mount_point)
+}
 
-    fn wants_place(&self, source: &str, at: &str) -> bool {
-        let is_named = |named: &String| is_named(source, at, named);
-        let at = Path::new(at);
-        // What is mounted at the directory itself is found by the directory's own key.
-        let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
-        self.filter.mounts.iter().any(is_named) || self.filter.directories.iter().any(is_below)
-    }
+/// What is mounted at the directory itself is found by the directory's own key.
+fn is_in_directories(filter: &Filter, at: &str) -> bool {
+    let at = Path::new(at);
+    let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
+    filter.directories.iter().any(is_below)
+}
+
+/// Whether files of a wanted mount's superblock can be on a mount that is not wanted.
+fn is_shared(filter: &Filter, wanted: &NfsMount, there: &[NfsMount]) -> bool {
+    let top = wanted.source.trim_end_matches('/').as_bytes();
+    there.iter().any(|other| {
+        other.dev == wanted.dev && !is_below(other.source.as_bytes(), top) && !wants(filter, other)
+    })
 }
 
 fn filter_key(kind: u32, dev: Dev, id: u64) -> FilterKey {
@@ -311,6 +341,25 @@ fn filter_key(kind: u32, dev: Dev, id: u64) -> FilterKey {
 fn visible_mounts() -> Vec<NfsMount> {
     let of = |pid| mounts_of(pid).unwrap_or_default();
     [of(HOST), of(std::process::id())].concat()
+}
+
+/// By its mount point, its source, or its name in rows.
+fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
+    if is_named(&mount.source, &mount.mount_point, name) {
+        return true;
+    }
+    let own = mount_names::name(&mount.source, &mount.options, None);
+    let Some(more) = name.strip_prefix(&own) else {
+        return false;
+    };
+    let has = |option: &str| mount.options.split(',').any(|own| own == option);
+    more.split(',')
+        .skip(1)
+        .all(|option| match option.strip_prefix("dev=") {
+            Some(dev) => mount.dev.to_string() == dev,
+            None => has(option),
+        })
+        && (more.is_empty() || more.starts_with(','))
 }
 
 fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
@@ -415,7 +464,7 @@ mod tests {
     #[test]
     fn what_is_not_there_or_not_on_nfs_is_refused_by_name() {
         let said = |filter: &Filter| {
-            ResolvedFilter::new(filter, Levels::WIRE)
+            ResolvedFilter::new(filter, Levels::WIRE, true)
                 .unwrap_err()
                 .to_string()
         };
@@ -443,23 +492,64 @@ mod tests {
             mount_point: at.into(),
             options: String::new(),
         };
-        let resolved = |mounts: &[&str], directories: &[&str]| ResolvedFilter {
-            filter: Filter {
-                mounts: mounts.iter().map(|m| (*m).into()).collect(),
-                directories: directories.iter().map(|d| (*d).into()).collect(),
-                ..Filter::default()
-            },
-            fixed: BTreeSet::new(),
-            cgroups: Vec::new(),
-            levels: Levels::default(),
+        let filter = |mounts: &[&str], directories: &[&str]| Filter {
+            mounts: mounts.iter().map(|m| (*m).into()).collect(),
+            directories: directories.iter().map(|d| (*d).into()).collect(),
+            ..Filter::default()
         };
-        let by_name = resolved(&["nas:/a", "/mnt/b/"], &[]);
-        assert!(by_name.wants(&mount("nas:/a", "/x")) && by_name.wants(&mount("nas:/b", "/mnt/b")));
-        assert!(!by_name.wants(&mount("nas:/ab", "/mnt")));
-        let below = resolved(&[], &["/mnt/c"]);
-        assert!(below.wants(&mount("nas:/c", "/mnt/c/d")));
+        let by_name = filter(&["nas:/a", "/mnt/b/"], &[]);
         assert!(
-            !below.wants(&mount("nas:/c", "/mnt/c")) && !below.wants(&mount("nas:/c", "/mnt/cc"))
+            wants(&by_name, &mount("nas:/a", "/x")) && wants(&by_name, &mount("nas:/b", "/mnt/b"))
         );
+        assert!(!wants(&by_name, &mount("nas:/ab", "/mnt")));
+        let below = filter(&[], &["/mnt/c"]);
+        assert!(wants(&below, &mount("nas:/c", "/mnt/c/d")));
+        assert!(
+            !wants(&below, &mount("nas:/c", "/mnt/c"))
+                && !wants(&below, &mount("nas:/c", "/mnt/cc"))
+        );
+        let of_tunnel = NfsMount {
+            options: "rw,port=20049,vers=4.2".into(),
+            ..mount("nas:/a", "/x")
+        };
+        for (named, is_it) in [
+            ("nas:/a", true),
+            ("nas:/a,port=20049", true),
+            ("nas:/a,port=20049,vers=4.2", true),
+            ("nas:/a,port=20049,dev=0:1", true),
+            ("nas:/a,port=20049,vers=3", false),
+            ("nas:/a,port=200490", false),
+            ("nas:/a,port=20050", false),
+        ] {
+            assert_eq!(wants(&filter(&[named], &[]), &of_tunnel), is_it, "{named}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_shares_a_superblock_is_recorded_by_its_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = fs::metadata(directory.path()).unwrap();
+        let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap();
+        let mount = |source: &str, at: &str| NfsMount {
+            mount_id: 1,
+            dev,
+            source: source.into(),
+            mount_point: at.into(),
+            options: String::new(),
+        };
+        let one = mount("s:/e/one", directory.path().to_str().unwrap());
+        let filter = Filter {
+            mounts: vec!["s:/e/one".into()],
+            ..Filter::default()
+        };
+        let shared = |others: &[NfsMount]| {
+            is_shared(
+                &filter,
+                &one,
+                &[std::slice::from_ref(&one), others].concat(),
+            )
+        };
+        assert!(!shared(&[]) && !shared(&[mount("s:/e/one/sub", "/sub"), mount("s:/e/one", "/x")]));
+        assert!(shared(&[mount("s:/e/on", "/on")]) && shared(&[mount("s:/e", "/e")]));
     }
 }

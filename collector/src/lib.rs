@@ -16,6 +16,7 @@ pub mod fuzzing;
 mod generations;
 mod kernel_sums;
 mod loads;
+mod mount_roots;
 mod names;
 mod operations;
 #[cfg(all(test, feature = "fail-points"))]

@@ -18,7 +18,7 @@ impl FilterMaps {
     /// Fills the map with the keys that the filter has now.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
-        filter: ResolvedFilter,
+        mut filter: ResolvedFilter,
     ) -> Result<Self, FilterMapError> {
         let keys = filter.keys();
         if keys.len() > FILTER_ENTRIES as usize {

@@ -17,6 +17,7 @@ use trackiops_schemas::ebpf::syscalls::{
     CALL_BEGINS_MAP, CALL_RING_MAP, RING_BEGINS, RING_BEGINS_MAP, SYSCALLS, SYSCALLS_GLOBAL,
 };
 
+use crate::filter::Filter;
 use crate::kernel_sums::by_operation;
 use crate::plan::{CallPrograms, Plan, Programs, syscall_kinds};
 use crate::rings::RingSizes;
@@ -60,6 +61,14 @@ enum OffsetGlobals {
     Tracepoint([u32; TRACEPOINT_WORDS]),
 }
 
+/// The kinds of keys that the programs compare. Volumes that share a superblock are told apart by their directories, if the programs can do so.
+fn filter_kinds(plan: &Plan, filter: &Filter) -> u32 {
+    match filter.mounts.is_empty() || !plan.has_paths() {
+        true => filter.kinds(),
+        false => filter.kinds() | filters::DIRECTORIES,
+    }
+}
+
 impl ProgramGlobals {
     /// The values for a plan, settings, and rings of these sizes.
     pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes, cpus: u32) -> Self {
@@ -77,7 +86,7 @@ impl ProgramGlobals {
             ring_mask: rings.count - 1,
             slot_mask: rings.slots() - 1,
             window_ns: settings.granularity.ns(),
-            filter_kinds: settings.filter.kinds(),
+            filter_kinds: filter_kinds(plan, &settings.filter),
             syscalls: syscall_kinds(),
             cpus,
             counts_calls: plan.has_sums_of_files(),

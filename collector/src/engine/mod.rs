@@ -17,7 +17,7 @@ use std::{io, mem, thread};
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetError};
-use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, NameOffsets, filters};
+use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, filters};
 use trackiops_schemas::shed::Details;
 
 use crate::ceiling::Kind;
@@ -309,7 +309,7 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
         Programs::Direct {
             offsets, levels, ..
         } => {
-            if kinds & filters::DIRECTORIES != 0 && offsets.name == NameOffsets::default() {
+            if kinds & filters::DIRECTORIES != 0 && !plan.has_paths() {
                 return Err(FilterError::NoWay("directories"));
             }
             let has_cgroups = (!levels.wire || offsets.cgroup.way != 0)
@@ -330,7 +330,7 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
         Programs::Tracepoint(_) => {}
     }
     (kinds != 0)
-        .then(|| ResolvedFilter::new(filter, plan.levels()))
+        .then(|| ResolvedFilter::new(filter, plan.levels(), plan.has_paths()))
         .transpose()
 }
 
