@@ -113,6 +113,48 @@ fn rotation_seals_while_recording_goes_on() {
     );
 }
 
+/// Volumes of one export share a device, and a file may be on several mounts.
+#[test]
+fn a_file_is_found_by_its_numbers_on_each_of_its_mounts_and_a_mount_has_one_period_on_a_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let on = |fileid, dev, mount: &str| {
+        Arc::new(FileAttributes {
+            mount: Some(mount.to_owned()),
+            ..(*file(fileid, dev, None)).clone()
+        })
+    };
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for i in 0..4 {
+        let files = [
+            on(1, 49, "s:/e/one"),
+            on(2, 49, "s:/e/two"),
+            on(3, 49, "s:/e/one"),
+            on(4, 49, "s:/e/two"),
+            on(1, 50, "s:/e/one,vers=3"),
+        ];
+        // Its key is the same: it is the same file.
+        let rows = files.map(|file| (file, reads(1)));
+        writer.append(&window(T0 + i * 1000, rows.into())).unwrap();
+    }
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let key = file(1, 49, None).key;
+    for dev in [49, 50] {
+        let dev = Dev::new(0, dev).unwrap();
+        assert_eq!(snapshot.files_with_id(dev, 1).unwrap(), [key], "{dev}");
+    }
+    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+    let periods = "SELECT count(*), count(DISTINCT dev || mount) FROM mount_period";
+    let periods: (i64, i64) = catalog
+        .query_row(periods, [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(
+        periods,
+        (4, 4),
+        "and one for the file's first mount on 0:50"
+    );
+}
+
 /// Checks the same questions against a journal and against the catalog.
 fn names_and_ids_resolve(store: &Path) {
     let snapshot = Snapshot::open(store).unwrap();

@@ -154,7 +154,7 @@ fn enter_files(
     host: i64,
     files: &[FileSeen],
 ) -> rusqlite::Result<()> {
-    // Oldest first, so that mount periods grow in the order in which they happened.
+    // Oldest first, so that a file has the mount on which it was seen first.
     let mut files: Vec<_> = files.iter().collect();
     files.sort_by_key(|seen| (seen.first, seen.last));
     files
@@ -193,10 +193,19 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
             )?
             .execute(params![key, path, first.0, last.0])?;
     }
-    enter_mount_period(transaction, host, file.id.dev, mount, (*first, *last))
+    let times = (*first, *last);
+    enter_mount_period(transaction, host, file.id.dev, mount, times)?;
+    // A file that was also seen on another mount is found by its numbers there, too.
+    let entered: Option<i64> = transaction
+        .prepare_cached("SELECT mount FROM file WHERE file_key = ?1")?
+        .query_row([key], |row| row.get(0))?;
+    match entered == mount {
+        true => Ok(()),
+        false => enter_mount_period(transaction, host, file.id.dev, entered, times),
+    }
 }
 
-/// Extends the device's latest period if it has the same mount. Otherwise begins a new period.
+/// Extends the time in which a device has stood for a mount. Volumes of one export share a device, so these times overlap.
 fn enter_mount_period(
     transaction: &Transaction<'_>,
     host: i64,
@@ -204,23 +213,20 @@ fn enter_mount_period(
     mount: Option<i64>,
     (first, last): (UtcMs, UtcMs),
 ) -> rusqlite::Result<()> {
-    let latest: Option<(i64, Option<i64>)> = transaction
+    let known: Option<i64> = transaction
         .prepare_cached(
-            "SELECT rowid, mount FROM mount_period WHERE dev = ?1 AND host = ?2
-             ORDER BY last_ms DESC, rowid DESC LIMIT 1",
+            "SELECT rowid FROM mount_period WHERE dev = ?1 AND host = ?2 AND mount IS ?3",
         )?
-        .query_row([i64::from(dev.0), host], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+        .query_row(params![dev.0, host, mount], |row| row.get(0))
         .optional()?;
-    match latest {
-        Some((id, same)) if same == mount => transaction
+    match known {
+        Some(id) => transaction
             .prepare_cached(
                 "UPDATE mount_period SET first_ms = min(first_ms, ?2), last_ms = max(last_ms, ?3)
                  WHERE rowid = ?1",
             )?
             .execute([id, first.0, last.0])?,
-        _ => transaction
+        None => transaction
             .prepare_cached(
                 "INSERT INTO mount_period (host, dev, mount, first_ms, last_ms)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
