@@ -38,9 +38,9 @@ const MOST_ROWS: usize = 20;
 /// What rows stand for.
 #[derive(clap::Args, Clone)]
 pub struct SubjectFlags {
-    /// A row stands for: file, dir, mount, tenant, host, level, op, transport
+    /// A row stands for: file, dir, mount, volume, tenant, host, level, op, transport
     ///
-    /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `host` and `tenant` (user and cgroup) all files
+    /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `volume`, `host` and `tenant` (user and cgroup) all files
     /// of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each
     /// connection. Name several with commas: `file,tenant`, `dir,tenant`, `file,level`, `file,op`.
     #[arg(long, value_name = "WHAT,...", help_heading = ROWS)]
@@ -213,6 +213,8 @@ fn question_about_calls(
         (Level::Dir { .. }, true) => "path,tenant",
         (Level::Mount, false) => "mount",
         (Level::Mount, true) => "mount,tenant",
+        (Level::Volume, false) => "volume",
+        (Level::Volume, true) => "volume,tenant",
         (Level::Host, false) => "host",
         (Level::Host, true) => "tenant",
     };

@@ -44,6 +44,12 @@ pub struct FileFlags {
     /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
     #[arg(long, value_name = "MOUNT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     mount: Vec<String>,
+    /// Only files of this volume of Kubernetes or Docker: its name or its claim; repeatable
+    ///
+    /// A claim is NAMESPACE/NAME where both are known. Takes patterns, such as 'shop/*'. `--by volume` lists
+    /// the volumes.
+    #[arg(long, value_name = "VOLUME", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
+    volume: Vec<String>,
     /// Only rows of this tenant: its name, or else user or cgroup; repeatable
     ///
     /// A tenant has the name that rules gave it. Where they gave none it is meant by its user's name or number, its cgroup or its
@@ -73,7 +79,7 @@ impl FileFlags {
     /// Whether any of them is given.
     pub fn selects(&self) -> bool {
         let paths = [&self.file, &self.dir];
-        let names = [&self.mount, &self.tenant];
+        let names = [&self.mount, &self.volume, &self.tenant];
         paths.iter().any(|paths| !paths.is_empty())
             || names.iter().any(|names| !names.is_empty())
             || !self.level.is_empty()
@@ -97,6 +103,7 @@ impl FileFlags {
             range,
             step: Some(Step::All),
             mounts: self.mount,
+            volumes: self.volume,
             tenants: self.tenant,
             levels: self.level,
             tenant_rules: self

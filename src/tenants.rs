@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Subcommand;
+use trackiops_query::volume_names::VolumeName;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask};
 use trackiops_tenants::{Known, Rules};
 
@@ -87,6 +88,7 @@ fn matched(question: &Question, rules: &Rules) -> anyhow::Result<Vec<Matched>> {
         for row in answer.rows {
             let known = Known {
                 mount: row.mount(),
+                volume: row.volume.as_deref().map(VolumeName::for_rules),
                 path: row.path(),
                 tenant: &row.tenant,
             };

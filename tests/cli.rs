@@ -94,7 +94,7 @@ fn a_query_of_what_is_no_store_says_so() {
         &["query", "--store", path, "--by", "colour"],
         &[
             "--by",
-            "file, dir, mount, tenant, host, level, op or transport",
+            "file, dir, mount, volume, tenant, host, level, op or transport",
         ],
     );
     for command in ["files", "flamegraph"] {
@@ -172,6 +172,8 @@ fn small_store(store: &Path) {
         version: Some("4.2".into()),
         options: "rw,vers=4.2".into(),
         is_foreign: false,
+        volume: Some("db".into()),
+        claim: None,
     };
     let start = UtcMs(1_795_230_000_000);
     writer.mounted(start, &[mount]).expect("it is written");
@@ -246,7 +248,7 @@ fn mounts_are_listed_with_when_they_were_there() {
     assert_eq!(
         out,
         "{\"host\":\"h\",\"dev\":\"0:49\",\"mount\":\"srv:/e\",\"source\":\"srv:/e\",\"path\":\"/mnt\",\"version\":\"4.2\",\
-         \"options\":\"rw,vers=4.2\",\"foreign_namespace\":false,\"first_seen\":\"2026-11-21T03:00:00.000Z\",\
+         \"options\":\"rw,vers=4.2\",\"foreign_namespace\":false,\"volume\":\"db\",\"claim\":null,\"first_seen\":\"2026-11-21T03:00:00.000Z\",\
          \"last_seen\":\"2026-11-21T03:00:02.000Z\"}\n"
     );
     let (out, _, _) = ask(dir.path(), &["mounts"]);

@@ -93,6 +93,8 @@ fn mount_point() -> MountPoint {
         version: Some("4.2".into()),
         options: String::new(),
         is_foreign: false,
+        volume: Some("pvc-1".into()),
+        claim: Some("shop/data".into()),
     }
 }
 
@@ -242,7 +244,7 @@ fn every_metric_is_served_and_in_the_reference() {
         of("tenant_requests_total", r#"tenant="acme""#),
         of("requests_total", r#"mount="srv:/export""#)
     );
-    let info = r#"trackiops_mount_info{mount="srv:/export",server="srv",export="/export",path="/mnt",version="4.2"}"#;
+    let info = r#"trackiops_mount_info{mount="srv:/export",server="srv",export="/export",path="/mnt",version="4.2",volume="pvc-1",claim="shop/data"}"#;
     assert_eq!(value(&text, info), 1.0);
 
     let rows = FAMILIES.iter().map(|family| {

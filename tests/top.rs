@@ -331,7 +331,7 @@ fn a_frame_of_a_stored_time_is_always_the_same() {
     let expected = "\
 trackiops top  store  PAST  2026-11-21 03:52:20 to 03:52:30 (10 s)
 2 rows, 34.5 requests/s, 138 KiB/s
-1:files  2:tree  3:mounts  4:tenants  5:operations  6:stalls
+1:files  2:tree  3:mounts  4:tenants  5:operations  6:stalls  7:volumes
 name               IOPS >throughput     mean      p99    q/n/c errors IOPS
 /mnt/a/x           29.5   118 KiB/s   300 us   301 us  0/0/100      0 ▂▃▄▄▅▆▆▇██
 /mnt/b/y           5.00  20.0 KiB/s   300 us   301 us  0/0/100      0 ██████████

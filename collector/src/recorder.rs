@@ -391,6 +391,8 @@ impl Recorder {
         }
         self.operations.mounts_changed();
         self.audit_mounts();
+        // Volumes that share a superblock with a wanted one are told apart as soon as they are there.
+        self.followed_filter = None;
         Ok(())
     }
 

@@ -48,6 +48,7 @@ pub fn ask_everything(store: &Path) {
         range: Range::default(),
         step: None,
         mounts: Vec::new(),
+        volumes: Vec::new(),
         tenants: Vec::new(),
         tenant_rules: None,
         levels: Vec::new(),

@@ -156,7 +156,7 @@ families! {
     FILE_BYTES: Counter in Bytes, "trackiops_file_transferred_bytes", ["mount", "path", "direction"],
         "Bytes that these requests transferred.";
 
-    MOUNT: Info, "trackiops_mount", ["mount", "server", "export", "path", "version"],
+    MOUNT: Info, "trackiops_mount", ["mount", "server", "export", "path", "version", "volume", "claim"],
         "What is mounted now, once for each mount.";
     STALLED_TIME: Gauge in Seconds, "trackiops_stalled_seconds", ["server", "mounts"],
         "How long the oldest request has waited for a server that does not answer.";

@@ -374,7 +374,15 @@ fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
     let mut by_mount: BTreeMap<&str, &MountPoint> = BTreeMap::new();
     for point in mounts {
         let known = by_mount.entry(&point.mount).or_insert(point);
-        let rank = |point: &MountPoint| (point.is_foreign, point.path.len(), point.path.clone());
+        let rank = |point: &MountPoint| {
+            let no_volume = (point.volume.is_none(), point.claim.is_none());
+            (
+                no_volume,
+                point.is_foreign,
+                point.path.len(),
+                point.path.clone(),
+            )
+        };
         if rank(point) < rank(known) {
             *known = point;
         }
@@ -385,13 +393,16 @@ fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
         .take(MOST_MOUNTED)
         .map(|(mount, point)| {
             // An IPv6 address has colons, too.
-            let (server, export) = mount.split_once(":/").unwrap_or((mount, ""));
-            let export = match mount.len() > server.len() {
-                true => &mount[server.len() + 1..],
+            let source = &*point.source;
+            let (server, export) = source.split_once(":/").unwrap_or((source, ""));
+            let export = match source.len() > server.len() {
+                true => &source[server.len() + 1..],
                 false => export,
             };
             let version = point.version.as_deref().unwrap_or_default();
-            [mount, server, export, &point.path, version]
+            let [volume, claim] =
+                [&point.volume, &point.claim].map(|name| name.as_deref().unwrap_or_default());
+            [mount, server, export, &point.path, version, volume, claim]
                 .map(bounded)
                 .to_vec()
         });

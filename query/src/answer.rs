@@ -16,6 +16,7 @@ use crate::origin::File;
 use crate::sparse_row::SparseRow;
 use crate::step::Step;
 use crate::times::{Zone, show_range};
+use crate::volume_names::VolumeName;
 
 /// One row of an answer: one file, or another [`Entity`], in one window.
 #[derive(Clone, Debug)]
@@ -24,8 +25,10 @@ pub struct AnswerRow {
     pub time: UtcMs,
     /// The host that recorded the row.
     pub host: Arc<str>,
-    /// The file, name, directory, mount or host that the row describes.
+    /// The file, name, directory, mount, volume or host that the row describes.
     pub of: Entity,
+    /// The volume that this is on, if that is known.
+    pub volume: Option<Arc<VolumeName>>,
     /// The file, if the row describes one.
     pub file: Option<Arc<File>>,
     /// The tenant. A part that is unknown, or that differs between several tenants, is `None`.
@@ -41,14 +44,14 @@ pub struct AnswerRow {
 }
 
 impl AnswerRow {
-    /// `server:/export`. `None` if it is unknown, or if the row describes a host.
+    /// The name of the mount. `None` if it is unknown, or if the row describes a volume or a host.
     pub fn mount(&self) -> Option<&str> {
         match &self.of {
             Entity::File(_) => self.file.as_ref()?.mount.as_deref(),
             Entity::Name(mount, _) | Entity::Dir(mount, _) | Entity::Mount(mount) => {
                 mount.as_deref()
             }
-            Entity::Host(_) => None,
+            Entity::Volume(_) | Entity::Host(_) => None,
         }
     }
 
@@ -58,7 +61,7 @@ impl AnswerRow {
             Entity::File(_) => self.file.as_ref()?.path.as_deref(),
             Entity::Name(_, name) => Some(name),
             Entity::Dir(_, dir) => dir.as_deref(),
-            Entity::Mount(_) | Entity::Host(_) => None,
+            Entity::Mount(_) | Entity::Volume(_) | Entity::Host(_) => None,
         }
     }
 
@@ -70,6 +73,7 @@ impl AnswerRow {
             Entity::Name(_, name) => name.to_string(),
             Entity::Dir(_, dir) => dir.as_deref().unwrap_or("(no name)").to_owned(),
             Entity::Mount(mount) => mount.as_deref().map_or_else(unknown, str::to_owned),
+            Entity::Volume(volume) => volume.as_deref().unwrap_or("(no volume)").to_owned(),
             Entity::Host(_) => self.host.to_string(),
         }
     }

@@ -126,6 +126,16 @@ pub enum QueryError {
         /// The reason.
         why: &'static str,
     },
+    /// The pattern of `--volume` is invalid.
+    #[error(
+        "--volume {pattern} is no pattern: {why}; name it as `trackiops query --by volume` does"
+    )]
+    VolumePattern {
+        /// The pattern.
+        pattern: String,
+        /// The reason.
+        why: &'static str,
+    },
     /// The pattern of `--tenant` is invalid.
     #[error(
         "--tenant {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"

@@ -33,6 +33,7 @@ use crate::projection::Projection;
 use crate::question::{Question, READ, Sort, WRITE};
 use crate::ranking;
 use crate::step::Step;
+use crate::volume_names::VolumeNames;
 
 /// Answers a question about files.
 pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
@@ -160,8 +161,8 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     if ranks.is_none() {
         only_metadata = found.only_metadata;
     }
-    if groups.is_empty() && only_metadata == 0 && any_asked && !question.mounts.is_empty() {
-        let hint = MountFilter::hint(snapshot, &question.mounts)?;
+    if groups.is_empty() && only_metadata == 0 && any_asked && question.names_mounts() {
+        let hint = MountFilter::hint(snapshot, &question.mounts, &question.volumes)?;
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let mut told = selection.notes;
@@ -172,7 +173,10 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         told.push(Note::OnlyMetadata { count, by });
     }
     Ok(explain.time(Stage::Finish, || {
-        outcome(groups, found, &plan, question, &terms, span, ranks, told)
+        let volumes = &grouping.volumes;
+        outcome(
+            groups, found, &plan, question, &terms, span, ranks, told, volumes,
+        )
     }))
 }
 
@@ -322,7 +326,8 @@ fn rank(
     let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
-    for row in rows(found.groups, &found.recorded, &plan, question) {
+    let volumes = &grouping.volumes;
+    for row in rows(found.groups, &found.recorded, &plan, question, volumes) {
         let meets = !conditions || terms.hold(&row);
         match sums.entry(ranked(&row, question.by)) {
             Entry::Vacant(entry) => {
@@ -349,19 +354,30 @@ fn rows(
     recorded: &Recorded,
     plan: &Plan<'_>,
     question: &Question,
+    volumes: &VolumeNames,
 ) -> Vec<AnswerRow> {
     let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
     let sides = Sides::new(&groups, recorded, question);
-    let row = |(key, group): (GroupKey, Group)| AnswerRow {
-        time: key.window,
-        host: Arc::clone(&hosts[key.host]),
-        covered_ms: recorded.covered.ms(key.host, plan.window_at(key.window)),
-        file: question.by.is_of_files().then_some(group.file),
-        has_both_sides: sides.are_known(&key, plan),
-        of: key.of,
-        tenant: group.tenant,
-        level: key.level,
-        sum: group.sum,
+    let row = |(key, group): (GroupKey, Group)| {
+        let has_both_sides = sides.are_known(&key, plan);
+        let mut row = AnswerRow {
+            time: key.window,
+            host: Arc::clone(&hosts[key.host]),
+            covered_ms: recorded.covered.ms(key.host, plan.window_at(key.window)),
+            file: question.by.is_of_files().then_some(group.file),
+            has_both_sides,
+            of: key.of,
+            volume: None,
+            tenant: group.tenant,
+            level: key.level,
+            sum: group.sum,
+        };
+        let volume = match &row.of {
+            Entity::Volume(volume) => volume.as_deref().and_then(|name| volumes.named(name)),
+            _ => row.mount().and_then(|mount| volumes.of(mount)),
+        };
+        row.volume = volume.cloned();
+        row
     };
     groups.into_iter().map(row).collect()
 }
@@ -431,9 +447,10 @@ fn outcome(
     span: Interval,
     ranks: Option<Ranks>,
     told: Vec<Note>,
+    volumes: &VolumeNames,
 ) -> Outcome {
     let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
-    let mut rows = rows(groups, &found.recorded, plan, question);
+    let mut rows = rows(groups, &found.recorded, plan, question, volumes);
     let Recorded { covered, hosts } = found.recorded;
     let recorded = covered.is_any();
     rows.retain(|row| terms.hold(row));

@@ -15,6 +15,7 @@ use crate::mount_filter::MountFilter;
 use crate::origin::{File, HostIndex};
 use crate::question::Question;
 use crate::tenant_filter::TenantFilter;
+use crate::volume_names::VolumeNames;
 
 /// How a query groups rows within a window and host. It never adds up rows of several hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub enum Level {
     },
     /// All files of a mount.
     Mount,
+    /// All files of a volume of Kubernetes or of a container engine.
+    Volume,
     /// All files of a host.
     Host,
 }
@@ -52,7 +55,7 @@ pub enum Level {
 /// The text of `--by` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rows are not grouped by `{0}`: write file, dir, mount, tenant, host, level, op or transport, or several of them with commas between them; transport \
+    "rows are not grouped by `{0}`: write file, dir, mount, volume, tenant, host, level, op or transport, or several of them with commas between them; transport \
      goes with op, mount and host alone, and level not with op"
 )]
 pub struct ByError(pub(crate) String);
@@ -65,7 +68,7 @@ impl ByError {
 }
 
 /// Parses one word, or several with commas between them.
-/// The finest of file, dir, mount and host decides, because a file has one of each. `tenant` and `level` alone group by that and host.
+/// The finest of file, dir, mount, volume and host decides, because a file has one of each. `tenant` and `level` alone group by that and host.
 impl FromStr for GroupBy {
     type Err = ByError;
 
@@ -76,6 +79,7 @@ impl FromStr for GroupBy {
                 "file" => Level::File,
                 "dir" => Level::Dir { depth: 1 },
                 "mount" => Level::Mount,
+                "volume" => Level::Volume,
                 "host" => Level::Host,
                 "tenant" => {
                     tenants = true;
@@ -141,7 +145,10 @@ impl GroupBy {
 
     /// Whether the group depends on names or mounts.
     pub fn needs_names(self) -> bool {
-        matches!(self.level, Level::Name | Level::Dir { .. } | Level::Mount)
+        matches!(
+            self.level,
+            Level::Name | Level::Dir { .. } | Level::Mount | Level::Volume
+        )
     }
 
     /// Whether a row describes one file.
@@ -161,6 +168,8 @@ pub enum Entity {
     Dir(Option<Arc<str>>, Option<Arc<str>>),
     /// A mount; `None` if it is unknown.
     Mount(Option<Arc<str>>),
+    /// A volume; `None` for what is on none.
+    Volume(Option<Arc<str>>),
     /// A host.
     Host(HostIndex),
 }
@@ -227,6 +236,8 @@ pub struct Grouping {
     mount_roots: MountRoots,
     /// The query keeps only files of these mounts.
     mounts: Option<MountFilter>,
+    /// Names of volumes.
+    pub(crate) volumes: VolumeNames,
     /// The query keeps only rows of these tenants.
     pub(crate) tenants: TenantFilter,
     /// The query keeps only rows of these levels; of any if there are none.
@@ -246,10 +257,13 @@ impl Grouping {
     /// pattern is wrong.
     pub fn new(snapshot: &Snapshot, question: &Question) -> Result<Self, QueryError> {
         let by = question.by;
+        let volumes = VolumeNames::new(snapshot)?;
         let mut grouping = Self {
             by,
-            mounts: MountFilter::new(snapshot, &question.mounts)?,
-            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
+            mounts: MountFilter::new(snapshot, &question.mounts, &question.volumes)?,
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?
+                .with_volumes(volumes.clone()),
+            volumes,
             levels: question.levels.clone(),
             ..Self::default()
         };
@@ -292,6 +306,13 @@ impl Grouping {
                 Entity::Dir(mount(), dir.map(Into::into))
             }
             Level::Mount => Entity::Mount(mount()),
+            Level::Volume => {
+                let volume = file
+                    .mount
+                    .as_deref()
+                    .and_then(|mount| self.volumes.of(mount));
+                Entity::Volume(volume.map(|name| name.volume.as_str().into()))
+            }
             Level::Host => Entity::Host(host),
         }
     }

@@ -53,6 +53,7 @@ mod suggestions;
 pub mod tenant_filter;
 pub mod times;
 pub mod volume;
+pub mod volume_names;
 
 pub use answer::{Answer, AnswerRow, EmptyReason, Outcome};
 pub use captures::{HostStream, ask_captures};

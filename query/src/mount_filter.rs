@@ -1,4 +1,4 @@
-//! Selects mounts by `server:/export`, by mount point, or by a pattern of either.
+//! Selects mounts by their name in rows, by source (`server:/export`), by mount point, or by a pattern of a name or a mount point.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,7 @@ use glob::Pattern;
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
+use crate::volume_names::VolumeNames;
 
 /// The mounts that a question selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,19 +15,30 @@ pub struct MountFilter {
     patterns: Vec<Pattern>,
     /// Exact names: the values of `--mount`, and the mounts at mount points that match one of them.
     names: BTreeSet<String>,
+    /// The mounts of the volumes that the question selects, if it selects any.
+    of_volumes: Option<BTreeSet<String>>,
 }
 
 impl MountFilter {
-    /// Parses the values of `--mount`; `None` without any. Looks mount points up in the catalog.
+    /// Parses the values of `--mount` and `--volume`; `None` without any. Looks mount points and volumes up in the catalog.
     ///
-    /// Errors: [`QueryError::MountPattern`], and those of the store.
-    pub fn new(snapshot: &Snapshot, asked: &[String]) -> Result<Option<Self>, QueryError> {
-        if asked.is_empty() {
+    /// Errors: [`QueryError::MountPattern`], [`QueryError::VolumePattern`], and those of the store.
+    pub fn new(
+        snapshot: &Snapshot,
+        mounts: &[String],
+        volumes: &[String],
+    ) -> Result<Option<Self>, QueryError> {
+        if mounts.is_empty() && volumes.is_empty() {
             return Ok(None);
         }
         let mut filter = Self::default();
+        if !volumes.is_empty() {
+            let names = VolumeNames::new(snapshot)?;
+            let mounts = names.mounts_of(volumes)?.into_iter();
+            filter.of_volumes = Some(mounts.map(str::to_owned).collect());
+        }
         let seen = snapshot.mounts()?;
-        for text in asked {
+        for text in mounts {
             let plain = match text.trim_end_matches('/') {
                 "" => "/",
                 plain => plain,
@@ -35,9 +47,12 @@ impl MountFilter {
                 pattern: text.clone(),
                 why: error.msg,
             })?;
+            // A source is a name, too, unless something else has that name.
+            let is_name = seen.iter().any(|seen| seen.mount.mount == plain);
             let there = seen.iter().filter(|seen| {
                 let point = &seen.mount.path;
-                *point == plain || pattern.matches(point)
+                let is_source = !is_name && seen.mount.source == plain;
+                *point == plain || pattern.matches(point) || is_source
             });
             filter
                 .names
@@ -52,17 +67,48 @@ impl MountFilter {
     /// Whether the filter selects a mount. An unknown mount never matches.
     pub fn matches(&self, mount: Option<&str>) -> bool {
         mount.is_some_and(|mount| {
-            self.names.contains(mount) || self.patterns.iter().any(|p| p.matches(mount))
+            let is_named = || self.names.contains(mount);
+            let is_like = || self.patterns.iter().any(|p| p.matches(mount));
+            let volumes = self.of_volumes.as_ref();
+            volumes.is_none_or(|mounts| mounts.contains(mount))
+                && (self.patterns.is_empty() || is_named() || is_like())
+        })
+    }
+
+    /// Message for a question about operations that found none on the selected mounts, if some of `counted` have those of their superblocks: a
+    /// superblock that several mounts share has one sum, under the directory that all of them are in.
+    pub(crate) fn shared<'m>(&self, counted: impl Iterator<Item = &'m str>) -> Option<String> {
+        let selected = self.of_volumes.iter().flatten().chain(&self.names);
+        let selected: Vec<_> = selected.collect();
+        let is_above = |mount: &str| {
+            let mut selected = selected.iter();
+            selected.any(|name| {
+                name.strip_prefix(mount)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            })
+        };
+        let above: BTreeSet<_> = counted.filter(|mount| is_above(mount)).collect();
+        let above: Vec<_> = above.into_iter().collect();
+        let flags = above.join(" or --mount ");
+        (!above.is_empty()).then(|| {
+            format!("the kernel counts operations of mounts that share a superblock together: ask for --mount {flags}")
         })
     }
 
     /// Message for a query that found nothing on the selected mounts; it lists up to five known mounts.
-    pub(crate) fn hint(snapshot: &Snapshot, asked: &[String]) -> Result<String, QueryError> {
+    pub(crate) fn hint(
+        snapshot: &Snapshot,
+        mounts: &[String],
+        volumes: &[String],
+    ) -> Result<String, QueryError> {
         let mut known = BTreeSet::new();
         for seen in snapshot.mounts()? {
             known.insert(seen.mount.mount);
         }
-        let asked = asked.join(", ");
+        let volumes = volumes.iter();
+        let volumes = volumes.map(|volume| format!("the volume {volume}"));
+        let asked = mounts.iter().cloned().chain(volumes);
+        let asked = asked.collect::<Vec<_>>().join(", ");
         let known: Vec<_> = known.into_iter().collect();
         Ok(match known.len() {
             0 => format!("nothing was recorded on {asked}; `trackiops files` lists what was"),

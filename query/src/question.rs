@@ -37,8 +37,10 @@ pub struct Question {
     pub range: Range,
     /// Windows of the answer. `None` chooses a length that suits the range.
     pub step: Option<Step>,
-    /// Only files of these mounts: `server:/export`, the mount point, or a pattern of either. All if empty.
+    /// Only files of these mounts: the name in rows, the source, the mount point, or a pattern of name or mount point. All if empty.
     pub mounts: Vec<String>,
+    /// Only files of these volumes: names of volumes or claims, or patterns of either. All if empty.
+    pub volumes: Vec<String>,
     /// Only rows of these tenants: names, or patterns of names. All if empty.
     pub tenants: Vec<String>,
     /// Only rows of these levels. If empty, those of the first that has any, in the order of [`IoLevel::ALL`]. Several need a grouping by
@@ -67,6 +69,13 @@ pub struct Question {
     /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate: each thread
     /// checks its own rows.
     pub row_limit: Option<usize>,
+}
+
+impl Question {
+    /// Whether it selects mounts, by whatever names.
+    pub(crate) fn names_mounts(&self) -> bool {
+        !self.mounts.is_empty() || !self.volumes.is_empty()
+    }
 }
 
 /// The range of a question. An open end takes the end of the recorded time.

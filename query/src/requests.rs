@@ -38,6 +38,7 @@ use crate::origin::File;
 use crate::question::{Question, Range};
 use crate::step::Step;
 use crate::tenant_filter::TenantFilter;
+use crate::volume_names::VolumeNames;
 
 /// Rows without `--top`.
 const USUAL_TOP: usize = 20;
@@ -486,8 +487,9 @@ impl Chosen {
         Ok(Self {
             levels: question.levels.clone(),
             wanted: resolve(snapshot, &question.files, range)?.wanted,
-            mounts: MountFilter::new(snapshot, &question.mounts)?,
-            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
+            mounts: MountFilter::new(snapshot, &question.mounts, &question.volumes)?,
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?
+                .with_volumes(VolumeNames::new(snapshot)?),
         })
     }
 

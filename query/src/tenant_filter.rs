@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use glob::Pattern;
 use trackiops_schemas::identity::Tenant;
-use trackiops_tenants::Rules;
+use trackiops_tenants::{Known, Rules};
 
 use crate::error::QueryError;
 use crate::origin::File;
+use crate::volume_names::VolumeNames;
 
 /// The tenants that a question selects, and the rules that it names them by.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct TenantFilter {
     only: Vec<(String, Pattern)>,
     /// In place of the names that tenants were recorded with.
     rules: Option<Arc<Rules>>,
+    /// The volumes that rules may ask for.
+    volumes: VolumeNames,
 }
 
 impl TenantFilter {
@@ -30,7 +33,16 @@ impl TenantFilter {
             }),
         };
         let only = asked.iter().map(pattern).collect::<Result<_, _>>()?;
-        Ok(Self { only, rules })
+        Ok(Self {
+            only,
+            rules,
+            volumes: VolumeNames::default(),
+        })
+    }
+
+    /// The same, with rules that know these volumes.
+    pub fn with_volumes(self, volumes: VolumeNames) -> Self {
+        Self { volumes, ..self }
     }
 
     /// Whether the tenants of rows are needed.
@@ -116,7 +128,14 @@ impl Chooser<'_> {
         let Some(rules) = &self.filter.rules else {
             return Arc::clone(tenant);
         };
-        let named = rules.named(file.mount.as_deref(), file.path.as_deref(), tenant);
+        let mount = file.mount.as_deref();
+        let volume = mount.and_then(|mount| self.filter.volumes.of(mount));
+        let named = rules.named(&Known {
+            mount,
+            volume: volume.map(|name| name.for_rules()),
+            path: file.path.as_deref(),
+            tenant,
+        });
         let shared = self.known.entry(named);
         Arc::clone(shared.or_insert_with_key(|named| Arc::new(named.clone())))
     }

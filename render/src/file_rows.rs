@@ -86,6 +86,7 @@ impl Shape {
                     Level::File | Level::Name => "file",
                     Level::Dir { .. } => "directory",
                     Level::Mount => "mount",
+                    Level::Volume => "volume",
                     Level::Host => "host",
                 },
             ),

@@ -43,8 +43,12 @@ pub const META_HISTOGRAM: &str = "trackiops.histogram";
 pub const TIME: &str = "time";
 /// Name of the recording host.
 pub const HOST: &str = "host";
-/// `server:/export`.
+/// `server:/export`, and what else tells the mount apart.
 pub const MOUNT: &str = "mount";
+/// The volume that the mount is, as the kubelet or a container engine calls it; null where it is none. Of answers, not on disk.
+pub const VOLUME: &str = "volume";
+/// The claim of that volume; null where not known. Of answers, not on disk.
+pub const CLAIM: &str = "claim";
 /// The file's name when the window closed or it was renamed.
 pub const PATH: &str = "path";
 /// Whether the name was found by looking at who has the file open, rather than told by the kernel; null without a name.

@@ -21,4 +21,8 @@ pub struct MountPoint {
     pub options: String,
     /// Whether it is seen in other mount namespaces than the recorder's.
     pub is_foreign: bool,
+    /// The volume that it is, as the kubelet or a container engine calls it.
+    pub volume: Option<String>,
+    /// The claim of that volume, `namespace/name` or as much of that as is known.
+    pub claim: Option<String>,
 }

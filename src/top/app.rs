@@ -253,7 +253,7 @@ impl App {
                 self.arrange_again();
             }
             KeyCode::Char('y') => self.command = Some(self.query()),
-            KeyCode::Char(c @ '1'..='6') => {
+            KeyCode::Char(c @ '1'..='7') => {
                 return self.show(Tab::ALL[c as usize - '1' as usize]);
             }
             KeyCode::Tab | KeyCode::BackTab => {
@@ -441,6 +441,7 @@ impl App {
                 let named = match self.tab {
                     Tab::Files | Tab::Tree => "path,",
                     Tab::Mounts | Tab::Stalls => "mount,",
+                    Tab::Volumes => "volume,claim,",
                     Tab::Tenants => "tenant,",
                     Tab::Operations => "op,mount,",
                 };

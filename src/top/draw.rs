@@ -24,7 +24,7 @@ const COURSE: usize = 10;
 const WIDE: usize = 80;
 
 const HELP: &str = "\
-Up Down PgUp PgDn Home End   select         1-6 Tab   files, tree, mounts ...
+Up Down PgUp PgDn Home End   select         1-7 Tab   files, tree, mounts ...
 Enter  a file in full, a directory's        S         sort by the next column
 Esc    back                                 r         smallest first
 /      only names with this text            space     pause

@@ -21,19 +21,21 @@ pub enum Tab {
     Files,
     Tree,
     Mounts,
+    Volumes,
     Tenants,
     Operations,
     Stalls,
 }
 
 impl Tab {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Files,
         Self::Tree,
         Self::Mounts,
         Self::Tenants,
         Self::Operations,
         Self::Stalls,
+        Self::Volumes,
     ];
 
     pub fn title(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Tab {
             Self::Files => "files",
             Self::Tree => "tree",
             Self::Mounts => "mounts",
+            Self::Volumes => "volumes",
             Self::Tenants => "tenants",
             Self::Operations => "operations",
             Self::Stalls => "stalls",
@@ -53,6 +56,7 @@ impl Tab {
             Self::Files => "file",
             Self::Tree => "dir",
             Self::Mounts | Self::Stalls => "mount",
+            Self::Volumes => "volume",
             Self::Tenants => "tenant",
             Self::Operations => "op",
         }
@@ -152,6 +156,7 @@ impl Table {
                     },
                     // Stalls are in its notes.
                     Tab::Mounts | Tab::Stalls => GroupBy::MOUNT,
+                    Tab::Volumes => "volume".parse()?,
                     Tab::Tenants => "tenant".parse()?,
                     _ => GroupBy::FILE,
                 };

@@ -20,6 +20,8 @@ fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
         version: Some("4.2".into()),
         options: options.into(),
         is_foreign: false,
+        volume: None,
+        claim: None,
     }
 }
 

@@ -22,7 +22,7 @@ use toml::Spanned;
 use trackiops_schemas::identity::Tenant;
 
 use crate::groups::Groups;
-pub use crate::rule::Known;
+pub use crate::rule::{Known, VolumeOf};
 use crate::rule::{Rule, Verdict, Written};
 
 /// Rules, in order.
@@ -129,20 +129,15 @@ impl Rules {
     }
 
     /// The tenant with the name and the labels that these rules give it on a mount and a path, in place of those that it has.
-    pub fn named(&self, mount: Option<&str>, path: Option<&str>, tenant: &Tenant) -> Tenant {
-        let known = Known {
-            mount,
-            path,
-            tenant,
-        };
-        let (name, labels) = match self.of(&known) {
+    pub fn named(&self, known: &Known<'_>) -> Tenant {
+        let (name, labels) = match self.of(known) {
             None => (None, None),
             Some(found) => (Some(found.name.into()), found.labels.map(Into::into)),
         };
         Tenant {
             name,
             labels,
-            ..tenant.clone()
+            ..known.tenant.clone()
         }
     }
 }

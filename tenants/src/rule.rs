@@ -20,6 +20,8 @@ pub(crate) struct Written {
     labels: BTreeMap<String, String>,
     path: Option<String>,
     mount: Option<String>,
+    volume: Option<String>,
+    claim: Option<String>,
     user: Option<NameOrNumber>,
     group: Option<NameOrNumber>,
     cgroup: Option<String>,
@@ -49,6 +51,8 @@ impl From<NameOrNumber> for String {
 enum Subject {
     Path,
     Mount,
+    Volume,
+    Claim,
     User,
     Group,
     Cgroup,
@@ -60,12 +64,23 @@ enum Subject {
 /// What is known of a row, by which rules decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'r> {
-    /// `server:/export`.
+    /// The name of the mount.
     pub mount: Option<&'r str>,
+    /// The volume that this mount is, if it is one.
+    pub volume: Option<VolumeOf<'r>>,
     /// The file's name at the time.
     pub path: Option<&'r str>,
     /// The user and the cgroup.
     pub tenant: &'r Tenant,
+}
+
+/// A volume of Kubernetes or of a container engine.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeOf<'r> {
+    /// Its name.
+    pub name: &'r str,
+    /// Its claim, where known.
+    pub claim: Option<&'r str>,
 }
 
 /// Whether a rule applies to a row.
@@ -115,6 +130,8 @@ impl TryFrom<Written> for Rule {
         let subjects = [
             ("path", Subject::Path, written.path),
             ("mount", Subject::Mount, written.mount),
+            ("volume", Subject::Volume, written.volume),
+            ("claim", Subject::Claim, written.claim),
             ("user", Subject::User, written.user.map(Into::into)),
             ("group", Subject::Group, written.group.map(Into::into)),
             ("cgroup", Subject::Cgroup, written.cgroup),
@@ -217,6 +234,15 @@ impl Subject {
         let tenant = known.tenant;
         match self {
             Self::Mount => Texts::one(known.mount),
+            Self::Volume | Self::Claim => match (known.mount, known.volume) {
+                (_, Some(volume)) => Texts::one(match self {
+                    Self::Volume => Some(volume.name),
+                    _ => volume.claim,
+                }),
+                // What is on a mount that is no volume has neither.
+                (Some(_), None) => Texts::all([]),
+                (None, None) => Texts::UNKNOWN,
+            },
             // `(other)` and `(missed)` stand for any files.
             Self::Path => Texts::one(known.path.filter(|path| path.starts_with('/'))),
             // Users that `/etc/passwd` does not have are known by number alone.

@@ -17,6 +17,7 @@ fn rules(text: &str) -> Rules {
 /// Name and labels that rules give.
 fn named(rules: &Rules, path: &str, tenant: &Tenant) -> Option<(String, Option<String>)> {
     let known = Known {
+        volume: None,
         mount: Some("srv:/exp"),
         path: Some(path).filter(|path| !path.is_empty()),
         tenant,

@@ -91,7 +91,7 @@ impl Recording {
         })
     }
 
-    /// `mount MAJOR:MINOR SERVER:/EXPORT PATH`
+    /// `mount MAJOR:MINOR SERVER:/EXPORT PATH [volume=NAME] [claim=NAME]`
     fn mount(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
         let dev = words.next()?.parse().ok()?;
         let mount = name(words.next()?);
@@ -103,7 +103,17 @@ impl Recording {
             version: Some("4.2".into()),
             options: "rw".into(),
             is_foreign: false,
+            volume: None,
+            claim: None,
         });
+        let mount = self.mounts.last_mut()?;
+        for word in words {
+            match word.split_once('=')? {
+                ("volume", volume) => mount.volume = Some(volume.to_owned()),
+                ("claim", claim) => mount.claim = Some(claim.to_owned()),
+                _ => return None,
+            }
+        }
         Some(())
     }
 

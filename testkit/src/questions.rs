@@ -22,6 +22,7 @@ pub fn question(store: &Path) -> Question {
         range: Range::default(),
         step: None,
         mounts: Vec::new(),
+        volumes: Vec::new(),
         tenants: Vec::new(),
         tenant_rules: None,
         levels: Vec::new(),

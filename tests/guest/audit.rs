@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::mountstats::{MountCounters, Mountstats};
-use crate::run::{Answer, MISSED, Run, number, stored_health, sum};
+use crate::run::{Answer, MISSED, Run, is_from, number, stored_health, sum};
 
 const SUMS: [&str; 4] = [
     "read_bytes",
@@ -35,7 +35,7 @@ fn truth(counters: &MountCounters) -> [u64; 4] {
 /// The sums of a store's rows of a mount, those of `(missed)` included.
 pub fn recorded(store: &Path, mount: &str) -> [u64; 4] {
     let answers = Run::query_store(store, &["--step", "all"]);
-    let own = |answer: &&Answer| answer["mount"] == mount;
+    let own = |answer: &&Answer| is_from(answer, mount);
     let own: Vec<_> = answers.iter().filter(own).cloned().collect();
     assert_eq!(
         sum(&own, "read_errors") + sum(&own, "write_errors"),

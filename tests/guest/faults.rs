@@ -7,7 +7,7 @@ mod task_ids;
 
 use std::sync::LazyLock;
 
-use crate::run::{Answer, KERNELS, Run, kernel, long, number, scripts, sum};
+use crate::run::{Answer, KERNELS, Run, is_from, kernel, long, number, scripts, sum};
 
 /// One guest: all faults on one kernel.
 pub struct Faults {
@@ -55,7 +55,7 @@ impl Faults {
         let mut own = self
             .files
             .iter()
-            .filter(|a| a["mount"] == mount && a["fileid"].as_f64() == Some(fileid));
+            .filter(|a| is_from(a, mount) && a["fileid"].as_f64() == Some(fileid));
         let answer = own
             .next()
             .unwrap_or_else(|| panic!("{}: file {fileid} of {mount} was recorded", self.kernel));
@@ -104,7 +104,7 @@ fn guest_bytes_and_operations_equal_mountstats_under_faults() {
                 let own: Vec<Answer> = guest
                     .files
                     .iter()
-                    .filter(|a| a["mount"] == device.as_str())
+                    .filter(|a| is_from(a, device))
                     .cloned()
                     .collect();
                 let bytes = ["read_bytes", "write_bytes"].map(|column| sum(&own, column));

@@ -43,4 +43,5 @@ mod soak;
 mod storm;
 mod system;
 mod transports;
+mod volumes;
 mod workloads;

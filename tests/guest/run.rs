@@ -302,6 +302,13 @@ pub fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
     text.lines().map(parse).collect()
 }
 
+/// Whether a row's mount is from this `server:/export`. Behind that its name has what tells it apart, such as a port.
+pub fn is_from(answer: &Answer, source: &str) -> bool {
+    let name = answer["mount"].as_str();
+    let more = name.and_then(|name| name.strip_prefix(source));
+    more.is_some_and(|more| more.is_empty() || more.starts_with(','))
+}
+
 /// As [`lines`], of answers.
 pub fn answers(text: &str) -> Vec<Answer> {
     lines(text)

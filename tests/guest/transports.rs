@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use crate::mountstats::{MountCounters, Mountstats, TRANSFERS};
-use crate::run::{Answer, MISSED, Run, long, number, stored_health, sum};
+use crate::run::{Answer, MISSED, Run, is_from, long, number, stored_health, sum};
 use cases::{BESIDE, CASES, Case, PACKAGES};
 
 /// A mount of a case.
@@ -126,7 +126,7 @@ impl Outcome {
             let (recorded, counted) = (self.operations_of(name), self.counted_operations(name));
             let seen = format!("{recorded:?}, the kernel {counted:?}");
             expect("operations", recorded == counted, seen);
-            let of_mount = self.operations.iter().filter(|row| row["mount"] == name);
+            let of_mount = self.operations.iter().filter(|row| is_from(row, name));
             for transport in of_mount.filter_map(|row| row["transport"].as_str()) {
                 let own = transport.starts_with(case.transport);
                 expect("transport", own, transport.to_owned());
@@ -182,7 +182,7 @@ impl Outcome {
     }
 
     fn rows_of<'a>(&'a self, mount: &'a str) -> impl Iterator<Item = &'a Answer> {
-        self.rows.iter().filter(move |row| row["mount"] == mount)
+        self.rows.iter().filter(move |row| is_from(row, mount))
     }
 
     fn sums<const N: usize>(&self, mount: &str, columns: &[&str; N]) -> [u64; N] {
@@ -214,7 +214,7 @@ impl Outcome {
 
     /// Requests by operation, but for those that are not the workload's.
     fn operations_of(&self, mount: &str) -> BTreeMap<String, u64> {
-        let own = self.operations.iter().filter(|row| row["mount"] == mount);
+        let own = self.operations.iter().filter(|row| is_from(row, mount));
         let mut counts = BTreeMap::new();
         for row in own {
             let op = row["op"].as_str().unwrap().to_owned();

@@ -49,8 +49,8 @@ function rangeOf(since: string | null, until: string | null, meta: Meta, zone: Z
 }
 
 export function filesOf(words: URLSearchParams): Parameters {
-  // A report does not know which tenant a window is of.
-  const names = ['file', 'dir', 'mount', ...(report() === null ? ['tenant'] : [])];
+  // A report knows neither which tenant a window is of, nor volumes.
+  const names = ['file', 'dir', 'mount', ...(report() === null ? ['volume', 'tenant'] : [])];
   return names.flatMap((name) => words.getAll(name).map((value): [string, string] => [name, value]));
 }
 

@@ -49,11 +49,12 @@ impl FilterMaps {
     }
 
     fn put(&mut self, keys: BTreeSet<FilterKey>) -> Result<(), MapError> {
-        for gone in self.there.difference(&keys) {
-            self.map.remove(&gone.words())?;
-        }
+        // New ones first: a volume may be wanted by its directory from now on, and no longer by its superblock.
         for new in keys.difference(&self.there) {
             self.map.insert(new.words(), 1, 0)?;
+        }
+        for gone in self.there.difference(&keys) {
+            self.map.remove(&gone.words())?;
         }
         self.there = keys;
         Ok(())

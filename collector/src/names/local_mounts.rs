@@ -227,6 +227,8 @@ impl LocalMounts {
                 version: None,
                 options: point.options.clone(),
                 is_foreign: false,
+                volume: None,
+                claim: None,
             })
         })
     }

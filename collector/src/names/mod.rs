@@ -9,6 +9,7 @@ pub(crate) mod open_files;
 pub(crate) mod path_ring;
 pub(crate) mod paths;
 pub(crate) mod superblocks;
+pub(crate) mod volumes;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -181,6 +182,7 @@ impl Names {
         }
         let local_news = self.local.as_mut().is_some_and(LocalMounts::take_news);
         let mut told = self.mounts.take_news(local_news)?;
+        self.naming.follow_volumes(&told);
         if let Some(local) = &self.local {
             told.extend(local.mount_points());
             told.sort_unstable();

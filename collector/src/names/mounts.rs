@@ -11,6 +11,7 @@ use crate::names::mount_names::{self, difference, server_of};
 use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::paths::is_below;
 use crate::names::superblocks::{Superblock, Superblocks};
+use crate::names::volumes::{Volume, Volumes};
 
 /// Most file systems that are remembered for one device number.
 const REMEMBERED: usize = 4;
@@ -33,6 +34,7 @@ pub struct Mounts {
     /// devices.
     namespaces: Vec<(u32, Vec<Dev>)>,
     superblocks: Superblocks,
+    volumes: Volumes,
 }
 
 /// A superblock, as far as its mounts show it.
@@ -315,8 +317,13 @@ impl Mounts {
         let is_news = mem::take(&mut self.is_news) || anyway;
         is_news.then(|| {
             let now = self.devices.values().filter_map(|known| known.last());
-            let there = now.filter(|now| !now.has_left);
-            let mut told: Vec<_> = there.flat_map(FileSystem::mount_points).collect();
+            let there: Vec<_> = now.filter(|now| !now.has_left).collect();
+            let own = there.iter().flat_map(|now| &now.points);
+            let own = own.filter(|point| !point.is_foreign);
+            let places = own.map(|point| (point.source(), point.mount.mount_point.as_str()));
+            self.volumes.follow(places);
+            let told = there.iter().flat_map(|now| now.mount_points(&self.volumes));
+            let mut told: Vec<_> = told.collect();
             told.sort_unstable();
             told.dedup();
             told
@@ -418,7 +425,7 @@ impl Mounts {
 impl FileSystem {
     /// Its mounts. Mount namespaces begin as copies, so foreign mounts at the same place as one of
     /// this process's own are left out.
-    fn mount_points(&self) -> impl Iterator<Item = MountPoint> {
+    fn mount_points(&self, volumes: &Volumes) -> impl Iterator<Item = MountPoint> {
         let place =
             |point: &MountedPoint| (point.mount.source.clone(), point.mount.mount_point.clone());
         let own = self.points.iter().filter(|point| !point.is_foreign);
@@ -426,8 +433,12 @@ impl FileSystem {
         let is_new = move |point: &&MountedPoint| !point.is_foreign || !own.contains(&place(point));
         let points = self.points.iter().filter(is_new);
         points.map(|point| {
-            let name = self.names.get(point.source());
-            point.as_mount_point(name.unwrap_or(&self.whole))
+            let name = self.names.get(point.source()).unwrap_or(&self.whole);
+            let volume = match point.is_foreign {
+                true => None,
+                false => volumes.get(point.source(), &point.mount.mount_point),
+            };
+            point.as_mount_point(name, volume)
         })
     }
 
@@ -492,7 +503,7 @@ impl FileSystem {
 }
 
 impl MountedPoint {
-    fn as_mount_point(&self, mount: &str) -> MountPoint {
+    fn as_mount_point(&self, mount: &str, volume: Option<&Volume>) -> MountPoint {
         let NfsMount {
             mount_id: _,
             dev,
@@ -511,6 +522,8 @@ impl MountedPoint {
             version: version.map(str::to_owned),
             options,
             is_foreign: self.is_foreign,
+            volume: volume.map(|volume| volume.name.clone()),
+            claim: volume.and_then(|volume| volume.claim.clone()),
         }
     }
 

@@ -1,16 +1,20 @@
 //! Names tenants by rules, which may be replaced while recording.
 
+use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_tenants::Rules;
+use trackiops_schemas::mount::MountPoint;
+use trackiops_tenants::{Known, Rules, VolumeOf};
 
 use crate::clock::{MonotonicNs, is_due};
 
 /// Least time between checks of `/etc/passwd` and `/etc/group` for changes.
 const LOOK: Duration = Duration::from_secs(1);
+/// When volumes that have left are forgotten.
+const MOST_VOLUMES: usize = 4096;
 
 /// Where a recorder finds the rules that it is to use from now on; `None` names no tenants.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,8 @@ pub(crate) struct Naming {
     version: u64,
     changes: u64,
     looked: Option<MonotonicNs>,
+    /// Name and claim of the volumes that mounts are, by the names of mounts.
+    volumes: HashMap<String, (String, Option<String>)>,
 }
 
 /// What rules have made of a file's attributes.
@@ -52,6 +58,30 @@ impl Naming {
             version: 0,
             changes: 0,
             looked: None,
+            volumes: HashMap::new(),
+        }
+    }
+
+    /// Takes over which volumes mounts are. One that has left keeps its name for the rows that are still to come.
+    pub(crate) fn follow_volumes(&mut self, mounts: &[MountPoint]) {
+        for mount in mounts {
+            let Some(volume) = &mount.volume else {
+                continue;
+            };
+            let known = self.volumes.get(&mount.mount);
+            // Not every place where a volume is mounted says for which claim.
+            if known.is_some_and(|(name, _)| name == volume) && mount.claim.is_none() {
+                continue;
+            }
+            let volume = (volume.clone(), mount.claim.clone());
+            if known != Some(&volume) {
+                self.volumes.insert(mount.mount.clone(), volume);
+                self.version += 1;
+            }
+        }
+        if self.volumes.len() > MOST_VOLUMES {
+            self.volumes
+                .retain(|name, _| mounts.iter().any(|mount| mount.mount == *name));
         }
     }
 
@@ -95,18 +125,27 @@ impl Naming {
             None => known.insert(Named {
                 version: self.version,
                 of: Arc::clone(of),
-                named: Arc::new(by_rules(rules, of)),
+                named: Arc::new(self.by_rules(rules, of)),
             }),
         };
         Arc::clone(&known.named)
     }
-}
 
-fn by_rules(rules: &Rules, of: &FileAttributes) -> FileAttributes {
-    let tenant = rules.named(of.mount.as_deref(), of.path.as_deref(), &of.tenant);
-    FileAttributes {
-        tenant: tenant.into(),
-        ..of.clone()
+    fn by_rules(&self, rules: &Rules, of: &FileAttributes) -> FileAttributes {
+        let volume = of.mount.as_ref().and_then(|mount| self.volumes.get(mount));
+        let tenant = rules.named(&Known {
+            mount: of.mount.as_deref(),
+            volume: volume.map(|(name, claim)| VolumeOf {
+                name,
+                claim: claim.as_deref(),
+            }),
+            path: of.path.as_deref(),
+            tenant: &of.tenant,
+        });
+        FileAttributes {
+            tenant: tenant.into(),
+            ..of.clone()
+        }
     }
 }
 
@@ -115,6 +154,57 @@ mod tests {
     use trackiops_schemas::identity::{Dev, FileId, FileKey, Tenant};
 
     use super::*;
+
+    #[test]
+    fn a_volume_names_a_tenant_once_its_mount_is_known_to_be_one() {
+        let text = "[[rule]]\nclaim = '{namespace}/*'\ntenant = '{namespace}'\n[[rule]]\nvolume = 'db'\ntenant = 'docker'\n\
+                    [[rule]]\ntenant = 'rest'\n";
+        let mut naming = Naming::new(Some(Rules::parse(text).unwrap()));
+        let point = |mount: &str, volume: &str, claim: Option<&str>| MountPoint {
+            dev: Dev(49),
+            mount: mount.into(),
+            source: mount.into(),
+            path: "/v".into(),
+            version: None,
+            options: String::new(),
+            is_foreign: false,
+            volume: Some(volume.into()),
+            claim: claim.map(str::to_owned),
+        };
+        let name = |naming: &Naming, mount: Option<&str>| {
+            let file = Arc::new(FileAttributes {
+                key: FileKey(7),
+                id: FileId::others(Dev(49)),
+                mount: mount.map(str::to_owned),
+                path: None,
+                path_inferred: false,
+                tenant: Arc::default(),
+                level: Default::default(),
+            });
+            let named = naming.named(&file, &mut None);
+            named.tenant.name.as_deref().map(str::to_owned)
+        };
+        assert_eq!(name(&naming, Some("s:/e/1")).as_deref(), Some("rest"));
+        let claimed = point("s:/e/1", "pvc-1", Some("shop/data"));
+        naming.follow_volumes(&[
+            claimed,
+            point("s:/e/1", "pvc-1", None),
+            point("s:/e/2", "db", None),
+        ]);
+        assert_eq!(name(&naming, Some("s:/e/1")).as_deref(), Some("shop"));
+        assert_eq!(
+            name(&naming, Some("s:/e/2")),
+            None,
+            "its claim is not known"
+        );
+        assert_eq!(name(&naming, None), None);
+        naming.follow_volumes(&[]);
+        assert_eq!(
+            name(&naming, Some("s:/e/1")).as_deref(),
+            Some("shop"),
+            "it has just left"
+        );
+    }
 
     #[test]
     fn new_rules_hold_from_the_next_look_on() {

@@ -16,6 +16,7 @@ use super::value::share;
 use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
 use crate::projection::Projection;
+use crate::volume_names::VolumeName;
 
 /// The requests that a column describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -287,6 +288,7 @@ impl Record for AnswerRow {
             all.extend(calls(side));
         }
         all.extend(cache());
+        all.extend(volumes());
         all.extend(derived(Side::Read));
         all.extend(derived(Side::Write));
         for side in [Side::Read, Side::Write] {
@@ -354,6 +356,20 @@ fn identity() -> Vec<Column<AnswerRow>> {
         id(columns::FILEID, |row| {
             Some(row.file.as_ref()?.fileid.cast_signed())
         }),
+    ]
+}
+
+/// The names of a mount's volume. They are in the catalog, not in rows.
+fn volumes() -> [Column<AnswerRow>; 2] {
+    let volume = |name, get: fn(&VolumeName) -> Option<&str>| Column {
+        needs: vec![columns::MOUNT.to_owned()],
+        ..Column::text(name, move |row: &AnswerRow| {
+            Value::some_text(row.volume.as_deref().and_then(get))
+        })
+    };
+    [
+        volume(columns::VOLUME, |name| Some(&name.volume)),
+        volume(columns::CLAIM, |name| name.claim.as_deref()),
     ]
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields};
 use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::columns::{
-    CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER, TIME,
-    TRANSPORT, mount_item, time_type,
+    CLAIM, CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER,
+    TIME, TRANSPORT, VOLUME, mount_item, time_type,
 };
 use trackiops_store::{Mark, MountSeen, Seen};
 
@@ -106,6 +106,12 @@ impl Record for MountSeen {
                 Unit::None,
                 |row: &Self| Value::Flag(row.mount.is_foreign),
             ),
+            Column::text(VOLUME, |row: &Self| {
+                Value::some_text(row.mount.volume.as_deref())
+            }),
+            Column::text(CLAIM, |row: &Self| {
+                Value::some_text(row.mount.claim.as_deref())
+            }),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.seen.1)),
         ]

@@ -261,6 +261,7 @@ mod tests {
             time: UtcMs(0),
             host: "h".into(),
             of: Entity::Host(0),
+            volume: None,
             file: None,
             tenant: Default::default(),
             level: Default::default(),

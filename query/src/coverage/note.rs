@@ -509,6 +509,7 @@ fn only_metadata(count: usize, by: GroupBy) -> String {
         Level::Name => ("name", "names", "file"),
         Level::Dir { .. } => ("directory", "directories", "dir"),
         Level::Mount => ("mount", "mounts", "mount"),
+        Level::Volume => ("volume", "volumes", "volume"),
         Level::Host if by.tenants => ("tenant", "tenants", "tenant"),
         Level::Host => ("host", "hosts", "host"),
     };

@@ -98,7 +98,7 @@ fn ask_once(
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
     let terms = FilterAndSort::new(question)?;
-    let mounts = MountFilter::new(snapshot, &question.mounts)?;
+    let mounts = MountFilter::new(snapshot, &question.mounts, &question.volumes)?;
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),
@@ -109,11 +109,16 @@ fn ask_once(
     let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
     let (mut groups, Recorded { covered, hosts }) = execute(&plan, connections, question)?;
     let any = !groups.is_empty();
+    let counted = groups.keys().filter_map(|key| key.mount.as_deref());
+    let shared = mounts.as_ref().and_then(|mounts| mounts.shared(counted));
     if let Some(mounts) = &mounts {
         groups.retain(|key, _| mounts.matches(key.mount.as_deref()));
     }
     if any && groups.is_empty() {
-        let hint = MountFilter::hint(snapshot, &question.mounts)?;
+        let hint = match shared {
+            Some(shared) => shared,
+            None => MountFilter::hint(snapshot, &question.mounts, &question.volumes)?,
+        };
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let recorded = covered.is_any();

@@ -231,6 +231,7 @@ impl Incident {
             by: GroupBy::dir(1),
             files: Vec::new(),
             mounts: Vec::new(),
+            volumes: Vec::new(),
             ..question.clone()
         };
         let grouping = Grouping::new(&snapshot, &all)?;
@@ -464,6 +465,7 @@ mod tests {
             range: Range::default(),
             step: None,
             mounts: Vec::new(),
+            volumes: Vec::new(),
             tenants: Vec::new(),
             tenant_rules: None,
             levels: Vec::new(),

@@ -86,6 +86,7 @@ impl TerminalPlot for AnswerRow {
             Level::Name => "names",
             Level::Dir { .. } => "directories",
             Level::Mount => "mounts",
+            Level::Volume => "volumes",
             Level::Host => "hosts",
         }
     }

@@ -25,11 +25,12 @@ pub enum Kind {
 }
 
 const ROW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
-    "where", "sort", "top", "columns",
+    "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "step", "by", "depth",
+    "op", "where", "sort", "top", "columns",
 ];
 const WINDOW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
+    "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "step", "by", "depth",
+    "op",
 ];
 
 /// All of them.
@@ -47,8 +48,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The files, or what else rows stand for, with the most bytes, or the first by another order",
         command: &["query", "--step=all"],
         words: &[
-            "since", "until", "file", "dir", "mount", "tenant", "level", "by", "depth", "op",
-            "where", "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "by", "depth",
+            "op", "where", "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -101,6 +102,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "file",
             "dir",
             "mount",
+            "volume",
             "tenant",
             "level",
             "by",
@@ -114,8 +116,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Files: their names, when they were seen, what they moved",
         command: &["files"],
         words: &[
-            "since", "until", "file", "dir", "mount", "tenant", "level", "where", "sort", "top",
-            "columns",
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "where", "sort",
+            "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -125,8 +127,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The slowest requests one by one, where they were kept",
         command: &["requests"],
         words: &[
-            "since", "until", "file", "dir", "mount", "tenant", "op", "where", "sort", "top",
-            "columns",
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "op", "where", "sort",
+            "top", "columns",
         ],
         usual: &[],
         answer: Kind::Rows,
@@ -152,8 +154,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start",
         command: &["watch", "--json", "--wait"],
         words: &[
-            "since", "file", "dir", "mount", "tenant", "level", "step", "by", "depth", "op",
-            "where", "sort", "top", "columns",
+            "since", "file", "dir", "mount", "volume", "tenant", "level", "step", "by", "depth",
+            "op", "where", "sort", "top", "columns",
         ],
         usual: &[],
         answer: Kind::Live,

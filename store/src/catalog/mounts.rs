@@ -104,8 +104,8 @@ fn insert(
     transaction
         .prepare_cached(
             "INSERT INTO mount_point
-             (host, dev, mount, source, path, version, options, foreign_namespace, first_ms, last_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             (host, dev, mount, source, path, version, options, foreign_namespace, volume, claim, first_ms, last_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .insert(params![
             host,
@@ -116,6 +116,8 @@ fn insert(
             mount.version,
             mount.options,
             mount.is_foreign,
+            mount.volume,
+            mount.claim,
             first.0,
             last.0,
         ])
@@ -125,7 +127,7 @@ impl CatalogView {
     /// All mount points that were ever seen, in order of appearance.
     pub(crate) fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
         self.rows(
-            "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, first_ms, last_ms
+            "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, volume, claim, first_ms, last_ms
              FROM mount_point JOIN host ON host.id = host JOIN mount ON mount.id = mount
              ORDER BY first_ms, mount_point.id",
             [],
@@ -145,7 +147,9 @@ fn seen(row: &Row<'_>) -> rusqlite::Result<MountSeen> {
             version: row.get(5)?,
             options: row.get(6)?,
             is_foreign: row.get(7)?,
+            volume: row.get(8)?,
+            claim: row.get(9)?,
         },
-        seen: (UtcMs(row.get(8)?), UtcMs(row.get(9)?)),
+        seen: (UtcMs(row.get(10)?), UtcMs(row.get(11)?)),
     })
 }

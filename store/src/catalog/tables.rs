@@ -16,7 +16,7 @@ CREATE TABLE mount (
   id    INTEGER PRIMARY KEY,
   name  TEXT NOT NULL UNIQUE            -- server:/export
 );
--- Which device number stood for which mount on which host, and when it was seen so.
+-- Which device number stood for which mounts on which host, and when it was first and last seen so.
 CREATE TABLE mount_period (
   host      INTEGER NOT NULL REFERENCES host(id),
   dev       INTEGER NOT NULL,           -- major << 20 | minor
@@ -36,6 +36,8 @@ CREATE TABLE mount_point (
   version   TEXT,                       -- of NFS
   options   TEXT NOT NULL,
   foreign_namespace INTEGER NOT NULL,   -- 0: the recorder's own; 1: another one
+  volume    TEXT,                       -- what the kubelet or a container engine calls it
+  claim     TEXT,
   first_ms  INTEGER NOT NULL,
   last_ms   INTEGER NOT NULL
 );

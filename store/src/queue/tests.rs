@@ -230,6 +230,8 @@ fn a_store_that_is_deleted_is_begun_anew() {
         version: None,
         options: "rw".into(),
         is_foreign: false,
+        volume: None,
+        claim: None,
     };
     queue.mounted(UtcMs(T0), vec![mount]);
     queue.put(window(0));

@@ -56,7 +56,7 @@ export function Home({ place, meta }: { place: Place; meta: Meta }) {
       <Controls place={place} selection={shown} meta={meta} moves={moves} refresh={refresh} isLive={recording.isLive} />
       <Notes notes={recording.notes} error={selection.error ?? recording.error} ended={recording.ended} none={recording.isWhole ? 'no gaps in this range, and nothing lost' : ''} />
       <Series recording={recording} op={selection.op} moves={moves} />
-      <Breakdown place={place} selection={selection} moves={moves} hosts={meta.hosts.length} tabs={['file', 'dir', 'mount', 'tenant', 'op']} again={again} known={recording.notes} />
+      <Breakdown place={place} selection={selection} moves={moves} hosts={meta.hosts.length} tabs={['file', 'dir', 'mount', ...(report() === null ? ['volume' as const] : []), 'tenant', 'op']} again={again} known={recording.notes} />
       <FlameFigure place={place} selection={selection} moves={moves} again={again} />
     </>
   );

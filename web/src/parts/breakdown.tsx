@@ -1,4 +1,4 @@
-// Tables of a selection: files, trees, mounts, tenants, operations. The server ranks them.
+// Tables of a selection: files, trees, mounts, volumes, tenants, operations. The server ranks them.
 import { useAsk, type Answer, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
 import { report } from '../report/data.ts';
@@ -9,9 +9,9 @@ import { Field, type Moves } from './controls.tsx';
 import { Figure, Notes } from './figure.tsx';
 import { Table, type Column } from './table.tsx';
 
-export type By = 'file' | 'dir' | 'mount' | 'tenant' | 'op';
+export type By = 'file' | 'dir' | 'mount' | 'volume' | 'tenant' | 'op';
 
-const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', tenant: 'tenants', op: 'operations' };
+const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', volume: 'volumes', tenant: 'tenants', op: 'operations' };
 const TOP = '100';
 
 function sides(op: Op): ('read' | 'write')[] {
@@ -84,7 +84,7 @@ export function fileAddress(row: Row, words: URLSearchParams): string | null {
     return null;
   }
   // Not the directory, to which a file would be added.
-  return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount', 'tenant']), { file }));
+  return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount', 'volume', 'tenant']), { file }));
 }
 
 function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; asked: string[] } {
@@ -101,6 +101,8 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
       return { columns: [{ name: 'path', label: 'tree', kind: 'text', text: fileName, href: filtered('path') }, ...host], asked: ['host', 'mount', 'path'] };
     case 'mount':
       return { columns: [{ name: 'mount', label: 'mount', kind: 'text', href: filtered('mount') }, ...host], asked: ['host', 'mount'] };
+    case 'volume':
+      return { columns: [{ name: 'volume', label: 'volume', kind: 'text', href: filtered('volume') }, { name: 'claim', label: 'claim', kind: 'text' }, ...host], asked: ['host', 'volume', 'claim'] };
     case 'tenant':
       return {
         columns: [...['user', 'container', 'cgroup', 'tenant_name'].map((name): Column => ({ name, label: name.replace('_name', ''), kind: 'text', href: tenant(name) })), ...host],

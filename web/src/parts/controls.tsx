@@ -196,6 +196,7 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
         {!without.includes('file') && fields('file', 'path or pattern')}
         {fields('dir', 'directory')}
         {fields('mount', 'server:/export')}
+        {report() === null && fields('volume', 'volume or claim')}
         {report() === null && fields('tenant', 'name, user or cgroup')}
         {!without.includes('op') && (
           <label class="field">

@@ -1,0 +1,83 @@
+//! Names of volumes: what the kubelet or a container engine calls a mount.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use glob::Pattern;
+use trackiops_store::Snapshot;
+use trackiops_tenants::VolumeOf;
+
+use crate::error::QueryError;
+
+/// A volume, as it is called where it is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeName {
+    /// Name of the PersistentVolume, or of the engine's volume.
+    pub volume: String,
+    /// The claim, `namespace/name` or as much of that as is known.
+    pub claim: Option<String>,
+}
+
+impl VolumeName {
+    /// What rules know of it.
+    pub fn for_rules(&self) -> VolumeOf<'_> {
+        VolumeOf {
+            name: &self.volume,
+            claim: self.claim.as_deref(),
+        }
+    }
+}
+
+/// The volumes of mounts, by the names that mounts have in rows.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeNames(HashMap<String, Arc<VolumeName>>);
+
+impl VolumeNames {
+    /// Those that the recorders have seen. A mount that was several volumes has the latest one's name.
+    pub fn new(snapshot: &Snapshot) -> Result<Self, QueryError> {
+        let seen = snapshot.mounts()?.into_iter().map(|seen| seen.mount);
+        let volumes: Vec<_> = seen
+            .filter_map(|mount| Some((mount.mount, mount.volume?, mount.claim)))
+            .collect();
+        // Not every place where a volume is mounted says for which claim.
+        let claims = volumes.iter();
+        let claims = claims.filter_map(|(_, volume, claim)| Some((volume.clone(), claim.clone()?)));
+        let claims: HashMap<_, _> = claims.collect();
+        let name = |(mount, volume, claim): (String, String, Option<String>)| {
+            let claim = claim.or_else(|| claims.get(&volume).cloned());
+            (mount, Arc::new(VolumeName { volume, claim }))
+        };
+        Ok(Self(volumes.into_iter().map(name).collect()))
+    }
+
+    /// The volume of a mount.
+    pub fn of(&self, mount: &str) -> Option<&Arc<VolumeName>> {
+        self.0.get(mount)
+    }
+
+    /// What is known of a volume of this name.
+    pub fn named(&self, volume: &str) -> Option<&Arc<VolumeName>> {
+        self.0.values().find(|name| name.volume == volume)
+    }
+
+    /// The mounts whose volume or claim has one of these names, or matches one as a pattern.
+    pub fn mounts_of(&self, asked: &[String]) -> Result<Vec<&str>, QueryError> {
+        let pattern = |text: &String| match Pattern::new(text) {
+            Ok(pattern) => Ok((text.clone(), pattern)),
+            Err(error) => Err(QueryError::VolumePattern {
+                pattern: text.clone(),
+                why: error.msg,
+            }),
+        };
+        let asked: Vec<_> = asked.iter().map(pattern).collect::<Result<_, _>>()?;
+        let is_asked = |text: &str| {
+            let mut asked = asked.iter();
+            asked.any(|(exact, pattern)| exact == text || pattern.matches(text))
+        };
+        let is_one = |name: &VolumeName| {
+            is_asked(&name.volume) || name.claim.as_deref().is_some_and(is_asked)
+        };
+        let mounts = self.0.iter().filter(|(_, name)| is_one(name));
+        Ok(mounts.map(|(mount, _)| mount.as_str()).collect())
+    }
+}
