@@ -410,14 +410,20 @@ impl Names {
         // Compared by address, because each path is kept only once.
         let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
         let known = known_file(&mut self.known, &self.mounts, row, now);
-        let is_mount_new = place.is_some() && known.attributes.mount != mount;
-        if is_mount_new || at(&known.place) != at(&place) {
+        let is_mount_new = known.attributes.mount != mount;
+        let is_place_new = at(&known.place) != at(&place);
+        // When mounts change, what is known is forgotten, unless nothing reports paths.
+        let may_be_another = is_mount_new || is_place_new || self.paths.is_none();
+        if is_place_new || is_mount_new && place.is_some() {
             let path = place.as_ref();
             let path = path.and_then(|place| self.mounts.path(file.dev, place));
             Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
             known.place = place;
         }
-        let key = self.mounts.key(file, known.place.as_deref());
+        let key = match may_be_another {
+            true => self.mounts.key(file, known.place.as_deref()),
+            false => known.attributes.key,
+        };
         if known.attributes.mount != mount
             || known.attributes.key != key
             || *known.attributes.tenant != tenant

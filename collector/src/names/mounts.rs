@@ -17,6 +17,8 @@ use crate::names::volumes::{Volume, Volumes};
 const REMEMBERED: usize = 4;
 /// Most mounts of a superblock that are remembered after they have left: data of their files may still be written back.
 const LEFT: usize = 64;
+/// Names of mounts of a superblock after which those of mounts that left long ago are forgotten.
+const MOST_NAMES: usize = 4096;
 
 /// What is known of device numbers. A mount that is gone stays known until its number is used
 /// again: its last requests may still arrive.
@@ -149,7 +151,6 @@ impl Mounts {
         }
         let mut found = Vec::new();
         self.namespaces.clear();
-        self.superblocks.refresh_all(pids());
         for pid in pids() {
             let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
             if namespace.is_ok_and(|ns| seen.insert(ns))
@@ -164,6 +165,8 @@ impl Mounts {
         // What has changed on the host meanwhile is still to be followed. Until then, a mount of a number's next file system that was
         // found elsewhere must not be taken for one of the file system that had the number before.
         let host = mounts_of(HOST).unwrap_or_default();
+        // After the mounts: what is mounted is listed.
+        self.superblocks.refresh_all(pids());
         let changed = not_among(&host, &self.own).chain(not_among(&self.own, &host));
         self.follow_foreign(&found, &changed.collect());
     }
@@ -222,8 +225,10 @@ impl Mounts {
                 let left = before.into_iter().filter(|point| !stay(point));
                 now.left = left.chain(mem::take(&mut now.left)).take(LEFT).collect();
                 (now.names, now.top, now.whole) = (names, top, whole);
-                if now.superblock.fsid.is_none() {
-                    now.superblock = superblock;
+                if now.names.len() > MOST_NAMES {
+                    let there = now.points.iter().chain(&now.left).map(MountedPoint::source);
+                    let there: HashSet<_> = there.map(str::to_owned).collect();
+                    now.names.retain(|source, _| there.contains(source));
                 }
                 now.has_left = false;
             }
@@ -496,7 +501,7 @@ impl FileSystem {
     /// Whether it can be this superblock.
     fn agrees_with(&self, superblock: &Superblock) -> bool {
         match (&self.superblock.fsid, &superblock.fsid) {
-            (Some(_), Some(_)) => self.superblock == *superblock,
+            (Some(own), Some(other)) => own == other,
             _ => true,
         }
     }
