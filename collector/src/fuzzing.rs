@@ -79,7 +79,7 @@ pub fn proc(bytes: &[u8]) {
     let (first, then) = (parse_mountinfo(first), parse_mountinfo(then));
     let mut mounts = Mounts::default();
     for now in [&first, &then] {
-        let _ = (mounts.gone_devices(now), mounts.changed_devices(now));
+        let _ = (mounts.gone_devices(now), mounts.left_devices(now));
         mounts.follow_own(now);
         let _ = mounts.take_news(false);
     }

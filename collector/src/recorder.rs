@@ -361,13 +361,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over mounts that came or went. Settles the rows of their devices first: the numbers of those that went
-    /// may be in use again before the window closes, and files may be on another mount of their superblock from now on.
+    /// Takes over mounts that came or went. Settles the rows of the devices of those that went first: their numbers
+    /// may be in use again before the window closes, and their files have been on them so far. A mount that came is seen a little later than it
+    /// was used, so the rows of its device stay open.
     fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
         };
-        let changed = self.names.changed_devices(&mounts);
+        let changed = self.names.left_devices(&mounts);
         if !changed.is_empty() {
             self.learn_paths(now);
             self.drain(now);

@@ -159,10 +159,10 @@ impl Names {
         self.mounts.is_mounted(dev)
     }
 
-    /// Devices that have lost or got a mount, if `mounts` are those of now. What was seen of their files
+    /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
     /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
-    pub fn changed_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        let mut changed = self.mounts.changed_devices(mounts);
+    pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        let mut changed = self.mounts.left_devices(mounts);
         if let (Some(local), Some(next)) = (&self.local, &self.local_next) {
             changed.extend(local.left(next));
         }

@@ -75,16 +75,8 @@ impl Mounts {
         before.filter(|dev| !stays(dev)).collect()
     }
 
-    /// Devices that were mounted at the last look, and have lost or got a mount since: files may be on another mount than before.
-    pub fn changed_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
-        let came = not_among(now, &self.own);
-        let mut changed: HashSet<_> = came.filter(|dev| self.is_mounted(*dev)).collect();
-        changed.extend(self.left_devices(now));
-        changed
-    }
-
     /// Devices that have lost a mount since the last look.
-    fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
+    pub fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         not_among(&self.own, now).collect()
     }
 
