@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    ALARM_PERCENT, AppView, EngineChoice, KernelFacts, Levels, Lockdown, Plan, PreemptedCalls, Programs,
-    RecordedLevel, Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported, plan,
+    ALARM_PERCENT, AppView, EngineChoice, KernelFacts, Levels, Lockdown, Plan, PreemptedCalls,
+    Programs, RecordedLevel, Recorder, RpcTasks, StartStep, StartTiming, Tracefs, Unsupported,
+    plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};

@@ -38,7 +38,7 @@ const MOST_ROWS: usize = 20;
 /// What rows stand for.
 #[derive(clap::Args, Clone)]
 pub struct SubjectFlags {
-    /// A row stands for: file, dir, mount, volume, tenant, host, level, op, transport
+    /// A row is a file, dir, mount, volume, tenant, host, level, op or transport
     ///
     /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `volume`, `host` and `tenant` (user and cgroup) all files
     /// of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each

@@ -44,9 +44,9 @@ pub struct FileFlags {
     /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
     #[arg(long, value_name = "MOUNT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     mount: Vec<String>,
-    /// Only files of this volume of Kubernetes or Docker: its name or its claim; repeatable
+    /// Only files of this volume, by its name or its claim; repeatable
     ///
-    /// A claim is NAMESPACE/NAME where both are known. Takes patterns, such as 'shop/*'. `--by volume` lists
+    /// Of Kubernetes or Docker. A claim is NAMESPACE/NAME where both are known. Takes patterns, such as 'shop/*'. `--by volume` lists
     /// the volumes.
     #[arg(long, value_name = "VOLUME", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     volume: Vec<String>,

@@ -136,9 +136,9 @@ pub struct Args {
     /// Record reads and writes only, no other operation
     #[arg(long, help_heading = KERNEL)]
     pub no_ops: bool,
-    /// Count the calls by which applications read and write files of NFS, cached ones too
+    /// Count the calls by which applications read and write files of NFS
     ///
-    /// Each call takes some 400 instructions more. On a kernel that preempts threads that run in it (7.x) it takes 2,700, and without fprobes
+    /// Those that the page cache answers as well. Each call takes some 400 instructions more. On a kernel that preempts threads that run in it (7.x) it takes 2,700, and without fprobes
     /// (CONFIG_FPROBE) the kernel skips the programs for some.
     #[arg(long, help_heading = KERNEL)]
     pub app_view: bool,
