@@ -182,7 +182,7 @@ pub fn run(run: &Run) -> Result<u8> {
     let mut report = boot()?;
     for _ in 1..BOOTS {
         let cause = match &report.outcome {
-            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_stale_code(cause) => {
+            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_of_emulator(cause) => {
                 "the emulator ran code that the kernel had replaced"
             }
             Outcome::NotUp(_) if accel != Accel::Kvm => "the guest did not come up",
