@@ -28,6 +28,8 @@ const NO_RECORD_RINGS: &str = "NO_RECORD_RINGS";
 
 /// `BPF_LOG_LEVEL2` (include/linux/bpf_verifier.h): the verifier logs each instruction on each way through the program, and what it knows then.
 const LOG_STEPS: u32 = 2;
+/// `BPF_LOG_LEVEL1`: only the way on which it refuses a program.
+const LOG_WAYS: u32 = 1;
 /// Room for it. The largest program takes 100,000 to 300,000 steps, of some 150 bytes each.
 const LOG_BYTES: u32 = 256 << 20;
 
@@ -153,14 +155,23 @@ impl CastPrograms {
         for (to, from) in load.prog_name[..shown].iter_mut().zip(name.bytes()) {
             *to = from as c_char;
         }
-        let Some(log) = log else {
-            attributes.__bindgen_anon_3 = load;
+        attributes.__bindgen_anon_3 = load;
+        if log.is_none() {
             // SAFETY: instructions and licence outlive the call.
-            return unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
+            let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
+            if loaded.is_ok() {
+                return loaded;
+            }
+        }
+        // What was refused is loaded once more, for the reason.
+        let mut reasons = Vec::new();
+        let (log, level) = match log {
+            Some(log) => (log, LOG_STEPS),
+            None => (&mut reasons, LOG_WAYS),
         };
         // The kernel gives memory only to the pages that are written.
         *log = vec![0; LOG_BYTES as usize];
-        load.log_level = LOG_STEPS;
+        load.log_level = level;
         load.log_size = LOG_BYTES;
         load.log_buf = log.as_mut_ptr().expose_provenance() as u64;
         attributes.__bindgen_anon_3 = load;
@@ -169,8 +180,22 @@ impl CastPrograms {
         let end = log.iter().position(|byte| *byte == 0);
         log.truncate(end.unwrap_or(log.len()));
         log.shrink_to_fit();
-        loaded
+        loaded.map_err(|error| match reason(log) {
+            Some(reason) => io::Error::new(error.kind(), format!("{error}: {name}: {reason}")),
+            None => error,
+        })
     }
+}
+
+/// Why the verifier has refused a program: the last line of its log but for its statistics.
+fn reason(log: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(log);
+    let is_statistics = |line: &&str| {
+        let begins = ["processed ", "verification time ", "stack depth "];
+        line.trim().is_empty() || begins.iter().any(|begin| line.starts_with(begin))
+    };
+    let mut lines = text.lines().rev();
+    lines.find(|line| !is_statistics(line)).map(str::to_owned)
 }
 
 /// Attaches a program to what it was loaded for, until the returned descriptor is closed. The tracepoint is
