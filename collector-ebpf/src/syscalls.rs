@@ -170,7 +170,11 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
         kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third), &raw const ended),
         kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, ended),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
-        _ if result > 0 => submitted::<M>(call.held_or_zero(&own.third), untraced(result as u32)),
+        _ if result > 0 => submitted::<M>(
+            call.held_or_zero(&own.third),
+            untraced(result as u32),
+            begin_ns,
+        ),
         _ => 0,
     }
 }
@@ -206,13 +210,12 @@ fn operated<M: Memory>(kind: u8, first: u32, mut ended: Ended) -> u64 {
 
 /// A call has submitted as many requests as it returned.
 #[inline(never)]
-fn submitted<M: Memory>(requests: u64, count: u32) -> u64 {
+fn submitted<M: Memory>(requests: u64, count: u32, begin_ns: u64) -> u64 {
     let Some(batches) = io_submit::batches(requests, count) else {
         return 0;
     };
     // Elsewhere it needs more of the stack than there is.
     if M::SINCE_6_2 && keeps::<M>() {
-        let begin_ns = application::begin_in::<M>(&CALL_BEGINS);
         single_calls::keep_submitted::<M>(requests, count, batches, begin_ns);
     }
     let mut left = 0;
