@@ -62,15 +62,9 @@ const AGAIN: i64 = -11;
 /// `-EIOCBQUEUED` (include/linux/errno.h): it goes on without its caller.
 const QUEUED: i64 = -529;
 
-/// A call begins, and is to be timed.
+/// A call of this thread begins, and is to be timed.
 #[inline(always)]
-pub fn begun<M: Memory>() {
-    note_begin::<M>(&APP_BEGINS);
-}
-
-/// Notes that a call of this thread begins.
-#[inline(always)]
-pub fn note_begin<M: Memory>(begins: &Array<AppBegin>) {
+pub fn begun<M: Memory>(begins: &Array<AppBegin>) {
     if is_shed::<M>(shed::CALL_TIMES) {
         return;
     }
@@ -86,13 +80,7 @@ pub fn note_begin<M: Memory>(begins: &Array<AppBegin>) {
 
 /// When this thread's call began, ns; 0 if nobody knows.
 #[inline(always)]
-pub fn begin_ns<M: Memory>() -> u64 {
-    begin_in::<M>(&APP_BEGINS)
-}
-
-/// The same of a call that was noted there.
-#[inline(always)]
-pub fn begin_in<M: Memory>(begins: &Array<AppBegin>) -> u64 {
+pub fn begin_ns<M: Memory>(begins: &Array<AppBegin>) -> u64 {
     if !is_timed() || is_shed::<M>(shed::CALL_TIMES) {
         return 0;
     }
@@ -137,7 +125,13 @@ pub fn returned(program: Program, call: u64, result: u64) {
         return;
     }
     if let Some(file) = call.field(&own.call_file) {
-        count::<Typed>(program, file, is_direct, result, begin_ns::<Typed>());
+        count::<Typed>(
+            program,
+            file,
+            is_direct,
+            result,
+            begin_ns::<Typed>(&APP_BEGINS),
+        );
     }
 }
 
@@ -160,7 +154,7 @@ pub fn returned_of_file(program: Program, file: u64, result: u64) {
     if is_shed::<Typed>(shed::CALLS) {
         return;
     }
-    let begin_ns = begin_ns::<Typed>();
+    let begin_ns = begin_ns::<Typed>(&APP_BEGINS);
     count::<Typed>(program, file, false, result.cast_signed(), begin_ns);
 }
 
@@ -232,7 +226,7 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     if !is_shed::<Typed>(shed::CALLS) && is_of_nfs(file) {
-        let begin_ns = begin_ns::<Typed>();
+        let begin_ns = begin_ns::<Typed>(&APP_BEGINS);
         count::<Typed>(program, file, false, result.cast_signed(), begin_ns);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
-    kernel_memory::{Address, Memory, Probe, global, if_zero, now_ns},
+    kernel_memory::{Address, Memory, Probe, copy_words, global, if_zero, now_ns},
     local, paths,
 };
 
@@ -613,16 +613,7 @@ fn deliver<M: Memory>(record: &mut RequestRecord, inode: u64) {
     match completion.slot::<M>() {
         Some(slot) => {
             // SAFETY: a slot for a record. The time of its end, which says that it is there, is written last.
-            unsafe {
-                let words = size_of::<RequestRecord>() / 8;
-                let (from, to) = (
-                    core::ptr::from_ref(record).cast::<u64>(),
-                    slot.cast::<u64>(),
-                );
-                for word in 1..words {
-                    to.add(word).write_volatile(from.add(word).read_volatile());
-                }
-            }
+            unsafe { copy_words(record, slot, 1) };
             completion.in_slot(slot, record.end_ns, true);
         }
         None => completion.fold(record),

@@ -8,9 +8,9 @@ use crate::{
     application::Program,
     ceiling::is_shed,
     globals::DIRECT,
-    kernel_memory::{Address, Memory, Probe, global},
+    kernel_memory::{Address, Memory, Probe, copy_words, global},
     single_calls::{self, Kept},
-    syscalls::{First, add_or_first, count_first, keeps, name},
+    syscalls::{Ended, First, add_or_first, count_first, keeps, name},
 };
 
 /// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
@@ -76,14 +76,15 @@ fn count<M: Memory>(program: u32, file: u64, result: i64, request: u64) {
     // SAFETY: of the map: on the stack there is no room for it.
     unsafe {
         let ended = &raw mut (*noted).ended;
-        (&raw mut (*ended).calls).write_volatile(1);
-        (&raw mut (*ended).result).write_volatile(result);
-        (&raw mut (*ended).begin_ns).write_volatile(0);
-        (&raw mut (*ended).kept.at).write_volatile(kept.at);
-        (&raw mut (*ended).kept.begin_ns).write_volatile(kept.begin_ns);
-        (&raw mut (*ended).kept.thread).write_volatile(kept.thread);
-        add_or_first::<M>(M::thread(), program, file, &*ended, |first| {
-            first.note(noted);
+        let one = Ended {
+            calls: 1,
+            result,
+            begin_ns: 0,
+            kept,
+        };
+        copy_words(&raw const one, ended, 0);
+        add_or_first::<M>(M::thread(), program, file, &*ended, |sum| {
+            copy_words(&raw const sum, &raw mut (*noted).sum, 0);
             is_first = true;
         });
     }

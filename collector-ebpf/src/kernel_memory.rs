@@ -600,6 +600,20 @@ pub unsafe fn exchange(word: *mut u64, expected: u64, new: u64) -> u64 {
     before
 }
 
+/// Copies all words of a value but the first ones. Of a copy in one piece the compiler makes a loop over the bytes.
+///
+/// # Safety
+///
+/// Both are there. `from` is in no caller's stack: Linux 7.2 has refused to load what read it there.
+#[inline(always)]
+pub unsafe fn copy_words<T>(from: *const T, to: *mut T, first: usize) {
+    let (from, to) = (from.cast::<u64>(), to.cast::<u64>());
+    for word in first..size_of::<T>() / 8 {
+        // SAFETY: by the caller.
+        unsafe { to.add(word).write_volatile(from.add(word).read()) };
+    }
+}
+
 /// `CLOCK_MONOTONIC`, ns: the clock of `tk_start`.
 #[inline(always)]
 pub fn now_ns() -> u64 {

@@ -85,6 +85,7 @@ mod programs {
         globals::OFFSETS,
         io_uring,
         kernel_memory::{Cast, Probe, Typed},
+        maps::APP_BEGINS,
         operation, paths, release, spans, syscalls, tracepoint,
     };
 
@@ -286,7 +287,7 @@ mod programs {
     // On each of the functions that the next ones are on, where calls are timed.
     #[fentry(function = "nfs_file_read")]
     pub fn app_begin(_: FEntryContext) -> i32 {
-        application::begun::<Typed>();
+        application::begun::<Typed>(&APP_BEGINS);
         0
     }
 

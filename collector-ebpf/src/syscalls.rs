@@ -25,7 +25,9 @@ use crate::{
     filter::{self, Who},
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
     io_submit::{self, MOST_BATCHES, Way},
-    kernel_memory::{Address, Memory, Probe, cpu, global, now_ns, opaque, untraced, word},
+    kernel_memory::{
+        Address, Memory, Probe, copy_words, cpu, global, now_ns, opaque, untraced, word,
+    },
     local,
     maps::APP_PLACES,
     paths,
@@ -78,7 +80,7 @@ static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
 #[inline(always)]
 pub fn begun(number: u64) {
     if kind_of(number as u32) != 0 {
-        application::note_begin::<Probe>(&CALL_BEGINS);
+        application::begun::<Probe>(&CALL_BEGINS);
     }
 }
 
@@ -134,41 +136,51 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     }
     let call = Address::<M::Trusted>::new(registers);
     let first: u32 = call.held_or_zero(&own.first);
-    let begin_ns = application::begin_in::<M>(&CALL_BEGINS);
-    let mut ended = Ended {
-        calls: 1,
-        result,
-        begin_ns,
-        kept: Kept::NOT,
-    };
+    let begin_ns = application::begin_ns::<M>(&CALL_BEGINS);
+    let of_kind = kind & !kinds::AT;
+    if AT_ONCE && of_kind <= kinds::WRITES {
+        let ended = Ended {
+            calls: 1,
+            result,
+            begin_ns,
+            kept: Kept::NOT,
+        };
+        return add_or_leave::<M>(thread, program_of(of_kind), first, &ended);
+    }
+    let mut kept = Kept::NOT;
     if !AT_ONCE && keeps::<M>() {
         let mut at = NO_OFFSET;
         if kind & kinds::AT != 0 {
             at = Address::<M>::new(registers).field_or_zero(&own.fourth);
         }
         // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
-        if kind & !kinds::AT <= kinds::WRITES && at == NO_OFFSET {
+        if of_kind <= kinds::WRITES && at == NO_OFFSET {
             at = POSITION;
         } else if at.cast_signed() < 0 {
             at = NO_OFFSET;
         }
-        ended.kept = Kept {
+        kept = Kept {
             at,
             begin_ns,
             thread: bpf_get_current_pid_tgid(),
         };
     }
-    match kind & !kinds::AT {
-        kind @ (kinds::READS | kinds::WRITES) => {
-            let program = if kind == kinds::READS { READ } else { WRITE };
-            if !AT_ONCE {
-                return count_descriptor::<M>(program, first, &raw const ended);
-            }
-            add_or_leave::<M>(thread, program, first, &ended)
-        }
-        kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first, &raw const ended),
-        kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third), &raw const ended),
-        kinds::SYNCS | kinds::OPENS => operated::<M>(kind, first, ended),
+    let is_kept = kept.at != NOT_KEPT;
+    note_end(Ended {
+        calls: 1,
+        // A descriptor is no number of bytes.
+        result: match of_kind {
+            kinds::SYNCS | kinds::OPENS => result.min(0),
+            _ => result,
+        },
+        begin_ns,
+        kept,
+    });
+    match of_kind {
+        kinds::READS | kinds::WRITES => count_descriptor::<M>(program_of(of_kind), first),
+        kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first),
+        kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third)),
+        kinds::SYNCS | kinds::OPENS => operated::<M>(of_kind, first, result, is_kept),
         // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
         _ if result > 0 => submitted::<M>(
             call.held_or_zero(&own.third),
@@ -179,6 +191,11 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     }
 }
 
+#[inline(always)]
+fn program_of(kind: u8) -> u32 {
+    if kind == kinds::READS { READ } else { WRITE }
+}
+
 /// Whether single calls are handed over.
 #[inline(always)]
 pub fn keeps<M: Memory>() -> bool {
@@ -187,22 +204,20 @@ pub fn keeps<M: Memory>() -> bool {
 
 /// A call has read from one descriptor and written to another.
 #[inline(never)]
-fn transferred<M: Memory>(read: u32, write: u32, ended: *const Ended) -> u64 {
-    count_descriptor::<M>(READ, read, ended) | count_descriptor::<M>(WRITE, write, ended)
+fn transferred<M: Memory>(read: u32, write: u32) -> u64 {
+    count_descriptor::<M>(READ, read) | count_descriptor::<M>(WRITE, write)
 }
 
 /// A call has opened a file, or waited until it is on its disk. Returns what [`count_descriptor`] does, as [`submitted`].
 #[inline(always)]
-fn operated<M: Memory>(kind: u8, first: u32, mut ended: Ended) -> u64 {
-    if global(&DIRECT.syscalls.counts_operations) == 0 && ended.kept.at == NOT_KEPT {
+fn operated<M: Memory>(kind: u8, first: u32, result: i64, is_kept: bool) -> u64 {
+    if global(&DIRECT.syscalls.counts_operations) == 0 && !is_kept {
         return 0;
     }
-    let result = ended.result;
-    ended.result = result.min(0);
     if kind == kinds::SYNCS {
-        count_descriptor::<M>(Program::SyscallSync as u32, first, &raw const ended)
+        count_descriptor::<M>(Program::SyscallSync as u32, first)
     } else if result >= 0 {
-        count_descriptor::<M>(Program::SyscallOpen as u32, result as u32, &raw const ended)
+        count_descriptor::<M>(Program::SyscallOpen as u32, result as u32)
     } else {
         0
     }
@@ -231,13 +246,13 @@ fn submitted<M: Memory>(requests: u64, count: u32, begin_ns: u64) -> u64 {
                 let way: *const Way = &raw const (*batch).ways[way];
                 let Way { calls, bytes } = way.read_volatile();
                 if calls != 0 {
-                    let ended = Ended {
+                    note_end(Ended {
                         calls,
                         result: bytes.cast_signed(),
                         begin_ns: 0,
                         kept: Kept::NOT,
-                    };
-                    left |= count_descriptor::<M>(program, (its - 1) as u32, &raw const ended);
+                    });
+                    left |= count_descriptor::<M>(program, (its - 1) as u32);
                 }
             }
         }
@@ -256,52 +271,30 @@ pub struct Ended {
     pub kept: Kept,
 }
 
-/// Those that begin a sum.
+/// The sum that calls begin.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct First {
+pub struct Begun {
     file: u64,
-    /// The place of their sum.
+    /// Its place.
     nth: u64,
     /// `f_flags` of the file.
     file_flags: u64,
     now_ns: u64,
+}
+
+/// Calls that begin a sum.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct First {
+    pub sum: Begun,
     pub ended: Ended,
 }
 
-/// The same before it is in memory.
-pub struct FirstSeen<'e> {
-    file: u64,
-    nth: u64,
-    file_flags: u64,
-    now_ns: u64,
-    ended: &'e Ended,
-}
-
-impl FirstSeen<'_> {
-    /// # Safety
-    ///
-    /// There is room for it in a map: on the stack there is none.
-    #[inline(always)]
-    pub unsafe fn note(&self, to: *mut First) {
-        // SAFETY: by the caller. Word by word: of a copy the compiler makes a loop over the bytes.
-        unsafe {
-            (&raw mut (*to).file).write_volatile(self.file);
-            (&raw mut (*to).nth).write_volatile(self.nth);
-            (&raw mut (*to).file_flags).write_volatile(self.file_flags);
-            (&raw mut (*to).now_ns).write_volatile(self.now_ns);
-            let from = ptr::from_ref(self.ended).cast::<u64>();
-            let to = (&raw mut (*to).ended).cast::<u64>();
-            for word in 0..size_of::<Ended>() / 8 {
-                to.add(word).write_volatile(from.add(word).read_volatile());
-            }
-        }
-    }
-}
-
-/// What a system call leaves to its end.
+/// What a system call has ended, and what it leaves to its end.
 #[repr(C)]
 struct Firsts {
+    ended: Ended,
     firsts: [First; MOST_FIRSTS],
     /// How many there are.
     left: u64,
@@ -311,11 +304,24 @@ struct Firsts {
 #[map]
 static FIRSTS: PerCpuArray<Firsts> = PerCpuArray::with_max_entries(1, 0);
 
-/// Counts calls for a file by its descriptor. 1 if that is left to [`count_firsts`], else 0.
+/// Notes what has ended, for [`count_descriptor`].
+#[inline(always)]
+fn note_end(ended: Ended) {
+    if let Some(scratch) = FIRSTS.get_ptr_mut(0) {
+        // SAFETY: of the map.
+        unsafe { copy_words(&raw const ended, &raw mut (*scratch).ended, 0) };
+    }
+}
+
+/// Counts the calls that have ended for a file by its descriptor. 1 if that is left to [`count_firsts`], else 0.
 #[inline(never)]
-fn count_descriptor<M: Memory>(program: u32, descriptor: u32, ended: *const Ended) -> u64 {
-    // SAFETY: one on the stack.
-    add_or_leave::<M>(M::thread(), program, descriptor, unsafe { &*ended })
+fn count_descriptor<M: Memory>(program: u32, descriptor: u32) -> u64 {
+    let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: of the map.
+    let ended = unsafe { &(*scratch).ended };
+    add_or_leave::<M>(M::thread(), program, descriptor, ended)
 }
 
 /// The same where it stands.
@@ -328,13 +334,13 @@ fn add_or_leave<M: Memory>(
 ) -> u64 {
     let mut left = 0;
     if let Some(file) = file_of::<M>(thread, descriptor) {
-        add_or_first::<M>(thread, program, file, ended, |first| left = leave(&first));
+        add_or_first::<M>(thread, program, file, ended, |sum| left = leave(sum, ended));
     }
     left
 }
 
 #[inline(always)]
-fn leave(first: &FirstSeen<'_>) -> u64 {
+fn leave(sum: Begun, ended: &Ended) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
@@ -345,7 +351,9 @@ fn leave(first: &FirstSeen<'_>) -> u64 {
         if number >= MOST_FIRSTS as u64 {
             return 0;
         }
-        first.note(&raw mut (*scratch).firsts[number as usize]);
+        let first = &raw mut (*scratch).firsts[number as usize];
+        copy_words(&raw const sum, &raw mut (*first).sum, 0);
+        copy_words(ended, &raw mut (*first).ended, 0);
         left.write_volatile(number + 1);
     }
     1
@@ -369,7 +377,7 @@ fn count_firsts() {
             let first = &raw mut (*scratch).firsts[number];
             if !count_first(first) {
                 // There is no path to hand over.
-                (&raw mut (*first).file).write_volatile(0);
+                (&raw mut (*first).sum.file).write_volatile(0);
             }
         }
         // Beginning with any of them: in the next window it is another one.
@@ -381,7 +389,7 @@ fn count_firsts() {
                 break;
             }
             let first = &raw const (*scratch).firsts[place as usize];
-            let file = (&raw const (*first).file).read_volatile();
+            let file = (&raw const (*first).sum.file).read_volatile();
             if file != 0 {
                 name(file);
             }
@@ -430,7 +438,7 @@ pub fn add_or_first<M: Memory>(
     program: u32,
     file: u64,
     ended: &Ended,
-    first: impl FnOnce(FirstSeen<'_>),
+    first: impl FnOnce(Begun),
 ) -> Option<()> {
     let (own, app) = (&DIRECT.local, &DIRECT.app);
     let of_file = M::file(file);
@@ -454,12 +462,11 @@ pub fn add_or_first<M: Memory>(
     let nth = application::number(program, inode)?;
     let who = (uid, cgroup);
     let Some(place) = application::begun_before(places, nth, file_now, who, now_ns) else {
-        first(FirstSeen {
+        first(Begun {
             file,
             nth,
             file_flags: flags.into(),
             now_ns,
-            ended,
         });
         return Some(());
     };
@@ -505,12 +512,12 @@ pub fn count_first(first: *const First) -> bool {
             return false;
         };
         // Not where it is needed, where there is no room on the stack for it.
-        let hash = hash_if_kept((&raw const (*first).file).read_volatile());
+        let hash = hash_if_kept((&raw const (*first).sum.file).read_volatile());
         let Some(sum) = begin(places, first, hash) else {
             return false;
         };
-        let now_ns = (&raw const (*first).now_ns).read_volatile();
-        let file_flags = (&raw const (*first).file_flags).read_volatile();
+        let now_ns = (&raw const (*first).sum.now_ns).read_volatile();
+        let file_flags = (&raw const (*first).sum.file_flags).read_volatile();
         add(sum.as_ptr(), file_flags, &(*first).ended, now_ns)
     }
 }
@@ -521,10 +528,13 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
     let app = &DIRECT.app;
     // SAFETY: see `count_first`.
     let &First {
-        file,
-        nth,
-        file_flags,
-        now_ns,
+        sum:
+            Begun {
+                file,
+                nth,
+                file_flags,
+                now_ns,
+            },
         ref ended,
     } = unsafe { &*first };
     let of_file = Address::<Probe>::new(file);
