@@ -65,6 +65,8 @@ fn storm(kernel: &str, flavour: Flavour, seconds: u64) -> Outcome {
         &timeout,
         "--append",
         &append,
+        // Probes come and go without a pause.
+        "--by-turns",
         "--deb",
         "xfsprogs,btrfs-progs,dosfstools",
         "--disk",

@@ -16,16 +16,24 @@ const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
 /// How QEMU runs the guest's processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
+    /// Emulated, each on a thread of its own.
     Tcg,
+    /// Emulated by turns on one thread: with two CPUs it takes twice as long, and none of them ever runs code that another has just replaced.
+    TcgByTurns,
     /// Emulated one instruction after the other, each of which takes a nanosecond of the guest's time.
     Counted,
     Kvm,
 }
 
+/// Five-level paging makes every page walk of the emulator longer. With ERMS kernels clear and copy pages by `rep stosb` and `rep movsb`, which it
+/// carries out byte by byte.
+const EMULATED: &str = "max,la57=off,erms=off,fsrm=off";
+
 impl Accel {
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcg => "tcg",
+            Self::TcgByTurns => "tcg by turns",
             Self::Counted => "tcg that counts instructions",
             Self::Kvm => "kvm",
         }
@@ -33,14 +41,8 @@ impl Accel {
 
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
-            // Five-level paging makes every page walk of the emulator longer. With ERMS kernels clear and copy pages by `rep stosb` and
-            // `rep movsb`, which it carries out byte by byte.
-            Self::Tcg => &[
-                "-accel",
-                "tcg,thread=multi",
-                "-cpu",
-                "max,la57=off,erms=off,fsrm=off",
-            ],
+            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", EMULATED],
+            Self::TcgByTurns => &["-accel", "tcg,thread=single", "-cpu", EMULATED],
             // Without sleep a guest with nothing to do is at its next timer at once.
             Self::Counted => &[
                 "-accel",

@@ -104,6 +104,10 @@ pub struct Run {
     #[arg(long, conflicts_with = "cpus")]
     pub icount: bool,
 
+    /// Emulate the CPUs by turns: slower, for what replaces the kernel's code again and again
+    #[arg(long, conflicts_with = "icount")]
+    pub by_turns: bool,
+
     /// Memory in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(512..))]
     pub mem: u32,

@@ -136,10 +136,12 @@ pub fn run(run: &Run) -> Result<u8> {
     let began = Instant::now();
     let fetched = fetch(&run.guest)?;
     let binary = trackiops::binary(run.quiet)?;
-    let accel = if run.icount {
-        Accel::Counted
-    } else {
-        Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))?
+    let accel = match run.icount {
+        true => Accel::Counted,
+        false => match Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))? {
+            Accel::Tcg if run.by_turns => Accel::TcgByTurns,
+            chosen => chosen,
+        },
     };
     let payload = Payload {
         script: run.script(),
@@ -150,7 +152,7 @@ pub fn run(run: &Run) -> Result<u8> {
         timeout_s: run.timeout,
         collect: run.out.is_some(),
     };
-    let machine = Machine {
+    let mut machine = Machine {
         disk: run.disk.clone(),
         forward: run.forward.clone(),
         init: run.init,
@@ -168,7 +170,7 @@ pub fn run(run: &Run) -> Result<u8> {
             run.cpus()
         ));
     }
-    let boot = || -> Result<Report> {
+    let boot = |machine: &Machine| -> Result<Report> {
         let sinks = Sinks {
             stdout: Box::new(std::io::stdout()),
             stderr: Box::new(std::io::stderr()),
@@ -179,10 +181,13 @@ pub fn run(run: &Run) -> Result<u8> {
         let boot = run.init.then_some(SYSTEM_BOOT_LIMIT);
         Ok(session::follow(machine, sinks, limit, boot))
     };
-    let mut report = boot()?;
+    let mut report = boot(&machine)?;
     for _ in 1..BOOTS {
         let cause = match &report.outcome {
-            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_of_emulator(cause) => {
+            Outcome::Failed(cause)
+                if machine.accel == Accel::Tcg && console::is_of_emulator(cause) =>
+            {
+                machine.accel = Accel::TcgByTurns;
                 "the emulator ran code that the kernel had replaced"
             }
             Outcome::NotUp(_) if accel != Accel::Kvm => "the guest did not come up",
@@ -191,7 +196,7 @@ pub fn run(run: &Run) -> Result<u8> {
         host::say(format_args!(
             "warning: {cause}; all over again in a fresh guest"
         ));
-        report = boot()?;
+        report = boot(&machine)?;
     }
     finish(run, &fetched.cache, report, began)
 }
