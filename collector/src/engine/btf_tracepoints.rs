@@ -31,7 +31,7 @@ const LOG_STEPS: u32 = 2;
 /// `BPF_LOG_LEVEL1`: only the way on which it refuses a program.
 const LOG_WAYS: u32 = 1;
 /// Room for it. The largest program takes 100,000 to 300,000 steps, of some 150 bytes each.
-const LOG_BYTES: u32 = 256 << 20;
+const LOG_BYTES: u32 = 512 << 20;
 
 /// What a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
