@@ -496,46 +496,56 @@ pub struct File {
     /// The address of the inode.
     pub inode: u64,
     pub fileid: u64,
-    /// The inode's generation. NFS has none.
+    /// The inode's generation. NFS has none: what [`handle::fold`] makes of its handle.
     pub generation: u64,
 }
 
 impl File {
     #[inline(always)]
-    pub fn of(inode: Address<impl Memory>) -> Self {
+    fn with(inode: Address<impl Memory>, generation: u64) -> Self {
         Self {
             inode: inode.0,
             fileid: inode.field_or_zero(&DIRECT.inode_number),
-            generation: inode
-                .field_or_zero::<u32>(&DIRECT.local.inode_generation)
-                .into(),
+            generation,
         }
     }
 
-    /// The same of NFS.
+    /// That of a local file system.
+    #[inline(always)]
+    pub fn of_local(inode: Address<impl Memory>) -> Self {
+        let generation: u32 = inode.field_or_zero(&DIRECT.local.inode_generation);
+        Self::with(inode, generation.into())
+    }
+
+    /// That of NFS.
     #[inline(always)]
     pub fn of_nfs(inode: Address<impl Memory>) -> Self {
-        Self {
-            inode: inode.0,
-            fileid: inode.field_or_zero(&DIRECT.inode_number),
-            generation: 0,
+        let handle = file_operation::handle_in_typed(inode);
+        Self::with(inode, handle.map_or(0, handle::fold))
+    }
+
+    /// That of either.
+    #[inline(always)]
+    pub fn of<M: Memory>(inode: Address<M>) -> Self {
+        let superblock = Address::<M>::new(inode.field_or_zero(&DIRECT.inode_superblock));
+        match superblock.field_or_zero(&DIRECT.local.superblock_magic) {
+            NFS_SUPER_MAGIC => Self::of_nfs(inode),
+            _ => Self::of_local(inode),
         }
     }
 
-    /// The same of NFS as the filter sees it: in the directory of this entry.
+    /// The same of NFS as the filter sees it: in the directory of this entry, whose address stands for the generation.
     #[inline(always)]
     pub fn below<M: Memory>(
         inode: Address<impl Memory>,
         entry: impl FnOnce() -> Option<Address<M>>,
     ) -> Self {
         let parent = || entry()?.field(&DIRECT.tree.entry_parent);
-        Self {
-            generation: match global(&FILTER) & filters::DIRECTORIES {
-                0 => 0,
-                _ => parent().unwrap_or(0),
-            },
-            ..Self::of_nfs(inode)
-        }
+        let directory = match global(&FILTER) & filters::DIRECTORIES {
+            0 => 0,
+            _ => parent().unwrap_or(0),
+        };
+        Self::with(inode, directory)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
-    kernel_memory::{Address, Memory, Probe, copy_words, global, if_zero, now_ns},
+    kernel_memory::{Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, word},
     local, paths,
 };
 
@@ -22,8 +22,13 @@ use crate::{
 /// them is counted for the other files of the device.
 const MOST_BIOS: usize = 256;
 const MOST_RUNS: usize = 32;
-/// How often a bio may have been split: by a device, and by those that it consists of.
-const MOST_SPLITS: usize = 4;
+/// How often a bio may have been split or copied: by a device, and by those that it consists of.
+const MOST_COPIES: usize = 5;
+/// Words that are looked at in what the private word of a bio leads to, and words before a bio, for the bio that it is a copy of.
+const WORDS_BEHIND: u64 = 12;
+const WORDS_BEFORE: u64 = 20;
+/// Runs of nobody that are looked at whether they are copies; a power of two.
+const MOST_COPIED: usize = 4;
 /// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
 const OPERATION: u32 = 0xff;
 const DISCARD: u32 = 3;
@@ -83,7 +88,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
             && let Some(slot) = Completion::free_slot::<M>()
         {
             // SAFETY: a slot for a record.
-            unsafe { of_one::<M>(slot, bio, part, bits, bytes, &course) };
+            unsafe { of_one::<M>(slot, request, bio, part, bits, bytes, &course) };
             return;
         }
     }
@@ -104,6 +109,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
         (&raw mut (*scratch).unnamed).write_volatile(0);
         (&raw mut (*scratch).runs).write_volatile(0);
+        (&raw mut (*scratch).nobodys).write_volatile(0);
         walk::<M>(scratch);
         let unnamed = (&raw const (*scratch).unnamed).read_volatile();
         for number in 0..MOST_RUNS {
@@ -207,6 +213,7 @@ impl Course {
 #[inline(always)]
 unsafe fn of_one<M: Memory>(
     slot: *mut RequestRecord,
+    request: Address<M::Trusted>,
     bio: Address<M::Typed>,
     part: u64,
     bits: u32,
@@ -227,7 +234,9 @@ unsafe fn of_one<M: Memory>(
             file_of(Address::<M::Typed>::new(inode))
         } else {
             write!(slot.flags, bits);
-            inode = split_from::<M>(bio.0);
+            // Once more, as a number: those before it are looked at.
+            let request = Address::<M>::new(request.0);
+            inode = copied_from::<M>(request.held_or_zero(&own.request_bio));
             if inode != 0 {
                 write!(slot.flags, bits | flags::DIRECT);
             } else {
@@ -275,6 +284,9 @@ pub struct Scratch {
     bits: u32,
     record: RequestRecord,
     run: [Run; MOST_RUNS],
+    /// Runs of which nobody is known yet, and how many of them are noted.
+    nobodys_runs: [u64; MOST_COPIED],
+    nobodys: u64,
     unnamed_inodes: [u64; MOST_RUNS],
 }
 
@@ -284,6 +296,7 @@ pub struct Scratch {
 struct Run {
     whose: u64,
     bio: u64,
+    last_bio: u64,
     bytes: u64,
 }
 
@@ -317,6 +330,15 @@ unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
     // SAFETY: of `take`.
     unsafe {
         find_runs::<M>(scratch);
+        for number in 0..MOST_COPIED {
+            if number as u64 >= (&raw const (*scratch).nobodys).read_volatile() {
+                break;
+            }
+            let run = (&raw const (*scratch).nobodys_runs[number]).read_volatile();
+            if let Some(run) = self::run(scratch, opaque(run)) {
+                trace::<M>(run);
+            }
+        }
         let runs = (&raw const (*scratch).runs).read_volatile();
         for number in 0..MOST_RUNS {
             if number as u64 >= runs {
@@ -325,15 +347,8 @@ unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
             let run = &raw const (*scratch).run[number];
             let bytes = (&raw const (*run).bytes).read_volatile();
             (&raw mut (*scratch).record.done_bytes).write_volatile(bytes as u32);
-            let mut whose = (&raw const (*run).whose).read_volatile();
+            let whose = (&raw const (*run).whose).read_volatile();
             let bio = (&raw const (*run).bio).read_volatile();
-            if whose & IS_DIRECT == 0 {
-                // One by itself: the kernel merges no parts.
-                let inode = split_from::<M>(bio);
-                if inode != 0 {
-                    whose = inode | IS_DIRECT;
-                }
-            }
             hand_over::<M>(scratch, whose, bio);
         }
         let left = (&raw const (*scratch).left).read_volatile();
@@ -365,10 +380,18 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
                 (&raw mut (*run).bytes).write_volatile(0);
                 last.write_volatile(whose);
                 runs.write_volatile(number + 1);
+                // Without a branch, as above.
+                let nobodys = (&raw const (*scratch).nobodys).read_volatile();
+                let noted = (&raw mut (*scratch).nobodys_runs).cast::<u64>();
+                let place = nobodys as usize & (MOST_COPIED - 1);
+                noted.add(place).write_volatile(number);
+                let is_nobodys = if_zero(whose & !IS_DIRECT) & 1;
+                (&raw mut (*scratch).nobodys).write_volatile(nobodys + is_nobodys);
             }
             let Some(run) = run(scratch, runs.read_volatile().wrapping_sub(1)) else {
                 break;
             };
+            (&raw mut (*run).last_bio).write_volatile(this.0);
             let before = left.read_volatile();
             let bytes = u64::from(this.field_or_zero::<u32>(&own.bio_bytes)).min(before);
             let bytes_of_run = (&raw const (*run).bytes).read_volatile() + bytes;
@@ -378,6 +401,22 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
             if left.read_volatile() == 0 || bio.read_volatile() == 0 {
                 break;
             }
+        }
+    }
+}
+
+/// Finds the file of direct I/O whose copied bios are in a run that would be nobody's. The first and the last one must be of the same.
+#[inline(never)]
+unsafe fn trace<M: Memory>(run: *mut Run) {
+    // SAFETY: of `walk`.
+    unsafe {
+        let (first, last) = (
+            (&raw const (*run).bio).read_volatile(),
+            (&raw const (*run).last_bio).read_volatile(),
+        );
+        let inode = copied_from::<M>(first);
+        if inode != 0 && (last == first || copied_from::<M>(last) == inode) {
+            (&raw mut (*run).whose).write_volatile(inode | IS_DIRECT);
         }
     }
 }
@@ -401,26 +440,84 @@ fn owner<M: Memory>(bio: u64) -> u64 {
     (inode | IS_DIRECT) & is_direct | cached(bio) & !is_direct
 }
 
-/// The inode of the file of direct I/O of which a bio is a part, or 0.
+/// The inode of the file of direct I/O of which a bio is a copy, or a part, or 0.
 ///
-/// What is too large for a device is split: the parts come first, and lead to what remains by their private word (`bio_chain`, block/bio.c). They have the
-/// vectors of the whole.
+/// What is too large for a device is split: the parts come first, and lead to what remains by their private word (`bio_chain`, block/bio.c). A device that
+/// consists of others (device mapper, MD) sends copies to those, which are inside of what leads to their original, or whose private word leads there. All
+/// have the vectors of the whole; who copies the pages as well, as encryption does, has its own.
 #[inline(never)]
-fn split_from<M: Memory>(bio: u64) -> u64 {
+fn copied_from<M: Memory>(bio: u64) -> u64 {
     let own = &DIRECT.block;
-    let mut bio = Address::<M>::new(bio);
-    let vectors: u64 = bio.field_or_zero(&own.bio_vectors);
-    for _ in 0..MOST_SPLITS {
-        bio = Address::new(bio.field_or_zero(&own.bio_private));
-        if vectors == 0 || bio.field_or_zero::<u64>(&own.bio_vectors) != vectors {
+    let mut bio = bio;
+    let vectors: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_vectors);
+    if vectors == 0 {
+        return 0;
+    }
+    for step in 0..MOST_COPIES as u64 {
+        bio = original::<M>(bio, vectors, step);
+        if bio == 0 {
             break;
         }
-        let (inode, host) = direct::<M, M>(bio.field_or_zero(&own.bio_private), Address::new);
+        let private = Address::<M>::new(bio).field_or_zero(&own.bio_private);
+        let (inode, host) = direct::<M, M>(private, Address::new);
         if inode != 0 && inode == host {
             return inode;
         }
     }
     0
+}
+
+/// Where the bio that a bio is a copy of was found last, of each step on the way to the first one: 0 where the private word leads to it.
+static mut ORIGINALS: [u64; MOST_COPIES] = [0; MOST_COPIES];
+
+/// The bio that a bio with these vectors is a copy of, or 0.
+#[inline(always)]
+fn original<M: Memory>(bio: u64, vectors: u64, step: u64) -> u64 {
+    let own = &DIRECT.block;
+    let private: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_private);
+    // SAFETY: one of the words.
+    let last = unsafe { (&raw mut ORIGINALS).cast::<u64>().add(step as usize) };
+    // SAFETY: as above. Who writes it meanwhile has found another one, which is looked for then.
+    let place = unsafe { last.read_volatile() };
+    let known = candidate::<M>(bio, private, place);
+    if is_with::<M>(known, bio, vectors) {
+        return known;
+    }
+    let (mut found, mut at) = (0, 0);
+    // Without a branch: the verifier would follow both ways at each word.
+    for place in 0..=WORDS_BEHIND + WORDS_BEFORE {
+        let other = candidate::<M>(bio, private, place);
+        let its: u64 = Address::<M>::new(other).field_or_zero(&own.bio_vectors);
+        let is_it = if_zero(its ^ vectors) & !if_zero(other ^ bio) & if_zero(found);
+        found |= other & is_it;
+        at |= place & is_it;
+    }
+    let found = opaque(found);
+    if found != 0 {
+        // SAFETY: as above.
+        unsafe { last.write_volatile(at) };
+    }
+    found
+}
+
+/// Whether a bio has these vectors, and is not the other one itself.
+#[inline(always)]
+fn is_with<M: Memory>(bio: u64, other: u64, vectors: u64) -> bool {
+    bio != other
+        && Address::<M>::new(bio).field_or_zero::<u64>(&DIRECT.block.bio_vectors) == vectors
+}
+
+/// What may be the address of the bio that a bio is a copy of: its private word, one of the words that this leads to, or one of those before the bio.
+#[inline(always)]
+fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
+    let at = if place == 0 {
+        return private;
+    } else if place <= WORDS_BEHIND {
+        private.wrapping_add((place - 1) * 8)
+    } else {
+        bio.wrapping_sub((place - WORDS_BEHIND) * 8)
+    };
+    word::<M>(at).unwrap_or(0)
 }
 
 /// The inode of the file of direct I/O by iomap, by the private word of its bio, and what stands where an inode names itself. Anything may be where

@@ -75,9 +75,11 @@ fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> 
 
 /// Where only NFS is recorded, nobody knows where an inode has its generation.
 #[inline(always)]
-fn file_of(inode: Address<impl Memory>) -> File {
-    match global(&DIRECT.cache.has_local) {
-        0 => File::of_nfs(inode),
+fn file_of<M: Memory>(inode: Address<M>) -> File {
+    let own = &DIRECT.cache;
+    match (global(&own.has_wire), global(&own.has_local)) {
+        (_, 0) => File::of_nfs(inode),
+        (0, _) => File::of_local(inode),
         _ => File::of(inode),
     }
 }
@@ -170,10 +172,7 @@ fn begin<M: Memory>(
     let has_path =
         magic != NFS_SUPER_MAGIC && key.direction & FILE_SYSTEM == 0 && direction != PAGES_EVICTED;
     if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
-        // Of NFS nothing tells here whether it is the same file still.
-        if magic != NFS_SUPER_MAGIC {
-            filter::leave_out(program, file_of(object), Who::calling(uid, cgroup));
-        }
+        filter::leave_out(program, file_of(object), Who::calling(uid, cgroup));
         return None;
     }
     let sum = application::claim(places, nth, file_of(object), &mut key, pid, begin_ns)?;

@@ -4,7 +4,7 @@ use core::ptr;
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 
-use crate::kernel_memory::{Address, Memory, View, Window, exchange, opaque};
+use crate::kernel_memory::{Address, Memory, Probe, View, Window, exchange, opaque};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
@@ -62,7 +62,30 @@ pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     Some(known(handle)?.crc)
 }
 
-/// The same, with where it is remembered, on this CPU.
+/// What tells the handle from the next one of its inode, at a fraction of the hash's cost: the sum of its words without carries. What is behind a shorter
+/// one belongs to it: it does not change either.
+#[inline(never)]
+pub fn fold(handle: u64) -> u64 {
+    let handle = Address::<Probe>::new(handle);
+    let mut window = Window::<SHORT>::EMPTY;
+    let Some(view) = window.fill(handle, None) else {
+        return 0;
+    };
+    let mut all = view.word(0);
+    let size = all & 0xffff;
+    for at in 1..SHORT {
+        all ^= view.word(at);
+    }
+    for at in SHORT as u64..=LONG {
+        if at * 8 >= size + SIZE_BYTES {
+            break;
+        }
+        all ^= word(handle, at * 8).unwrap_or(0);
+    }
+    all
+}
+
+/// The hash, with where it is remembered, on this CPU.
 #[inline(always)]
 pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     // Before the handle is read, so that what is read need not be kept meanwhile.

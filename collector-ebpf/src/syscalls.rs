@@ -451,7 +451,7 @@ pub fn add_or_first<M: Memory>(
     }
     let cred = Address::<M::Typed>::new(of_file.field(&app.file_cred)?);
     let uid: u32 = cred.held(&DIRECT.cred_uid)?;
-    let file_now = File::of(inode);
+    let file_now = which(inode);
     let cgroup = cgroup::of_local_thread::<M>(|| thread);
     if global(&FILTER) != 0 && filter::is_left_out(program, file_now, Who::calling(uid, cgroup)) {
         return None;
@@ -482,6 +482,15 @@ pub fn add_or_first<M: Memory>(
         }
     }
     Some(())
+}
+
+/// Which file an inode is. Those of NFS are asked for where single calls for them are handed over.
+#[inline(always)]
+fn which<M: Memory>(inode: Address<M>) -> File {
+    match global(&DIRECT.syscalls.keeps) & kept::NFS {
+        0 => File::of_local(inode),
+        _ => File::of(inode),
+    }
 }
 
 /// Adds calls to their sum. Whether they are the first ones there.
@@ -573,11 +582,8 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
     }
     let pid = bpf_get_current_pid_tgid() >> 32;
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
-        // Of NFS nothing tells here whether it is the same file still.
-        if magic != NFS_SUPER_MAGIC {
-            let kind = application::program_of(nth);
-            filter::leave_out(kind, File::of(inode), Who::calling(key.uid, key.cgroup));
-        }
+        let kind = application::program_of(nth);
+        filter::leave_out(kind, which(inode), Who::calling(key.uid, key.cgroup));
         return None;
     }
     key.direction |= uncounted;
@@ -586,7 +592,7 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
         // SAFETY: both are here.
         unsafe { single_calls::keep::<Probe>(&raw const key, file, file_flags, now_ns, ended) };
     }
-    let sum = application::claim(places, nth, File::of(inode), &mut key, pid, begin_ns);
+    let sum = application::claim(places, nth, which(inode), &mut key, pid, begin_ns);
     if uncounted == 0 { sum } else { None }
 }
 

@@ -76,7 +76,10 @@ for kind in ext4 xfs btrfs tmpfs overlay; do
     python3 /work/local_calls.py "/mnt/$kind/calls" >"$OUT/calls.$kind"
 done
 # Each of them may get the inode of the one before.
-for kind in ext4 xfs; do
+mkdir /mnt/ext4/exported /mnt/back
+exportfs -o rw,no_root_squash,insecure,fsid=3 '*:/mnt/ext4/exported'
+mount -t nfs -o vers=4.2 127.0.0.1:/mnt/ext4/exported /mnt/back
+for kind in ext4 xfs back; do
     mkdir "/mnt/$kind/short"
     python3 -c 'import os, sys
 for number in range(50):
@@ -91,6 +94,8 @@ for engine in libaio io_uring; do
     fio --name=$engine --ioengine=$engine --directory=/mnt/ext4/calls --rw=write --bs=4k --size=1m --iodepth=16 \
         --direct=1 --fallocate=none --output=/dev/null
 done
+umount /mnt/back
+exportfs -u '*:/mnt/ext4/exported'
 dd if=/dev/zero of=/mnt/nfs/called bs=64k count=8 oflag=direct 2>/dev/null
 dd if=/mnt/nfs/called of=/dev/null bs=64k iflag=direct 2>/dev/null
 dd if=/dev/zero of=/mnt/nfs/called_back bs=4k count=64 conv=fsync 2>/dev/null

@@ -1,0 +1,55 @@
+# Direct I/O on devices that consist of others: their requests have copies of the bios, or parts.
+. /work/lib.sh
+
+modprobe -a loop ext4 xfs dm-mod raid0 raid1
+disks=()
+for n in $(seq 8); do
+    truncate -s 176M "/var/tmp/disk$n"
+    disks+=("$(losetup --find --show "/var/tmp/disk$n")")
+done
+echo 64 >"/sys/block/${disks[0]##*/}/queue/max_sectors_kb"
+half=$((176 << 11))
+# Two disks, one behind the other; one on another; mirrors; and a device mapper on MD.
+dmsetup create linear <<<"0 $half linear ${disks[0]} 0
+$half $half linear ${disks[1]} 0"
+mdadm --create /dev/md0 --run --level=0 --raid-devices=2 "${disks[2]}" "${disks[3]}" 2>/dev/null
+mdadm --create /dev/md1 --run --level=1 --raid-devices=2 --assume-clean --bitmap=none --metadata=1.2 "${disks[4]}" "${disks[5]}" 2>/dev/null
+mdadm --create /dev/md2 --run --level=0 --raid-devices=2 "${disks[6]}" "${disks[7]}" 2>/dev/null
+dmsetup create stacked <<<"0 $((80 << 11)) linear /dev/md2 0"
+dmsetup mknodes
+
+features=()
+[[ $(uname -r) != 5.10* ]] || features=(-i nrext64=0)
+for device in mapper/linear md0 md1 mapper/stacked; do
+    name=${device##*/}
+    mkdir -p "/mnt/$name"
+    case $name in
+    md0) mkfs.xfs -q -f "${features[@]}" /dev/md0 && mount /dev/md0 /mnt/md0 ;;
+    *) mkfs.ext4 -q "/dev/$device" && mount -o noinit_itable "/dev/$device" "/mnt/$name" ;;
+    esac
+    # Each block is written before: of others the kernel clears the rest.
+    for bs in 4096 98304 1048576; do head -c 3M /dev/zero >"/mnt/$name/$bs"; done
+    head -c 64k /dev/zero >"/mnt/$name/512"
+    head -c 16M /dev/zero >"/mnt/$name/16777216"
+done
+sync
+
+start_recorder --levels block --granularity 1s,1m
+for name in linear md0 md1 stacked; do
+    for bs in 512 4096 98304 1048576 16777216; do
+        file=/mnt/$name/$bs
+        size=$(stat -c %s "$file")
+        engine=psync
+        [ $bs != 4096 ] || engine=io_uring
+        fio --name=x --filename="$file" --rw=write --bs=$bs --size="$size" --direct=1 --ioengine=$engine --iodepth=8 \
+            --overwrite=1 --fallocate=none --output=/dev/null
+        dd if="$file" of=/dev/null bs=$bs iflag=direct status=none
+        stat -c '%n %s' "$file" >>"$OUT/sizes"
+    done
+    # Through the page cache as well.
+    head -c 4M /dev/zero >"/mnt/$name/buffered"
+    sync "/mnt/$name/buffered"
+done
+sync
+stop_recorder INT
+keep_store
