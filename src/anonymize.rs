@@ -114,7 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         writer.write(&batch).with_context(cannot)?;
     }
     let finished = || -> std::io::Result<()> {
-        let out = writer.finish()?.into_inner();
+        let out = writer.finish()?.out.into_inner();
         out.map_err(|error| error.into_error())?.sync_all()?;
         partial.put_in_place()
     };

@@ -366,8 +366,10 @@ impl ExportFile {
         } = self;
         writer.describe(exported.describe(export.table));
         let cannot = || cannot_write(partial.draft());
-        let out = writer.finish().with_context(cannot)?.into_inner();
-        let mut out = out
+        let finished = writer.finish().with_context(cannot)?;
+        let mut out = finished
+            .out
+            .into_inner()
             .map_err(|error| error.into_error())
             .with_context(cannot)?;
         out.sync_all().with_context(cannot)?;
@@ -387,6 +389,12 @@ impl ExportFile {
         };
         let placed = partial.put_in_place();
         placed.with_context(|| cannot_write(&path))?;
+        if finished.partial > 0 {
+            say(format_args!(
+                "{} may lack arrows from calls: too many calls to remember or to look at; a shorter range or fewer files have all",
+                plural(finished.partial, "request")
+            ));
+        }
         Ok(path)
     }
 }

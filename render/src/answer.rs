@@ -183,7 +183,7 @@ fn file<R: Sync + 'static>(
     for rows in answer.rows.chunks(BATCH_ROWS) {
         file.write_rows(columns, rows)?;
     }
-    file.finish()?.flush()
+    file.finish()?.out.flush()
 }
 
 /// Value of a column; `None` if the row has no such requests, because a 0 would look like an instant one.

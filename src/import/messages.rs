@@ -335,7 +335,8 @@ impl Table {
         let Self { path, writer, .. } = self;
         let cannot = || format!("cannot write {}", path.display());
         let out = writer.finish().with_context(cannot)?;
-        out.into_inner()
+        out.out
+            .into_inner()
             .map_err(|error| error.into_error())
             .and_then(|file| file.sync_all())
             .with_context(cannot)

@@ -124,6 +124,8 @@ pub struct Timeline<W> {
     numbered_arrows: u64,
     /// Requests that were not written yet, by their ends.
     held_back: VecDeque<(i64, KeptRequest)>,
+    /// Requests that may have callers which are not drawn.
+    partial: u64,
 }
 
 impl<W: Write> Timeline<W> {
@@ -148,6 +150,7 @@ impl<W: Write> Timeline<W> {
             hosts: Vec::new(),
             numbered_arrows: 0,
             held_back: VecDeque::new(),
+            partial: 0,
         }
     }
 
@@ -177,12 +180,14 @@ impl<W: Write> Timeline<W> {
             let request = if is_call { None } else { requests.next() };
             self.held_back
                 .extend(request.map(|request| (end_ns, request)));
-            while let Some((held_ns, _)) = self.held_back.front()
-                && (end_ns.saturating_sub(*held_ns) > HELD_BACK_NS
-                    || self.held_back.len() > MOST_HELD_BACK)
-                && let Some((_, request)) = self.held_back.pop_front()
-            {
-                self.request(&request)?;
+            while let Some((held_ns, _)) = self.held_back.front() {
+                let is_due = end_ns.saturating_sub(*held_ns) > HELD_BACK_NS;
+                if !is_due && self.held_back.len() <= MOST_HELD_BACK {
+                    break;
+                }
+                if let Some((_, request)) = self.held_back.pop_front() {
+                    self.request(&request, !is_due)?;
+                }
             }
         }
         Ok(())
@@ -251,7 +256,8 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    fn request(&mut self, request: &KeptRequest) -> io::Result<()> {
+    /// Writes a request; `is_early` where calls that were under way with it may come yet.
+    fn request(&mut self, request: &KeptRequest, is_early: bool) -> io::Result<()> {
         let number = |column| request.number(column);
         let deed = self.deed(request);
         let (start_ns, end_ns, latency_ns) = (deed.start_ns, deed.end_ns, number(LATENCY_NS));
@@ -261,6 +267,8 @@ impl<W: Write> Timeline<W> {
         let track = self.track(process, request, start_ns, end_ns)?;
         let mut whole = whole_slice(request, &deed);
         let callers = self.calls.callers_of(&deed);
+        let are_calls_there = !self.calls.is_empty();
+        self.partial += u64::from(callers.is_partial || is_early && are_calls_there);
         if !callers.calls.is_empty() {
             let count = callers.calls.len() as i64;
             whole.arguments.push((CALLERS, Argument::Number(count)));
@@ -370,15 +378,16 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// Completes the file.
-    pub fn finish(mut self) -> io::Result<W> {
+    /// Completes the file. Returns the output, and of how many requests callers may be missing.
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
         for (_, request) in mem::take(&mut self.held_back) {
-            self.request(&request)?;
+            self.request(&request, false)?;
         }
-        match self.file {
-            Encoded::Chrome(events) => events.finish(),
-            Encoded::Perfetto(packets) => Ok(packets.finish()),
-        }
+        let out = match self.file {
+            Encoded::Chrome(events) => events.finish()?,
+            Encoded::Perfetto(packets) => packets.finish(),
+        };
+        Ok((out, self.partial))
     }
 }
 

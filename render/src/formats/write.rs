@@ -32,6 +32,14 @@ pub enum Writer<W: Write + Send> {
     Timeline(Box<Timeline<W>>),
 }
 
+/// A file that is complete.
+pub struct Finished<W> {
+    /// The output.
+    pub out: W,
+    /// Requests of a timeline whose arrows may be incomplete.
+    pub partial: u64,
+}
+
 impl<W: Write + Send> Writer<W> {
     /// Starts a file with these columns.
     pub fn new(kind: Kind, schema: &SchemaRef, mut out: W) -> io::Result<Self> {
@@ -127,16 +135,20 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Completes the file, and returns the output.
-    pub fn finish(self) -> io::Result<W> {
-        match self {
-            Self::Parquet(writer) => writer.into_inner().map_err(of_parquet),
+    /// Completes the file.
+    pub fn finish(self) -> io::Result<Finished<W>> {
+        let out = match self {
+            Self::Parquet(writer) => writer.into_inner().map_err(of_parquet)?,
             Self::Arrow(mut writer) => {
                 writer.finish().map_err(of_arrow)?;
-                writer.into_inner().map_err(of_arrow)
+                writer.into_inner().map_err(of_arrow)?
             }
-            Self::Csv(out, _) => Ok(out),
-            Self::Timeline(timeline) => timeline.finish(),
-        }
+            Self::Csv(out, _) => out,
+            Self::Timeline(timeline) => {
+                let (out, partial) = timeline.finish()?;
+                return Ok(Finished { out, partial });
+            }
+        };
+        Ok(Finished { out, partial: 0 })
     }
 }

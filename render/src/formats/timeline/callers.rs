@@ -1,15 +1,16 @@
 //! Which calls of applications a request was made for: those that were under way when it began, and of a write those that wrote its bytes before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 use super::Place;
 
-/// Calls of a file that are remembered.
-const MOST_CALLS: usize = 1024;
-/// Calls that are remembered of all files, some 130 bytes each. When there are more, files are forgotten that were idle for a minute; or else all.
-const MOST_CALLS_OF_ALL: usize = 1 << 20;
-const IDLE_NS: i64 = 60_000_000_000;
+/// Calls that are remembered, some 150 bytes each. When there are more, the older half is forgotten.
+const MOST_CALLS: usize = 1 << 20;
+/// Calls that are looked at for a request.
+const MOST_LOOKED_AT: usize = 1 << 14;
+/// Bytes of a file whose writes are listed together.
+const STRETCH_BYTES: i64 = 1 << 20;
 /// Calls that a request is drawn from.
 const MOST_CALLERS: usize = 64;
 
@@ -72,56 +73,67 @@ pub struct Callers<'c> {
     pub calls: Vec<&'c Call>,
     /// It may have been made for others, or not for all of them.
     pub is_ambiguous: bool,
+    /// There may have been others, which were forgotten, or were too many to look at.
+    pub is_partial: bool,
 }
 
 /// Recent calls by file.
 #[derive(Default)]
 pub struct RecentCalls {
-    files: HashMap<FileOfHost, VecDeque<Call>>,
+    files: HashMap<FileOfHost, CallsOfFile>,
     count: usize,
+    /// The latest end of a call that was forgotten.
+    forgotten_ns: Option<i64>,
+}
+
+/// Recent calls of a file, in order of their ends.
+#[derive(Default)]
+struct CallsOfFile {
+    calls: VecDeque<Call>,
+    /// How many came before the first of them.
+    first: usize,
+    longest_ns: i64,
+    /// Numbers of writes, by the stretches of the file that they wrote to.
+    writes: HashMap<i64, VecDeque<usize>>,
 }
 
 impl RecentCalls {
-    /// Remembers a call that has returned.
+    /// Remembers a call that has returned, in order of their ends.
     pub fn add(&mut self, call: Call) {
-        if self.count >= MOST_CALLS_OF_ALL {
-            self.forget(call.deed.end_ns.saturating_sub(IDLE_NS));
+        if self.count >= MOST_CALLS {
+            self.forget();
         }
-        let calls = self.files.entry(call.deed.file).or_default();
-        if calls.len() == MOST_CALLS {
-            calls.pop_front();
-            self.count -= 1;
-        }
-        calls.push_back(call);
+        let file = self.files.entry(call.deed.file).or_default();
+        file.add(call);
         self.count += 1;
     }
 
-    /// Forgets files of which no call ended since.
-    fn forget(&mut self, since_ns: i64) {
-        self.files.retain(|_, calls| {
-            calls
-                .back()
-                .is_some_and(|call| call.deed.end_ns >= since_ns)
+    /// Whether there was none yet.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Forgets the older half.
+    fn forget(&mut self) {
+        let all = self.files.values().flat_map(|file| &file.calls);
+        let mut ends: Vec<_> = all.map(|call| call.deed.end_ns).collect();
+        let middle = ends.len() / 2;
+        let until_ns = *ends.select_nth_unstable(middle).1;
+        self.files.retain(|_, file| {
+            file.forget(until_ns);
+            !file.calls.is_empty()
         });
-        self.count = self.files.values().map(VecDeque::len).sum();
-        if self.count > MOST_CALLS_OF_ALL / 2 {
-            self.files.clear();
-            self.count = 0;
-        }
+        self.count = self.files.values().map(|file| file.calls.len()).sum();
+        self.forgotten_ns = Some(until_ns);
     }
 
     /// Those that a request was made for.
     pub fn callers_of(&self, request: &Deed) -> Callers<'_> {
-        let all = self.files.get(&request.file);
-        let newest_first = || all.into_iter().flatten().rev();
-        let is_due = |call: &&Call| match request.does {
-            Does::Read => call.deed.does == Does::Read,
-            _ => matches!(call.deed.does, Does::Write | Does::Sync),
+        let mut search = Search {
+            left: MOST_LOOKED_AT,
         };
-        let is_under_way = |call: &&Call| {
-            call.deed.start_ns <= request.start_ns && request.start_ns <= call.deed.end_ns
-        };
-        let mut calls: Vec<&Call> = newest_first().filter(is_due).filter(is_under_way).collect();
+        let file = self.files.get(&request.file);
+        let mut calls = file.map_or_else(Vec::new, |file| file.under_way(request, &mut search));
         if calls
             .iter()
             .any(|call| call.deed.process == request.process)
@@ -136,54 +148,148 @@ impl RecentCalls {
             // It may be ahead of what is read.
             is_ambiguous = calls.iter().any(|call| !is_sync(call));
         }
+        let was_forgotten = |since_ns| self.forgotten_ns.is_some_and(|ns| ns >= since_ns);
+        let mut is_partial = was_forgotten(request.start_ns);
         let mut threads = calls.iter().filter(|call| !is_sync(call));
         if let Some(first) = threads.next() {
             is_ambiguous |= threads.any(|call| call.thread != first.thread);
         } else if request.does == Does::Write {
-            let mut written = last_writers(request, newest_first());
-            if request.bytes.is_none() {
-                is_ambiguous = written.len() > 1;
-                written.truncate(1);
-            }
-            calls.extend(written);
+            let (written, is_all) = match file {
+                Some(file) => file.last_writers(request, &mut search),
+                None => (Vec::new(), false),
+            };
+            is_partial |= !is_all && was_forgotten(i64::MIN);
+            is_ambiguous |= request.bytes.is_none() && written.len() > 1;
+            let drawn = if request.bytes.is_none() {
+                1
+            } else {
+                MOST_CALLERS
+            };
+            calls.extend(written.into_iter().take(drawn));
         }
+        is_partial |= search.left == 0 || calls.len() > MOST_CALLERS;
         calls.truncate(MOST_CALLERS);
         Callers {
             calls,
             is_ambiguous,
+            is_partial,
         }
     }
 }
 
-/// The calls that had written the bytes of a request when it began, as far as no later one has written them again; all that had written, where
-/// its bytes are not known.
-fn last_writers<'c>(request: &Deed, newest_first: impl Iterator<Item = &'c Call>) -> Vec<&'c Call> {
-    let before = newest_first
-        .filter(|call| call.deed.does == Does::Write && call.deed.end_ns <= request.start_ns);
-    let Some(bytes) = request.bytes.clone() else {
-        return before.collect();
-    };
-    let mut left = vec![bytes];
-    let mut writers = Vec::new();
-    for call in before {
-        if left.is_empty() {
-            break;
-        }
-        let Some(written) = call.deed.bytes.clone() else {
-            continue;
-        };
-        let pieces = left.iter().flat_map(|range| {
-            let before = range.start..range.end.min(written.start);
-            let behind = range.start.max(written.end)..range.end;
-            [before, behind]
-        });
-        let pieces: Vec<_> = pieces.filter(|range| range.start < range.end).collect();
-        if pieces != left {
-            writers.push(call);
-            left = pieces;
-        }
+/// How many calls may still be looked at for a request.
+struct Search {
+    left: usize,
+}
+
+impl Search {
+    fn may_look(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
     }
-    writers
+}
+
+impl CallsOfFile {
+    fn add(&mut self, call: Call) {
+        let deed = &call.deed;
+        self.longest_ns = self.longest_ns.max(deed.end_ns - deed.start_ns);
+        if deed.does == Does::Write {
+            let number = self.first + self.calls.len();
+            for stretch in deed.bytes.iter().flat_map(stretches) {
+                self.writes.entry(stretch).or_default().push_back(number);
+            }
+        }
+        self.calls.push_back(call);
+    }
+
+    /// Forgets calls that ended until then.
+    fn forget(&mut self, until_ns: i64) {
+        let gone = self.ended(until_ns);
+        self.calls.drain(..gone);
+        self.first += gone;
+        self.writes.retain(|_, numbers| {
+            let gone = numbers.partition_point(|number| *number < self.first);
+            numbers.drain(..gone);
+            !numbers.is_empty()
+        });
+    }
+
+    /// How many of the calls ended until then.
+    fn ended(&self, until_ns: i64) -> usize {
+        self.calls
+            .partition_point(|call| call.deed.end_ns <= until_ns)
+    }
+
+    /// Calls that may have led to a request and were under way when it began, the newest first.
+    fn under_way(&self, request: &Deed, search: &mut Search) -> Vec<&Call> {
+        let begin_ns = request.start_ns;
+        // Those that ended later began later as well.
+        let until = self.ended(begin_ns.saturating_add(self.longest_ns));
+        let from = self.ended(begin_ns.saturating_sub(1));
+        let is_due = |call: &Call| match request.does {
+            Does::Read => call.deed.does == Does::Read,
+            _ => matches!(call.deed.does, Does::Write | Does::Sync),
+        };
+        let newest_first = self.calls.range(from..until).rev();
+        newest_first
+            .take_while(|_| search.may_look())
+            .filter(|call| is_due(call) && call.deed.start_ns <= begin_ns)
+            .collect()
+    }
+
+    /// The calls that had written the bytes of a request when it began, as far as no later one has written them again, and whether these are all
+    /// bytes; where its bytes are not known, the last two that had written, at most.
+    fn last_writers(&self, request: &Deed, search: &mut Search) -> (Vec<&Call>, bool) {
+        let before = self.ended(request.start_ns);
+        let Some(bytes) = &request.bytes else {
+            let newest_first = self.calls.range(..before).rev();
+            let looked_at = newest_first.take_while(|_| search.may_look());
+            let writes = looked_at.filter(|call| call.deed.does == Does::Write);
+            let writes: Vec<_> = writes.take(2).collect();
+            let is_all = !writes.is_empty();
+            return (writes, is_all);
+        };
+        let (mut numbers, mut is_all) = (BTreeSet::new(), true);
+        for stretch in stretches(bytes) {
+            let begin = stretch * STRETCH_BYTES;
+            let mut left =
+                vec![bytes.start.max(begin)..bytes.end.min(begin.saturating_add(STRETCH_BYTES))];
+            let listed = self.writes.get(&stretch).into_iter().flatten().rev();
+            let listed = listed.filter(|number| **number < self.first + before);
+            for number in listed.take_while(|_| search.may_look()) {
+                let Some(written) = &self.calls[number - self.first].deed.bytes else {
+                    continue;
+                };
+                let pieces = without(&left, written);
+                if pieces != left {
+                    numbers.insert(*number);
+                    left = pieces;
+                }
+                if left.is_empty() {
+                    break;
+                }
+            }
+            is_all &= left.is_empty();
+        }
+        let newest_first = numbers.into_iter().rev();
+        let writers = newest_first.map(|number| &self.calls[number - self.first]);
+        (writers.collect(), is_all)
+    }
+}
+
+/// The stretches that bytes of a file are in.
+fn stretches(bytes: &Range<i64>) -> std::ops::RangeInclusive<i64> {
+    bytes.start.div_euclid(STRETCH_BYTES)..=(bytes.end - 1).div_euclid(STRETCH_BYTES)
+}
+
+/// What is left of ranges without another one.
+fn without(ranges: &[Range<i64>], other: &Range<i64>) -> Vec<Range<i64>> {
+    let pieces = ranges.iter().flat_map(|range| {
+        let before = range.start..range.end.min(other.start);
+        let behind = range.start.max(other.end)..range.end;
+        [before, behind]
+    });
+    pieces.filter(|range| range.start < range.end).collect()
 }
 
 #[cfg(test)]
@@ -241,14 +347,50 @@ mod tests {
             ..deed(Does::Read, 0..4096, 5..6)
         };
         assert_eq!(tracks(&calls, &elsewhere), (vec![], false));
-        for file in 0..MOST_CALLS_OF_ALL as i64 + 10 {
+        for file in 0..MOST_CALLS as i64 + 10 {
             let deed = Deed {
                 file: (0, file),
-                ..deed(Does::Read, 0..1, 0..1)
+                ..deed(Does::Write, 0..1, 20 + file..30 + file)
             };
             calls.add(call(1, 7, deed));
         }
-        assert!(calls.count <= 20 && calls.files.len() == calls.count);
+        assert!(calls.count < MOST_CALLS / 2 + 20 && calls.files.len() == calls.count);
+        // What was forgotten may have written it; what is new may not.
+        let written = |file, at| Deed {
+            file: (0, file),
+            ..deed(Does::Write, 0..1, at)
+        };
+        assert!(calls.callers_of(&written(1, 100..101)).is_partial);
+        let last = MOST_CALLS as i64;
+        let callers = calls.callers_of(&written(last, last + 40..last + 41));
+        assert!(!callers.is_partial && callers.calls.len() == 1);
+    }
+
+    #[test]
+    fn every_request_of_a_busy_file_has_its_caller() {
+        const CALLS: i64 = 100_000;
+        let mut calls = RecentCalls::default();
+        for n in 0..CALLS {
+            let bytes = n * 4096..(n + 1) * 4096;
+            calls.add(call(
+                n as u64,
+                7,
+                deed(Does::Read, bytes, n * 10..n * 10 + 9),
+            ));
+        }
+        for n in 0..CALLS {
+            let bytes = n * 4096..(n + 1) * 4096;
+            let write = deed(Does::Write, bytes, (CALLS + n) * 10..(CALLS + n) * 10 + 9);
+            calls.add(call((CALLS + n) as u64, 7, write));
+        }
+        for n in (0..CALLS).step_by(7) {
+            let bytes = n * 4096..(n + 1) * 4096;
+            let read = deed(Does::Read, bytes.clone(), n * 10 + 2..n * 10 + 5);
+            assert_eq!(tracks(&calls, &read), (vec![n as u64], false));
+            let back = deed(Does::Write, bytes, CALLS * 20 + 1..CALLS * 20 + 2);
+            assert_eq!(tracks(&calls, &back), (vec![(CALLS + n) as u64], false));
+            assert!(!calls.callers_of(&back).is_partial);
+        }
     }
 
     #[test]
