@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, typed_path, typed_text};
 
 use crate::mount_roots::MountRoots;
 use crate::names::local_mounts::{self, Counted};
@@ -316,8 +316,8 @@ fn wants(filter: &Filter, mount: &NfsMount) -> bool {
 
 /// What is mounted at the directory itself is found by the directory's own key.
 fn is_in_directories(filter: &Filter, at: &str) -> bool {
-    let at = Path::new(at);
-    let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
+    let at = typed_path(at);
+    let is_below = |directory: &PathBuf| at != *directory && at.starts_with(directory);
     filter.directories.iter().any(is_below)
 }
 
@@ -363,7 +363,7 @@ fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
 }
 
 fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
-    source == name || Path::new(mount_point) == Path::new(name)
+    source == typed_text(name) || typed_path(mount_point) == typed_path(name)
 }
 
 fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
@@ -379,7 +379,12 @@ fn look_up(
     mounts: &[NfsMount],
     levels: Levels,
 ) -> Result<(Metadata, Dev), FilterError> {
-    let metadata = metadata_of(path)?;
+    let shown = typed_path(path);
+    let (metadata, path) = match metadata_of(path) {
+        // It may be as it is shown.
+        Err(error) => (metadata_of(&shown).map_err(|_| error)?, &*shown),
+        Ok(metadata) => (metadata, path),
+    };
     if levels.has_local()
         && let Some(dev) = local_mounts::device_of(path, Counted::at(levels))
     {
@@ -408,7 +413,11 @@ fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     } else {
         root.join(name.strip_prefix("/").unwrap_or(name))
     };
-    metadata_of(&directory)?;
+    let shown = typed_path(&directory);
+    let directory = match metadata_of(&directory) {
+        Err(error) => metadata_of(&shown).map_err(|_| error).map(|_| shown)?,
+        Ok(_) => directory,
+    };
     // The root contains everything, but has no such file in version 2.
     let is_charged = |file| directory.join(file).exists();
     if directory != root && !is_charged("memory.current") && !is_charged("memory.usage_in_bytes") {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{major, minor};
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, typed_path};
 
 use crate::names::mountinfo::{HOST, NfsMount};
 
@@ -66,7 +66,9 @@ fn ask(mount: &NfsMount) -> Root {
     let seen_by_host = format!("/proc/{HOST}/root{point}");
     let look = move || {
         let paths = [seen_by_host, point];
-        let found = paths.iter().find_map(|path| inode_on(Path::new(path), dev));
+        let found = paths
+            .iter()
+            .find_map(|path| inode_on(&typed_path(path), dev));
         let _ = tell.send(found);
     };
     match thread::Builder::new().name("mount root".into()).spawn(look) {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
-use trackiops_schemas::identity::{Dev, FileKey, path_text};
+use trackiops_schemas::identity::{Dev, FileKey, path_text, typed_path};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 
@@ -410,7 +410,7 @@ fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryE
 
 /// Makes a path absolute, without `.` and `..`, and without any access to its file system: a mount may hang.
 fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
-    let full = std::path::absolute(path).map_err(|source| QueryError::NotAbsolute {
+    let full = std::path::absolute(typed_path(path)).map_err(|source| QueryError::NotAbsolute {
         path: path.to_owned(),
         source,
     })?;

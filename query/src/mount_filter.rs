@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use glob::Pattern;
+use trackiops_schemas::identity::typed_text;
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
@@ -38,7 +39,7 @@ impl MountFilter {
             filter.of_volumes = Some(mounts.map(str::to_owned).collect());
         }
         let seen = snapshot.mounts()?;
-        for text in mounts {
+        for text in mounts.iter().map(|text| typed_text(text)) {
             let plain = match text.trim_end_matches('/') {
                 "" => "/",
                 plain => plain,
@@ -58,7 +59,7 @@ impl MountFilter {
                 .names
                 .extend(there.map(|seen| seen.mount.mount.clone()));
             // In a pattern, the brackets around an IPv6 address would be a set of characters.
-            filter.names.insert(text.clone());
+            filter.names.insert(text);
             filter.patterns.push(pattern);
         }
         Ok(Some(filter))

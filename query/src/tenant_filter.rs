@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use glob::Pattern;
-use trackiops_schemas::identity::Tenant;
+use trackiops_schemas::identity::{Tenant, name_text};
 use trackiops_tenants::{Known, Rules};
 
 use crate::error::QueryError;
@@ -62,7 +62,9 @@ impl TenantFilter {
         }
         let is_one = |text: &str| {
             let mut only = self.only.iter();
-            only.any(|(asked, pattern)| asked == text || pattern.matches(text))
+            only.any(|(asked, pattern)| {
+                asked == text || name_text(asked.as_bytes()) == text || pattern.matches(text)
+            })
         };
         if let Some(name) = &tenant.name {
             return is_one(name);

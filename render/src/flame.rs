@@ -337,7 +337,7 @@ mod tests {
         };
         assert_eq!(shown("a;b\n"), "srv:/e;a\\u{3b}b\\u{a} 7");
         assert_eq!(shown("part 3"), "srv:/e;part\u{a0}3 7");
-        assert_eq!(shown("part 3 1.5 "), "srv:/e;part\u{a0}3\u{a0}1.5\u{a0} 7");
+        assert_eq!(shown("part 3 1.5 "), "srv:/e;part 3 1.5\\u{20} 7");
         assert_eq!(shown("a b3"), "srv:/e;a b3 7");
     }
 }

@@ -21,12 +21,14 @@ const ESCAPE: &str = "\\u{";
 /// Escapes are unambiguous: a backslash that seems to start an escape becomes `\u{5c}`. All other backslashes stay, so that a
 /// cgroup's `dev-disk\x2dby` can be copied. Do not apply this twice to a text.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\') {
+    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\') && !text.ends_with(' ') {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len());
+    // Nobody sees a blank at the end.
+    let end = text.trim_end_matches(' ').len();
     for (at, c) in text.char_indices() {
-        match is_hidden(c) || text[at..].starts_with(ESCAPE) {
+        match is_hidden(c) || at >= end || text[at..].starts_with(ESCAPE) {
             true => shown.extend(c.escape_unicode()),
             false => shown.push(c),
         }
@@ -71,14 +73,20 @@ fn units(c: char) -> impl Iterator<Item = u16> {
     units.into_iter().take(taken)
 }
 
-/// Whether a character is hidden: controls, formats, line ends, characters that Unicode calls ignorable, and code points without
-/// a character. Formats include joiners of emoji sequences, and terminals differ in the width of these.
+/// Whether a character is hidden: controls, formats, line ends, blanks that look like the usual one or like none, characters that Unicode calls ignorable,
+/// and code points without a character. Formats include joiners of emoji sequences, and terminals differ in the width of these.
 pub(crate) fn is_hidden(c: char) -> bool {
-    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator};
     if matches!(c, ' '..='~') {
         return false;
     }
-    let hidden = [Control, Format, LineSeparator, ParagraphSeparator];
+    let hidden = [
+        Control,
+        Format,
+        LineSeparator,
+        ParagraphSeparator,
+        SpaceSeparator,
+    ];
     hidden.contains(&c.general_category()) || is_ignorable(c) || is_no_character(c)
 }
 
@@ -198,6 +206,7 @@ mod tests {
                 "データ 資料/e\u{301}/👍/\u{e000}",
                 "データ 資料/e\u{301}/👍/\u{e000}",
             ),
+            ("a\u{a0}b\u{3000} ", r"a\u{a0}b\u{3000}\u{20}"),
             (r"dev-disk\x2dby\n\", r"dev-disk\x2dby\n\"),
             (r"evil\u{202e}gpj.exe", r"evil\u{5c}u{202e}gpj.exe"),
         ] {

@@ -1,6 +1,9 @@
 //! What a file is.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -103,20 +106,90 @@ pub const MISSED: &str = "(missed)";
 /// past it.
 pub const FILE_SYSTEM: &str = "(filesystem)";
 
-/// A path as text. One that is UTF-8 is as it is; in another one the bytes that are none are written as `\xNN`, and backslashes as
-/// `\\`.
+/// A path, or another name that the kernel has as bytes, as text: bytes that are not UTF-8 are written as `\xNN`, and a backslash as `\\`, so that no
+/// two names have the same text.
 pub fn path_text(path: &[u8]) -> String {
-    if let Ok(path) = str::from_utf8(path) {
-        return path.to_owned();
-    }
-    let mut text = String::with_capacity(path.len() + 16);
+    escaped(path, |_| true)
+}
+
+/// The same of a cgroup or a user. A backslash is doubled only where it would be read as an escape: `a\x2db.scope` of systemd and `DOMAIN\user` stay as they
+/// are.
+pub fn name_text(path: &[u8]) -> String {
+    escaped(path, |rest| escape(rest.as_bytes()).is_some())
+}
+
+/// Escapes a backslash where `doubles` says so for the text from it on.
+fn escaped(path: &[u8], doubles: impl Fn(&str) -> bool) -> String {
+    let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
-        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.find('\\') {
+            text.push_str(&rest[..=at]);
+            if doubles(&rest[at..]) || rest.len() == at + 1 && !chunk.invalid().is_empty() {
+                text.push('\\');
+            }
+            rest = &rest[at + 1..];
+        }
+        text.push_str(rest);
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
     }
     text
+}
+
+/// The bytes of a name that somebody typed: as it is shown, or as it is. It is taken as shown if each of its backslashes begins `\\`, `\xNN` of a byte that is
+/// no ASCII, or `\u{N}`, which stands for characters on a terminal that are hidden there.
+pub fn typed_bytes(typed: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(typed.len());
+    let mut rest = typed;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            rest = tail;
+            continue;
+        }
+        let Some((meant, length)) = escape(rest) else {
+            return typed.to_vec();
+        };
+        bytes.extend(meant);
+        rest = &rest[length..];
+    }
+    bytes
+}
+
+/// The path that somebody typed, or whose text this is: see [`typed_bytes`].
+pub fn typed_path(path: impl AsRef<Path>) -> PathBuf {
+    let bytes = typed_bytes(path.as_ref().as_os_str().as_bytes());
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// The text of a path that somebody typed: see [`typed_bytes`].
+pub fn typed_text(typed: &str) -> String {
+    path_text(&typed_bytes(typed.as_bytes()))
+}
+
+/// What the escape stands for that a text begins with, and its length.
+fn escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let number = |digits: &[u8]| {
+        let are_digits = digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = str::from_utf8(digits).ok().filter(|_| are_digits)?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    match text.get(1)? {
+        b'\\' => Some((vec![b'\\'], 2)),
+        b'x' => {
+            let byte = u8::try_from(number(text.get(2..4)?)?).ok()?;
+            (!byte.is_ascii()).then(|| (vec![byte], 4))
+        }
+        b'u' => {
+            let digits = text.get(2..)?.strip_prefix(b"{")?;
+            let end = digits.iter().position(|byte| *byte == b'}')?;
+            let meant = char::from_u32(number(&digits[..end])?)?;
+            Some((meant.to_string().into_bytes(), end + 4))
+        }
+        _ => None,
+    }
 }
 
 /// A file on disk: the same on every host that mounts its server by the same name and port, and after every reboot. 64 bits, signed as the columns that hold it,
@@ -334,8 +407,30 @@ mod tests {
 
     #[test]
     fn every_path_can_be_written() {
-        assert_eq!(path_text(b"/a\nb\\c/\xc3\xa9"), "/a\nb\\c/\u{e9}");
+        assert_eq!(path_text(b"/a\nb\\c/\xc3\xa9"), "/a\nb\\\\c/\u{e9}");
         assert_eq!(path_text(b"/a\xff\xfe/b\\c"), "/a\\xff\\xfe/b\\\\c");
+        assert_eq!(path_text(br"/a\xff"), r"/a\\xff");
+    }
+
+    #[test]
+    fn what_is_typed_is_as_shown_or_as_it_is() {
+        for name in [
+            &b"/a\xff"[..],
+            br"/a\xff",
+            br"/a\\b",
+            br"/a\",
+            b"/\\\xff\\",
+            b"plain",
+            br"\u{2e}",
+        ] {
+            assert_eq!(typed_bytes(path_text(name).as_bytes()), name);
+        }
+        assert_eq!(typed_bytes(br"/a\b"), br"/a\b");
+        assert_eq!(typed_bytes(br"/a\u{202e}b"), "/a\u{202e}b".as_bytes());
+        let scope = br"/machine-qemu\x2d1\x2dvm.scope";
+        assert_eq!(name_text(scope).as_bytes(), scope);
+        assert_eq!(typed_bytes(scope), scope);
+        assert_ne!(name_text(b"/a\xff"), name_text(br"/a\xff"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray}
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use trackiops_capture::{Call, NFS_PROGRAM, Peers, Reply, Request, Seen};
 use trackiops_render::formats::{Kind, Writer};
+use trackiops_schemas::identity::path_text;
 
 use super::operations::{Found, SeenFile, name_of_call};
 
@@ -218,7 +219,7 @@ impl Told {
         Self {
             call_id,
             reply_id,
-            name: name.map(|name| String::from_utf8_lossy(name).into_owned()),
+            name: name.map(path_text),
             handle: format!("{:?}", file.handle),
             parent: parent.map(|parent| format!("{parent:?}")),
             file_type: attributes.file_type,

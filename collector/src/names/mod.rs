@@ -21,9 +21,7 @@ use std::time::Duration;
 use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{
-    Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS, path_text,
-};
+use trackiops_schemas::identity::{Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_tenants::Rules;
@@ -417,7 +415,8 @@ impl Names {
         if is_place_new || is_mount_new && place.is_some() {
             let path = place.as_ref();
             let path = path.and_then(|place| self.mounts.path(file.dev, place));
-            Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
+            Arc::make_mut(&mut known.attributes).path =
+                path.and_then(|path| String::from_utf8(path).ok());
             known.place = place;
         }
         let key = match may_be_another {
@@ -486,7 +485,7 @@ impl Names {
             _ => {
                 let place = self.paths.as_mut().and_then(|paths| paths.get(file));
                 let path = place.and_then(|place| local.path(file.dev, &place));
-                path.map(|path| path_text(&path))
+                path.and_then(|path| String::from_utf8(path).ok())
             }
         };
         let attributes = FileAttributes {
@@ -599,7 +598,7 @@ mod tests {
             assert!(!attributes.path_inferred);
             attributes.path.clone()
         };
-        names.learn(told(1, b"s:/e/d/\xff"));
+        names.learn(told(1, b"s:/e/d/\\xff"));
         assert_eq!(path(&mut names, 1), None, "nobody knows where that is");
         let mounts = parse_mountinfo(b"9 1 0:1048575 / /mnt/e rw - nfs s:/e rw\n");
         names.see_mounts(&mounts);

@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(mounts[0].mount_point, "/mnt/a b");
         assert_eq!(
             (mounts[1].mount_id, mounts[1].source.as_str()),
-            (37, "srv:/vol\\x")
+            (37, "srv:/vol\\\\x")
         );
     }
 

@@ -2,12 +2,12 @@
 
 use aya::maps::{Map, MapData, MapError, RingBuf};
 use trackiops_schemas::ebpf::paths::PathHead;
-use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::identity::{Dev, FileId, path_text};
 use zerocopy::FromBytes;
 
 use crate::clock::MonotonicNs;
 
-/// Where a file is: `server:/export`, and its path below that. Any bytes but zeros.
+/// Where a file is: `server:/export`, and its path below that, as text ([`path_text`]).
 pub type ExportPathBuf = Vec<u8>;
 
 /// A path or a rename that the kernel side reported.
@@ -90,14 +90,15 @@ impl PathEvent {
 fn place(names: &[u8]) -> (ExportPathBuf, usize) {
     let names = names.strip_suffix(b"\0").unwrap_or(names);
     let mut names = names.rsplit(|byte| *byte == 0);
-    let mut place = names.next().unwrap_or_default().to_vec();
+    let text = |name: &[u8]| path_text(name).into_bytes();
+    let mut place = text(names.next().unwrap_or_default());
     while place.last() == Some(&b'/') {
         place.pop();
     }
     let top_bytes = place.len();
     for name in names {
         place.push(b'/');
-        place.extend_from_slice(name);
+        place.extend(text(name));
     }
     (place, top_bytes)
 }
@@ -136,7 +137,7 @@ mod tests {
         };
         assert_eq!(
             news(b"f\xff\n\0dir\0[::1]:/exp\0", b""),
-            PathChange::Seen(file, b"[::1]:/exp/dir/f\xff\n".to_vec())
+            PathChange::Seen(file, b"[::1]:/exp/dir/f\\xff\n".to_vec())
         );
         assert_eq!(
             news(b"b\0s:/\0", b"a\0d\0s:/\0"),

@@ -4,10 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, path_text};
 
 use crate::names::mountinfo::HOST;
 
@@ -136,7 +137,7 @@ fn network_name(link: &str) -> String {
             let inode = fs::metadata(entry.path()).map(|metadata| metadata.ino());
             inode.is_ok_and(|inode| inode.to_string() == number)
         })
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .map(|entry| path_text(entry.file_name().as_bytes()))
         .collect();
     names.sort_unstable();
     names

@@ -6,6 +6,7 @@ pub(crate) mod users;
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::NO_USER;
-use trackiops_schemas::identity::{Tenant, TenantId};
+use trackiops_schemas::identity::{Tenant, TenantId, name_text};
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;
@@ -119,7 +120,7 @@ fn collect_cgroups(root: &Path, directory: &Path, cgroups: &mut Cgroups) {
         return;
     };
     let below = directory.strip_prefix(root).unwrap_or(directory);
-    let path = format!("/{}", below.to_string_lossy());
+    let path = format!("/{}", name_text(below.as_os_str().as_bytes()));
     let container = Container::of(&path);
     let cgroup = Cgroup {
         path: path.into(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::AHashMap;
+use trackiops_schemas::identity::name_text;
 use trackiops_tenants::account_file::{FileVersion, read_if_changed};
 
 use crate::clock::{MonotonicNs, is_due};
@@ -74,8 +75,12 @@ impl Users {
 pub(crate) fn parse_passwd(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
     let mut names = AHashMap::new();
     let lines = passwd.split(|byte| *byte == b'\n');
-    for (uid, name) in lines.filter_map(|line| parse_user(str::from_utf8(line).ok()?)) {
-        names.entry(uid).or_insert_with(|| name.into());
+    for line in lines {
+        // Only names may be anything, and they stay as they are otherwise.
+        let line = name_text(line);
+        if let Some((uid, name)) = parse_user(&line) {
+            names.entry(uid).or_insert_with(|| name.into());
+        }
     }
     names
 }
@@ -139,6 +144,7 @@ mod tests {
         let expected = [
             (0, "root"),
             (1000, "alice"),
+            (1008, "\\xff\\xfe"),
             (1010, "j\u{fc}rgen"),
             (65534, "last"),
         ];
