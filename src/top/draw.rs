@@ -246,7 +246,7 @@ fn stalls(app: &App, width: usize, look: Look) -> Vec<Line<'static>> {
     for Stall { server, range } in stalls {
         let mut mounts = server.mounts.iter().map(String::as_str);
         let of_server = cells([
-            server.address.as_deref().unwrap_or("(unknown)"),
+            &visible(server.address.as_deref().unwrap_or("(unknown)")),
             &server.requests_max.to_string(),
             &format!("{:.1} s", server.age_ms_max as f64 / 1000.0),
             &time(range.start),
@@ -259,7 +259,6 @@ fn stalls(app: &App, width: usize, look: Look) -> Vec<Line<'static>> {
             },
             "",
         ]);
-        let of_server = visible(&of_server).into_owned();
         lines.push(line(of_server, mounts.next().unwrap_or_default()));
         lines.extend(mounts.map(|mount| line(cells([""; 6]), mount)));
     }
