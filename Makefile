@@ -47,10 +47,10 @@ FUZZED = trackiops-capture/fuzzing,trackiops-collector/fuzzing,trackiops-query/f
 
 unit: setup
 	@echo "==> unit and integration tests; writers that are killed, and threads that panic, at every step"
-	$(TEST) --workspace
+	$(TEST)
 
 # One build for all tests: without the variables that name them, fail points do nothing.
-TEST = $(CARGO) test --locked --features fail-points
+TEST = $(CARGO) test --locked --features fail-points --workspace
 # What guests run is built once, and sooner without LTO. Tests wait for guests, of which few run at once (tests/guest/run.rs).
 FAST_RELEASE = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 test-long: FAST_RELEASE =
@@ -98,7 +98,7 @@ test-long: science
 notebooks: setup python
 	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries and reports against what DuckDB computes from single requests"
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test program -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked -p trackiops-reports --features trackiops-store/fail-points --test single_requests -- --ignored --nocapture
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test single_requests -- --ignored --nocapture
 
 ## make science     the recipes of docs/guide/notebooks.md with PySpark as well, which needs Java
 science: setup
