@@ -27,6 +27,8 @@ const MOST_COPIES: usize = 5;
 /// Words that are looked at in what the private word of a bio leads to, and words before a bio, for the bio that it is a copy of.
 const WORDS_BEHIND: u64 = 12;
 const WORDS_BEFORE: u64 = 20;
+/// A bio is less than 8 TiB from the one that it is a copy of.
+const NEAR_BITS: u32 = 43;
 /// Runs of nobody that are looked at whether they are copies; a power of two.
 const MOST_COPIED: usize = 4;
 /// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
@@ -507,9 +509,11 @@ fn is_with<M: Memory>(bio: u64, other: u64, vectors: u64) -> bool {
         && Address::<M>::new(bio).field_or_zero::<u64>(&DIRECT.block.bio_vectors) == vectors
 }
 
-/// What may be the address of the bio that a bio is a copy of: its private word, one of the words that this leads to, or one of those before the bio.
+/// What may be the address of the bio that a bio is a copy of: its private word, one of the words that this leads to, or one of those before the bio. 0 if it
+/// cannot be one.
 #[inline(always)]
 fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
+    let private = if_near(private, bio);
     let at = if place == 0 {
         return private;
     } else if place <= WORDS_BEHIND {
@@ -517,7 +521,15 @@ fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
     } else {
         bio.wrapping_sub((place - WORDS_BEHIND) * 8)
     };
-    word::<M>(at).unwrap_or(0)
+    if_near(word::<M>(at).unwrap_or(0), bio)
+}
+
+/// The address, or 0 if memory cannot be there as a bio is: registers of devices, whose reading may change them, are mapped 10 TiB behind the last memory
+/// or further (`kernel_randomize_memory`, arch/x86/mm/kaslr.c).
+#[inline(always)]
+fn if_near(address: u64, bio: u64) -> u64 {
+    let distance = address.wrapping_sub(bio).wrapping_add(1 << NEAR_BITS);
+    address & if_zero(distance >> (NEAR_BITS + 1))
 }
 
 /// The inode of the file of direct I/O by iomap, by the private word of its bio, and what stands where an inode names itself. Anything may be where

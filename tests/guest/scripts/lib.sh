@@ -46,7 +46,7 @@ begin_recording() {
     TRACKIOPS_RECORD_APP_VIEW=$(counts_calls "$*") \
         trackiops record --store "$store" --ready-file /run/trackiops.ready "$@" 2>>"$said" &
     BEGUN=$!
-    wait_for 180 test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
+    wait_for "${READY_SECONDS:-180}" test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
 }
 
 # stop_recorder [SIGNAL]: its exit status is this function's.
