@@ -429,9 +429,8 @@ impl<'r> Sides<'r> {
             return false;
         }
         match key.level {
-            // A request to a device is nobody's: it is made for whoever reads the page next. And nothing tells whether they were
-            // recorded, where there were none.
-            IoLevel::Block => !self.by_tenant && coverage.has_requests(),
+            // A request to a device is nobody's: it is made for whoever reads the page next.
+            IoLevel::Block => !self.by_tenant && !coverage.without_block().is_some_and(is_gap),
             _ => !self.unknown.contains(&(key.host, key.level)),
         }
     }

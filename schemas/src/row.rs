@@ -241,6 +241,8 @@ counters! {
         app_covered_ms: "app_covered_ms", Milliseconds, sum;
         /// Calls of applications for which the kernel skipped the programs: it bounds those that are not counted.
         app_missed: "app_missed", Count, sum;
+        /// Milliseconds of the window in which requests to block devices were recorded, too; 0 where they were left out.
+        block_covered_ms: "block_covered_ms", Milliseconds, sum;
         /// CPU time that tracing took, ns: the recorder's own, and that of its programs in the kernel by samples.
         tracing_ns: "tracing_us", Microseconds, saturating_sum;
         /// Milliseconds of the window in which single calls were not kept, because tracing had reached its ceiling.

@@ -188,6 +188,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 tenant_changes: clock_steps / 3,
                 ops_covered_ms: covered_ms / 2,
                 app_covered_ms: covered_ms / 3,
+                block_covered_ms: covered_ms / 4,
                 app_missed: clock_steps / 2,
                 ops_seen: seen * 3,
                 ops_missed: clock_steps,

@@ -225,6 +225,11 @@ impl Recording {
         }
         let last = self.windows.keys().next_back().copied().unwrap_or(0);
         let with_ops = self.windows.values().any(|window| !window.ops.is_empty());
+        let mut all = self.windows.values().flat_map(|window| &window.rows);
+        let with_block = all.any(|((path, ..), row)| {
+            let level = || self.file(path, Tenant::default(), 0).level;
+            row.is_transfer() && level() == IoLevel::Block
+        });
         let rows = self
             .windows
             .values()
@@ -281,6 +286,7 @@ impl Recording {
                 lost,
                 ops_covered_ms: if with_ops { 1000 } else { 0 },
                 app_covered_ms: if with_calls { 1000 } else { 0 },
+                block_covered_ms: if with_block { 1000 } else { 0 },
                 pending,
                 ops_seen: ops.iter().map(|op| op.sums.requests).sum(),
                 ..Health::default()

@@ -67,6 +67,8 @@ pub struct Engine {
     pub calls: Option<CallSums>,
     /// Whether calls are counted.
     pub has_calls: bool,
+    /// Whether requests to block devices are recorded.
+    pub has_block: bool,
     /// Whether operations are recorded of all levels that have any.
     pub has_operations: bool,
     books: SharedBooks,
@@ -156,6 +158,7 @@ impl Engine {
             file_operations,
             calls,
             has_calls: plan.counts_calls(),
+            has_block: plan.levels().block,
             has_operations: plan.covers_operations(),
             books,
             clock: shared_clock,

@@ -110,6 +110,9 @@ impl Recorder {
             health.ops_covered_ms = health.covered_ms;
             health.ops_seen = ops.values().map(|sums| sums.requests).sum();
         }
+        if self.engine.has_block {
+            health.block_covered_ms = health.covered_ms;
+        }
         if self.engine.has_calls {
             health.app_covered_ms = health.covered_ms.saturating_sub(health.shed_calls_ms);
         }

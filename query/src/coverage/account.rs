@@ -56,6 +56,8 @@ impl<'p> Account<'p> {
             let (plain, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_plain);
             for (time, health) in plain {
                 let window = window_of(time, granularity, journal.extent);
+                let (coverage, _) = &mut self.hosts[journal.host];
+                coverage.leave_levels_out(window, &health);
                 match self.plan.step.accepts(granularity) {
                     true => self.add_covered(journal.host, time, &health),
                     false => self.covered.add_whole(journal.host, window),
@@ -142,8 +144,7 @@ impl<'p> Account<'p> {
         let covered_ms = health.covered_ms;
         coverage.add_piece(Piece { window, covered_ms });
         coverage.leave_out(window, left_out_ms);
-        let with_calls_ms = health.app_covered_ms.saturating_add(health.shed_calls_ms);
-        coverage.leave_calls_out(window, covered_ms.saturating_sub(with_calls_ms));
+        coverage.leave_levels_out(window, &health);
         coverage.shed(window, &health);
         coverage.add_health(window, self.plan.account(health));
     }

@@ -101,6 +101,7 @@ pub struct Coverage {
     captures: Captures,
     left_out: Option<Gap>,
     without_calls: Option<Gap>,
+    without_block: Option<Gap>,
     shed: BTreeMap<Detail, Gap>,
 }
 
@@ -130,9 +131,13 @@ impl Coverage {
         extend(&mut self.left_out, window, missing_ms);
     }
 
-    /// Adds a recorded window in which calls of applications were not counted for `missing_ms`.
-    pub fn leave_calls_out(&mut self, window: Interval, missing_ms: u64) {
-        extend(&mut self.without_calls, window, missing_ms);
+    /// Adds what a recorded window lacks of calls of applications, and of requests to block devices.
+    pub fn leave_levels_out(&mut self, window: Interval, health: &Health) {
+        let with_calls_ms = health.app_covered_ms.saturating_add(health.shed_calls_ms);
+        let without_calls_ms = health.covered_ms.saturating_sub(with_calls_ms);
+        extend(&mut self.without_calls, window, without_calls_ms);
+        let without_block_ms = health.covered_ms.saturating_sub(health.block_covered_ms);
+        extend(&mut self.without_block, window, without_block_ms);
     }
 
     /// Adds a recorded window in which the recorder left details out.
@@ -171,9 +176,9 @@ impl Coverage {
         self.shed.get(&Detail::Calls).copied()
     }
 
-    /// Whether any requests were seen, of which level ever.
-    pub fn has_requests(&self) -> bool {
-        self.health.iter().any(|(_, health)| health.seen > 0)
+    /// Range and time in which requests to block devices were not recorded.
+    pub fn without_block(&self) -> Option<Gap> {
+        self.without_block
     }
 
     /// Range and time in which the recorder was configured to skip the planned dataset.

@@ -172,6 +172,7 @@ mod tests {
                 tenant_changes: 1,
                 ops_covered_ms: 900,
                 app_covered_ms: 800,
+                block_covered_ms: 700,
                 app_missed: 6,
                 ops_seen: 70,
                 ops_missed: 5,
