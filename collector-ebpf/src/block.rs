@@ -22,14 +22,14 @@ use crate::{
 /// them is counted for the other files of the device.
 const MOST_BIOS: usize = 256;
 const MOST_RUNS: usize = 32;
-/// How often a bio may have been split or copied: by a device, and by those that it consists of.
+/// Most steps from a bio of a disk back to the bio of the file: one for each device between them that splits or clones bios.
 const MOST_COPIES: usize = 5;
-/// Words that are looked at in what the private word of a bio leads to, and words before a bio, for the bio that it is a copy of.
+/// Where the search for the original of a cloned bio looks: the first words behind `bi_private`, and the words before the bio.
 const WORDS_BEHIND: u64 = 12;
 const WORDS_BEFORE: u64 = 20;
-/// A bio is less than 8 TiB from the one that it is a copy of.
+/// An original is less than 8 TiB from its clone: see [`if_near`].
 const NEAR_BITS: u32 = 43;
-/// Runs of nobody that are looked at whether they are copies; a power of two.
+/// Runs without an owner that are searched for an original; a power of two.
 const MOST_COPIED: usize = 4;
 /// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
 const OPERATION: u32 = 0xff;
@@ -236,7 +236,7 @@ unsafe fn of_one<M: Memory>(
             file_of(Address::<M::Typed>::new(inode))
         } else {
             write!(slot.flags, bits);
-            // Once more, as a number: those before it are looked at.
+            // Loaded again as a number: the verifier allows no arithmetic on a typed pointer.
             let request = Address::<M>::new(request.0);
             inode = copied_from::<M>(request.held_or_zero(&own.request_bio));
             if inode != 0 {
@@ -286,7 +286,7 @@ pub struct Scratch {
     bits: u32,
     record: RequestRecord,
     run: [Run; MOST_RUNS],
-    /// Runs of which nobody is known yet, and how many of them are noted.
+    /// Numbers of the runs without an owner, and how many there are.
     nobodys_runs: [u64; MOST_COPIED],
     nobodys: u64,
     unnamed_inodes: [u64; MOST_RUNS],
@@ -407,7 +407,7 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
     }
 }
 
-/// Finds the file of direct I/O whose copied bios are in a run that would be nobody's. The first and the last one must be of the same.
+/// Finds the owner of a run of clones. The first and the last bio must lead to the same file.
 #[inline(never)]
 unsafe fn trace<M: Memory>(run: *mut Run) {
     // SAFETY: of `walk`.
@@ -442,11 +442,17 @@ fn owner<M: Memory>(bio: u64) -> u64 {
     (inode | IS_DIRECT) & is_direct | cached(bio) & !is_direct
 }
 
-/// The inode of the file of direct I/O of which a bio is a copy, or a part, or 0.
+/// The inode of the file whose direct I/O a split or cloned bio carries, or 0.
 ///
-/// What is too large for a device is split: the parts come first, and lead to what remains by their private word (`bio_chain`, block/bio.c). A device that
-/// consists of others (device mapper, MD) sends copies to those, which are inside of what leads to their original, or whose private word leads there. All
-/// have the vectors of the whole; who copies the pages as well, as encryption does, has its own.
+/// ```text
+/// split (`bio_chain`)     bi_private ------------------> original
+/// MD (`md_io_clone`,      bi_private -> structure, one word of which -> original
+///     `r1bio`, `r10bio`)
+/// dm (`dm_io`)            one word before the clone --> original
+/// ```
+///
+/// A clone shares the vectors of its original (`bi_io_vec`), which identifies the original without any driver's types. Encryption and parity
+/// have pages and vectors of their own, so the search finds nothing there.
 #[inline(never)]
 fn copied_from<M: Memory>(bio: u64) -> u64 {
     let own = &DIRECT.block;
@@ -469,17 +475,17 @@ fn copied_from<M: Memory>(bio: u64) -> u64 {
     0
 }
 
-/// Where the bio that a bio is a copy of was found last, of each step on the way to the first one: 0 where the private word leads to it.
+/// Where each step last found an original, as numbers of [`candidate`]: it is tried first.
 static mut ORIGINALS: [u64; MOST_COPIES] = [0; MOST_COPIES];
 
-/// The bio that a bio with these vectors is a copy of, or 0.
+/// The original of a bio with these vectors, or 0.
 #[inline(always)]
 fn original<M: Memory>(bio: u64, vectors: u64, step: u64) -> u64 {
     let own = &DIRECT.block;
     let private: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_private);
     // SAFETY: one of the words.
     let last = unsafe { (&raw mut ORIGINALS).cast::<u64>().add(step as usize) };
-    // SAFETY: as above. Who writes it meanwhile has found another one, which is looked for then.
+    // SAFETY: as above. Another CPU may write a number that does not fit here; then the search runs.
     let place = unsafe { last.read_volatile() };
     let known = candidate::<M>(bio, private, place);
     if is_with::<M>(known, bio, vectors) {
@@ -502,15 +508,14 @@ fn original<M: Memory>(bio: u64, vectors: u64, step: u64) -> u64 {
     found
 }
 
-/// Whether a bio has these vectors, and is not the other one itself.
+/// Whether a bio has these vectors and differs from `other`.
 #[inline(always)]
 fn is_with<M: Memory>(bio: u64, other: u64, vectors: u64) -> bool {
     bio != other
         && Address::<M>::new(bio).field_or_zero::<u64>(&DIRECT.block.bio_vectors) == vectors
 }
 
-/// What may be the address of the bio that a bio is a copy of: its private word, one of the words that this leads to, or one of those before the bio. 0 if it
-/// cannot be one.
+/// A possible address of the original: `bi_private`, then the words behind it, then the words before the bio. 0 if no bio can be at that address.
 #[inline(always)]
 fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
     let private = if_near(private, bio);
@@ -524,8 +529,8 @@ fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
     if_near(word::<M>(at).unwrap_or(0), bio)
 }
 
-/// The address, or 0 if memory cannot be there as a bio is: registers of devices, whose reading may change them, are mapped 10 TiB behind the last memory
-/// or further (`kernel_randomize_memory`, arch/x86/mm/kaslr.c).
+/// The address, or 0 if it is not in the direct map, where bios are. Reading a device's registers may change them; they are mapped at least 10 TiB
+/// behind the end of memory (`kernel_randomize_memory`, arch/x86/mm/kaslr.c).
 #[inline(always)]
 fn if_near(address: u64, bio: u64) -> u64 {
     let distance = address.wrapping_sub(bio).wrapping_add(1 << NEAR_BITS);

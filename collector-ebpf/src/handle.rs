@@ -62,8 +62,8 @@ pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     Some(known(handle)?.crc)
 }
 
-/// What tells the handle from the next one of its inode, at a fraction of the hash's cost: the sum of its words without carries. What is behind a shorter
-/// one belongs to it: it does not change either.
+/// The XOR of a handle's words. It distinguishes handles that one inode has in turn, for a fraction of the hash's cost. Bytes behind a short handle
+/// count as well: they do not change while the inode has the handle.
 #[inline(never)]
 pub fn fold(handle: u64) -> u64 {
     let handle = Address::<Probe>::new(handle);

@@ -168,7 +168,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     let is_kept = kept.at != NOT_KEPT;
     note_end(Ended {
         calls: 1,
-        // A descriptor is no number of bytes.
+        // The result of `open` is a descriptor, not a number of bytes.
         result: match of_kind {
             kinds::SYNCS | kinds::OPENS => result.min(0),
             _ => result,
@@ -291,7 +291,7 @@ pub struct First {
     pub ended: Ended,
 }
 
-/// What a system call has ended, and what it leaves to its end.
+/// The calls that a system call completes, and those of them that begin a sum.
 #[repr(C)]
 struct Firsts {
     ended: Ended,

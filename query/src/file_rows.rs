@@ -429,7 +429,7 @@ impl<'r> Sides<'r> {
             return false;
         }
         match key.level {
-            // A request to a device is nobody's: it is made for whoever reads the page next.
+            // Requests to a device have no tenant.
             IoLevel::Block => !self.by_tenant && !coverage.without_block().is_some_and(is_gap),
             _ => !self.unknown.contains(&(key.host, key.level)),
         }

@@ -25,7 +25,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len());
-    // Nobody sees a blank at the end.
+    // Trailing blanks are invisible.
     let end = text.trim_end_matches(' ').len();
     for (at, c) in text.char_indices() {
         match is_hidden(c) || at >= end || text[at..].starts_with(ESCAPE) {

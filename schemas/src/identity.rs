@@ -138,8 +138,8 @@ fn escaped(path: &[u8], doubles: impl Fn(&str) -> bool) -> String {
     text
 }
 
-/// The bytes of a name that somebody typed: as it is shown, or as it is. It is taken as shown if each of its backslashes begins `\\`, `\xNN` of a byte that is
-/// no ASCII, or `\u{N}`, which stands for characters on a terminal that are hidden there.
+/// The bytes of a typed name, which may be as shown or raw. It is as shown if every backslash begins `\\`, `\xNN` of a byte above 0x7f, or `\u{N}`, which
+/// terminals show for invisible characters.
 pub fn typed_bytes(typed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(typed.len());
     let mut rest = typed;
@@ -158,18 +158,18 @@ pub fn typed_bytes(typed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The path that somebody typed, or whose text this is: see [`typed_bytes`].
+/// The path for a typed path or for a stored text: see [`typed_bytes`].
 pub fn typed_path(path: impl AsRef<Path>) -> PathBuf {
     let bytes = typed_bytes(path.as_ref().as_os_str().as_bytes());
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The text of a path that somebody typed: see [`typed_bytes`].
+/// The stored text for a typed path: see [`typed_bytes`].
 pub fn typed_text(typed: &str) -> String {
     path_text(&typed_bytes(typed.as_bytes()))
 }
 
-/// What the escape stands for that a text begins with, and its length.
+/// Decodes the escape at the start of a text: its meaning, and its length.
 fn escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let number = |digits: &[u8]| {
         let are_digits = digits.iter().all(u8::is_ascii_hexdigit);

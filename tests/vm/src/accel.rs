@@ -16,7 +16,7 @@ const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
 /// How QEMU runs the guest's processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
-    /// Emulated, each on a thread of its own.
+    /// Emulated, one thread per CPU.
     Tcg,
     /// Emulated by turns on one thread: with two CPUs it takes twice as long, and none of them ever runs code that another has just replaced.
     TcgByTurns,

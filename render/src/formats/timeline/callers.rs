@@ -282,7 +282,7 @@ fn stretches(bytes: &Range<i64>) -> std::ops::RangeInclusive<i64> {
     bytes.start.div_euclid(STRETCH_BYTES)..=(bytes.end - 1).div_euclid(STRETCH_BYTES)
 }
 
-/// What is left of ranges without another one.
+/// Ranges without the part that `other` covers.
 fn without(ranges: &[Range<i64>], other: &Range<i64>) -> Vec<Range<i64>> {
     let pieces = ranges.iter().flat_map(|range| {
         let before = range.start..range.end.min(other.start);
@@ -355,7 +355,7 @@ mod tests {
             calls.add(call(1, 7, deed));
         }
         assert!(calls.count < MOST_CALLS / 2 + 20 && calls.files.len() == calls.count);
-        // What was forgotten may have written it; what is new may not.
+        // A forgotten call may have written the bytes of file 1. The last file's calls are all remembered.
         let written = |file, at| Deed {
             file: (0, file),
             ..deed(Does::Write, 0..1, at)
