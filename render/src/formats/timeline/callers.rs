@@ -252,8 +252,9 @@ impl CallsOfFile {
         let (mut numbers, mut is_all) = (BTreeSet::new(), true);
         for stretch in stretches(bytes) {
             let begin = stretch * STRETCH_BYTES;
-            let mut left =
-                vec![bytes.start.max(begin)..bytes.end.min(begin.saturating_add(STRETCH_BYTES))];
+            let end = begin.saturating_add(STRETCH_BYTES);
+            let part = bytes.start.max(begin)..bytes.end.min(end);
+            let mut left = vec![part];
             let listed = self.writes.get(&stretch).into_iter().flatten().rev();
             let listed = listed.filter(|number| **number < self.first + before);
             for number in listed.take_while(|_| search.may_look()) {
