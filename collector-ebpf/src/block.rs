@@ -29,7 +29,9 @@ const WORDS_BEHIND: u64 = 12;
 const WORDS_BEFORE: u64 = 20;
 /// An original is less than 8 TiB from its clone: see [`if_near`].
 const NEAR_BITS: u32 = 43;
-/// Runs without an owner that are searched for an original; a power of two.
+/// `1 << BIO_CLONED` (include/linux/blk_types.h).
+const CLONED: u16 = 1 << 1;
+/// Runs of clones that are searched for an original; a power of two.
 const MOST_COPIED: usize = 4;
 /// `REQ_OP_MASK`, `REQ_OP_DISCARD` and the bit of operations that write (include/linux/blk_types.h).
 const OPERATION: u32 = 0xff;
@@ -111,7 +113,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
         (&raw mut (*scratch).unnamed).write_volatile(0);
         (&raw mut (*scratch).runs).write_volatile(0);
-        (&raw mut (*scratch).nobodys).write_volatile(0);
+        (&raw mut (*scratch).cloned).write_volatile(0);
         walk::<M>(scratch);
         let unnamed = (&raw const (*scratch).unnamed).read_volatile();
         for number in 0..MOST_RUNS {
@@ -286,9 +288,9 @@ pub struct Scratch {
     bits: u32,
     record: RequestRecord,
     run: [Run; MOST_RUNS],
-    /// Numbers of the runs without an owner, and how many there are.
-    nobodys_runs: [u64; MOST_COPIED],
-    nobodys: u64,
+    /// Numbers of the runs that begin with a clone, and how many there are.
+    cloned_runs: [u64; MOST_COPIED],
+    cloned: u64,
     unnamed_inodes: [u64; MOST_RUNS],
 }
 
@@ -333,10 +335,10 @@ unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
     unsafe {
         find_runs::<M>(scratch);
         for number in 0..MOST_COPIED {
-            if number as u64 >= (&raw const (*scratch).nobodys).read_volatile() {
+            if number as u64 >= (&raw const (*scratch).cloned).read_volatile() {
                 break;
             }
-            let run = (&raw const (*scratch).nobodys_runs[number]).read_volatile();
+            let run = (&raw const (*scratch).cloned_runs[number]).read_volatile();
             if let Some(run) = self::run(scratch, opaque(run)) {
                 trace::<M>(run);
             }
@@ -383,12 +385,13 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
                 last.write_volatile(whose);
                 runs.write_volatile(number + 1);
                 // Without a branch, as above.
-                let nobodys = (&raw const (*scratch).nobodys).read_volatile();
-                let noted = (&raw mut (*scratch).nobodys_runs).cast::<u64>();
-                let place = nobodys as usize & (MOST_COPIED - 1);
+                let cloned = (&raw const (*scratch).cloned).read_volatile();
+                let noted = (&raw mut (*scratch).cloned_runs).cast::<u64>();
+                let place = cloned as usize & (MOST_COPIED - 1);
                 noted.add(place).write_volatile(number);
-                let is_nobodys = if_zero(whose & !IS_DIRECT) & 1;
-                (&raw mut (*scratch).nobodys).write_volatile(nobodys + is_nobodys);
+                let flags = u64::from(this.field_or_zero::<u16>(&own.bio_flags) & CLONED);
+                let is_cloned = !if_zero(flags) & if_zero(whose & IS_DIRECT) & 1;
+                (&raw mut (*scratch).cloned).write_volatile(cloned + is_cloned);
             }
             let Some(run) = run(scratch, runs.read_volatile().wrapping_sub(1)) else {
                 break;
@@ -458,10 +461,12 @@ fn copied_from<M: Memory>(bio: u64) -> u64 {
     let own = &DIRECT.block;
     let mut bio = bio;
     let vectors: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_vectors);
-    if vectors == 0 {
-        return 0;
-    }
     for step in 0..MOST_COPIES as u64 {
+        // Any other bio owns its pages.
+        let flags: u16 = Address::<M>::new(bio).field_or_zero(&own.bio_flags);
+        if flags & CLONED == 0 || vectors == 0 {
+            break;
+        }
         bio = original::<M>(bio, vectors, step);
         if bio == 0 {
             break;

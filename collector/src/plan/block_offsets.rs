@@ -42,6 +42,7 @@ pub fn add_block_offsets(
         bio_bytes: offset("bio", "bi_iter.bi_size", 4)?,
         bio_index: offset("bio", "bi_iter.bi_idx", 4)?,
         bio_sector: offset("bio", "bi_iter.bi_sector", 8)?,
+        bio_flags: offset("bio", "bi_flags", 2)?,
         bio_vectors: offset("bio", "bi_io_vec", 8)?,
         bio_private: offset("bio", "bi_private", 8)?,
         vector_page,

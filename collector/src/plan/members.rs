@@ -11,7 +11,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 141] = [
+pub const MEMBERS: [MemberName; 142] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -103,6 +103,7 @@ pub const MEMBERS: [MemberName; 141] = [
     ("bio", "bi_iter.bi_size"),
     ("bio", "bi_iter.bi_idx"),
     ("bio", "bi_iter.bi_sector"),
+    ("bio", "bi_flags"),
     ("bio", "bi_io_vec"),
     ("bio", "bi_private"),
     ("bio", "bi_blkg"),

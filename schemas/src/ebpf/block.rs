@@ -32,6 +32,8 @@ offsets! {
         pub bio_index: u32,
         /// `sector_t bi_iter.bi_sector` of `struct bio`.
         pub bio_sector: u32,
+        /// `unsigned short bi_flags` of `struct bio`.
+        pub bio_flags: u32,
         /// `struct bio_vec *bi_io_vec` of `struct bio`.
         pub bio_vectors: u32,
         /// `void *bi_private` of `struct bio`.
