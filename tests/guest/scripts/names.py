@@ -20,13 +20,10 @@ BUFFER = mmap.mmap(-1, BLOCK)
 
 def text(path):
     """As the recorder writes paths."""
-    try:
-        return path.decode()
-    except UnicodeDecodeError:
-        escaped = path.replace(b"\\", b"\\\\").decode(errors="surrogateescape")
-        return "".join(
-            f"\\x{ord(c) - 0xDC00:02x}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in escaped
-        )
+    escaped = path.replace(b"\\", b"\\\\").decode(errors="surrogateescape")
+    return "".join(
+        f"\\x{ord(c) - 0xDC00:02x}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in escaped
+    )
 
 
 class File:
