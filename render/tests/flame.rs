@@ -164,7 +164,7 @@ fn stacks_are_mounts_directories_and_files_by_the_name_of_their_time() {
             "srv:/even;/mnt;f8",
             "srv:/odd;(other)",
             "srv:/odd;/mnt;a\\u{3b}b;part\u{a0}3",
-            "srv:/odd;/mnt;a\\u{3b}b;part\u{a0}3\u{a0}4.5\u{a0}",
+            "srv:/odd;/mnt;a\\u{3b}b;part 3 4.5\\u{20}",
             "srv:/odd;/mnt;f5",
             "srv:/odd;/mnt;f7",
             "srv:/odd;0:50:3",
