@@ -101,6 +101,7 @@ timeout 1 cat "/proc/$MAPPED/maps" >/dev/null && echo readable >>"$OUT/mapped" |
 expect during trackiops query --store "$STORE" --since 10s --step all --format json
 press 6 "^127.0.0.2 .* now " stalled
 tmux resize-window -t top -x 120 -y 40
+sleep 1 # a key that comes with a resize may be read with the next key only
 press 1 "^/mnt/healthy/.*/s " wide
 press Enter Requests file
 press Escape throughput back
