@@ -449,7 +449,7 @@ fn owner<M: Memory>(bio: u64) -> u64 {
 ///
 /// ```text
 /// split (`bio_chain`)     bi_private ------------------> original
-/// MD (`md_io_clone`,      bi_private -> structure, one word of which -> original
+/// MD (`md_io_clone`,      bi_private -> structure with a word -------> original
 ///     `r1bio`, `r10bio`)
 /// dm (`dm_io`)            one word before the clone --> original
 /// ```

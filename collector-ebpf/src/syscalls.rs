@@ -291,7 +291,7 @@ pub struct First {
     pub ended: Ended,
 }
 
-/// The calls that a system call completes, and those of them that begin a sum.
+/// The calls that a system call completes, and the first calls of new sums.
 #[repr(C)]
 struct Firsts {
     ended: Ended,

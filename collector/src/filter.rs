@@ -366,6 +366,17 @@ fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
     source == typed_text(name) || typed_path(mount_point) == typed_path(name)
 }
 
+/// A path as it was typed, or as the name that is shown so.
+fn find(path: &Path) -> Result<(PathBuf, Metadata), FilterError> {
+    metadata_of(path)
+        .map(|metadata| (path.to_owned(), metadata))
+        .or_else(|error| {
+            let shown = typed_path(path);
+            let metadata = metadata_of(&shown).map_err(|_| error)?;
+            Ok((shown, metadata))
+        })
+}
+
 fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     fs::metadata(path).map_err(|source| FilterError::Unreadable {
         path: path.to_owned(),
@@ -379,14 +390,9 @@ fn look_up(
     mounts: &[NfsMount],
     levels: Levels,
 ) -> Result<(Metadata, Dev), FilterError> {
-    let shown = typed_path(path);
-    let (metadata, path) = match metadata_of(path) {
-        // It may be as it is shown.
-        Err(error) => (metadata_of(&shown).map_err(|_| error)?, &*shown),
-        Ok(metadata) => (metadata, path),
-    };
+    let (path, metadata) = find(path)?;
     if levels.has_local()
-        && let Some(dev) = local_mounts::device_of(path, Counted::at(levels))
+        && let Some(dev) = local_mounts::device_of(&path, Counted::at(levels))
     {
         return Ok((metadata, dev));
     }
@@ -399,10 +405,7 @@ fn look_up(
     {
         return Ok((metadata, dev));
     }
-    Err(FilterError::NotNfs {
-        path: path.to_owned(),
-        dev,
-    })
+    Err(FilterError::NotNfs { path, dev })
 }
 
 /// The directory of a cgroup. `name` is that directory, or the path from the root of the hierarchy.
@@ -413,11 +416,7 @@ fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     } else {
         root.join(name.strip_prefix("/").unwrap_or(name))
     };
-    let shown = typed_path(&directory);
-    let directory = match metadata_of(&directory) {
-        Err(error) => metadata_of(&shown).map_err(|_| error).map(|_| shown)?,
-        Ok(_) => directory,
-    };
+    let (directory, _) = find(&directory)?;
     // The root contains everything, but has no such file in version 2.
     let is_charged = |file| directory.join(file).exists();
     if directory != root && !is_charged("memory.current") && !is_charged("memory.usage_in_bytes") {
