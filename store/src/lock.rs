@@ -17,18 +17,22 @@ const NFS_SUPER_MAGIC: u64 = 0x6969;
 /// Write permission for the group or for all.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The lock of a store's writer: `flock(LOCK_EX)` on a file of the store, until it is dropped. No
-/// other user can open that file, so none can keep a recorder from starting.
+/// The lock of a store's writer, until it is dropped: `flock(LOCK_EX)` on a file of the store and on
+/// its directory.
+///
+/// The file can be deleted or replaced while it is locked, the directory cannot: its path then leads
+/// to another store. On NFS, only the file's lock holds on other hosts.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     dir: File,
     file: File,
 }
 
-/// Unlocks, because closing is not enough: a child that was just forked shares the lock until it
+/// Unlocks, because closing is not enough: a child that was just forked shares the locks until it
 /// executes its program.
 impl Drop for StoreLock {
     fn drop(&mut self) {
+        let _ = flock(&self.dir, FlockOperation::Unlock);
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -101,12 +105,52 @@ impl StoreLock {
         let file = file.map_err(StoreError::io("open", &path))?;
         // After `chmod -R g+r`, the group could lock it.
         let _ = beneath::unfinished(&file);
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { dir, file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(store.to_owned())),
-            Err(e) => Err(StoreError::io("lock", store)(e.into())),
+        let is_free = try_lock(&file, store)? && (try_lock(&dir, store)? || !may_be_ours(&dir));
+        match is_free {
+            true => Ok(Self { dir, file }),
+            false => Err(StoreError::Locked(store.to_owned())),
         }
     }
+}
+
+/// Locks a file or a directory. Returns whether nobody else has locked it.
+fn try_lock(file: &File, store: &Path) -> Result<bool, StoreError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(e) => Err(StoreError::io("lock", store)(e.into())),
+    }
+}
+
+/// Whether a recorder may hold the lock of a directory. Anyone who may read the directory can lock
+/// it, but only its owner and root record into it.
+fn may_be_ours(dir: &File) -> bool {
+    let Ok(inode) = dir.metadata().map(|metadata| metadata.ino()) else {
+        return true;
+    };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut holders = holders(&locks, inode).peekable();
+    // Processes of other PID namespaces are not listed.
+    holders.peek().is_none() || holders.any(is_of_this_user)
+}
+
+/// The processes that hold flocks of this inode, by `/proc/locks` (`lock_get_status` in fs/locks.c):
+/// `1: FLOCK  ADVISORY  WRITE 4711 00:2f:2 0 EOF`. A process that waits has `->` in the second place.
+fn holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
+    let holder = move |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "FLOCK", _, _, pid, place, ..] => {
+            let (_, of) = place.rsplit_once(':')?;
+            (of.parse() == Ok(inode)).then(|| pid.parse().ok())?
+        }
+        _ => None,
+    };
+    locks.lines().filter_map(holder)
+}
+
+/// Whether a process is alive and runs as this user or root.
+fn is_of_this_user(pid: u32) -> bool {
+    let process = fs::metadata(format!("/proc/{pid}"));
+    process.is_ok_and(|process| [0, geteuid().as_raw()].contains(&process.uid()))
 }
 
 /// Creates a store's directory and its missing parents.
@@ -204,6 +248,39 @@ mod tests {
         drop(lock);
         assert!(StoreLock::take(store.path(), true).is_ok());
         drop(copy);
+    }
+
+    #[test]
+    fn a_deleted_lock_file_does_not_free_the_store() {
+        let store = tempfile::tempdir().unwrap();
+        let lock = StoreLock::take(store.path(), true).unwrap();
+        for replaced in [false, true] {
+            fs::remove_file(layout::lock(store.path())).unwrap();
+            if replaced {
+                fs::write(layout::lock(store.path()), "").unwrap();
+            }
+            let second = StoreLock::take(store.path(), true);
+            assert!(matches!(second, Err(StoreError::Locked(_))), "{second:?}");
+        }
+        drop(lock);
+        assert!(StoreLock::take(store.path(), true).is_ok());
+    }
+
+    #[test]
+    fn holders_of_a_lock_are_listed_by_the_kernel() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 00:2f:2 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 4712 00:2f:2 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 4713 00:2f:2 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 4714 fe:01:22 0 EOF\n";
+        assert_eq!(holders(locks, 2).collect::<Vec<_>>(), [4711]);
+        let dir = tempfile::tempdir().unwrap();
+        let dir = File::open(dir.path()).unwrap();
+        assert!(try_lock(&dir, Path::new("")).unwrap());
+        let inode = dir.metadata().unwrap().ino();
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        assert!(holders(&locks, inode).any(|pid| pid == std::process::id()));
+        assert!(may_be_ours(&dir));
+        assert!(is_of_this_user(std::process::id()));
     }
 
     #[test]

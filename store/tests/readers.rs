@@ -3,6 +3,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
@@ -14,6 +18,31 @@ use trackiops_testkit::windows::{granularity, windows};
 
 /// Longer than anything that is done here takes, and shorter than a lock is waited for.
 const SOON: Duration = Duration::from_secs(8);
+
+/// Another user who has locked a directory. `None` if this is not root, who alone can start his process.
+fn locked_by_another_user(dir: &Path) -> Option<Child> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: no other user locks the store's directory");
+        return None;
+    }
+    let open = File::open(dir).unwrap();
+    let child = Command::new("perl")
+        .args(["-e", "flock(STDIN, 6) or exit 1; sleep 600"])
+        .stdin(open.try_clone().unwrap())
+        .uid(65534)
+        .spawn()
+        .unwrap();
+    let is_free = || {
+        let own = File::open(dir).unwrap();
+        flock(&own, FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    let begun = Instant::now();
+    while is_free() {
+        assert!(begun.elapsed() < SOON, "it does not lock");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Some(child)
+}
 
 #[test]
 fn readers_cannot_hold_up_a_recorder() {
@@ -29,7 +58,8 @@ fn readers_cannot_hold_up_a_recorder() {
     writer.finish().unwrap();
 
     // All that a member of the group may open, he has locked.
-    let held: Vec<File> = ["", "catalog.db", "journal", "rollup"]
+    let mut other = locked_by_another_user(store);
+    let held: Vec<File> = ["catalog.db", "journal", "rollup"]
         .map(|path| File::open(store.join(path)).unwrap())
         .into();
     for file in &held {
@@ -47,6 +77,11 @@ fn readers_cannot_hold_up_a_recorder() {
     all[4..].iter().for_each(|w| writer.append(w).unwrap());
     writer.finish().unwrap();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    if let Some(other) = &mut other {
+        assert!(other.try_wait().unwrap().is_none(), "it still holds it");
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
     let finest = granularity("1s");
     assert!(Content::stored(store, finest) == Content::of(&all, finest));
 
