@@ -246,6 +246,18 @@ def what_there_is(program, db, stores, trackiops):
     assert of(export) == export.rollup().select(pl.sum("read_bytes")).collect().item() == of(trackiops.open("lake/h"))
     assert of(trackiops.open(["lake/i", "day.parquet"])) == of(stores) == of(trackiops.open(["lake", "lake/h"]))
 
+    # Directories of stores may be called like parts of a store, and a store may stand in another's directory.
+    both = of(stores)
+    for name in ("ops", "health", "requests", "journal", "rollup"):
+        shutil.copytree("lake/h", f"teams/{name}/h", symlinks=True)
+        os.makedirs("teams/b")
+        os.rename("lake/i", "teams/b/i")
+        assert of(trackiops.open("teams")) == both, f"a directory {name} hides stores"
+        os.rename("teams/b/i", f"teams/{name}/h/i")
+        assert of(trackiops.open("teams")) == both, f"a store in a store below {name} is hidden"
+        os.rename(f"teams/{name}/h/i", "lake/i")
+        shutil.rmtree("teams")
+
     os.mkdir("empty")
     Path("other.parquet").write_bytes(Path("lake/h/catalog.db").read_bytes())
     pl.DataFrame({"a": [1]}).write_parquet("foreign.parquet")
@@ -297,6 +309,16 @@ def odd_histograms(program, db, stores, trackiops):
     assert pl.DataFrame({"h": [hundred]}).select(trackiops.percentile("h", 0.07)).item() == eighth
     assert db.execute("SELECT hist_percentile($h, 0.07), hist_percentile($h, 0), hist_percentile($h, 1)", {"h": hundred}).fetchall() \
         == [(eighth, 2 ** (0.5 / 32), 2 ** (99.5 / 32))]
+
+
+def declared(program, db, stores, trackiops):
+    """The least versions that the module declares are the tested ones."""
+    pinned = dict(re.findall(r"^(\w+)==(.+)$", (ROOT / "tests/science/least.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    project = (ROOT / "contrib/python/pyproject.toml").read_text(encoding="utf-8")
+    least = re.findall(r'"(polars|pandas|pyarrow)(?:>=([\d.]+))?"', project)
+    assert {name for name, _ in least} == {"polars", "pandas", "pyarrow"}, least
+    for name, version in least:
+        assert version and f"{pinned[name]}.".startswith(f"{version}."), f"{name} {version} is declared, and {pinned[name]} is tested"
 
 
 def examples(program, db, stores, trackiops):
@@ -365,7 +387,7 @@ def main():
     trackiops = installed()
     db, stores = opened("lake"), trackiops.open("lake")
     for check in (totals, top_files, percentiles, histograms, throughput, operations, errors, tenants, single_requests, what_there_is,
-                  odd_histograms, examples, short_way):  # fmt: skip
+                  odd_histograms, declared, examples, short_way):  # fmt: skip
         check(program, db, stores, trackiops)
     print(f"{Compared.count} rows of SQL, Polars and pandas are those of the query")
 

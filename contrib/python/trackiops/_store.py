@@ -148,20 +148,28 @@ def open(store: Union[StrPath, Iterable[StrPath]]) -> Stores:
         elif path.is_dir():
             below = {store.resolve(): _Store(store) for store in _stores(path)}
             if not below:
-                raise FileNotFoundError(f"no store in {path}: there is no directory {', '.join(_KNOWN_BY)} or journal in it or below")
+                raise FileNotFoundError(f"no store in {path}: neither it nor a directory below has a catalog.db, a journal or Parquet of a store")
             stores |= below
         else:
             raise FileNotFoundError(f"no such store: {path}")
     return Stores(list(stores.values()), exports)
 
 
+# Any of these makes a directory a store. A name such as `ops` does not: a directory of stores may be called that, too.
+_IN_A_STORE = ("catalog.db", "journal/*.tij", *(f"{dataset}/granularity=*/date=*" for dataset in ("rollup", "ops", "health")), "requests/date=*")
+
+
 def _stores(path: Path) -> Iterator[Path]:
-    if any((path / name).is_dir() for name in (*_KNOWN_BY, "journal")):
+    """The stores in a directory, itself included, as deep as they are: one may stand in another's directory."""
+    if any(any(path.glob(pattern)) for pattern in _IN_A_STORE):
         yield path
-        return
     for below in sorted(path.iterdir()):
-        if below.is_dir() and not below.is_symlink():
+        if below.is_dir() and not below.is_symlink() and not below.name.startswith(_PARTITIONS):
             yield from _stores(below)
+
+
+# Directories of a store that have only Parquet.
+_PARTITIONS = ("granularity=", "date=")
 
 
 def _why(dataset: str) -> str:
