@@ -17,6 +17,10 @@ use crate::store_flag::StoreFlag;
 /// Exit status where something is damaged.
 const DAMAGED: u8 = 1;
 
+/// What to do about a segment whose rows are nowhere else.
+const LOST: &str =
+    "    restore it from a copy and run this again; until then, answers that need it say so";
+
 /// What `trackiops store` takes.
 #[derive(clap::Args)]
 pub struct Args {
@@ -34,8 +38,9 @@ enum Command {
     Check(CheckArgs),
     /// Rebuild the catalog from the segments, while no recorder runs
     ///
-    /// For a catalog that is lost or damaged, and after segments were restored, moved in or moved away. Exit status 0: it
-    /// knows all there is; 1: some files were left out; 2: it could not be made.
+    /// For a catalog that is lost or damaged, and after segments were restored or moved in. Segments that counted and are
+    /// damaged or missing stay listed, so that answers go on saying what is missing. Exit status 0: it knows all there is;
+    /// 1: some files were left out; 2: it could not be made.
     RebuildCatalog(StoreFlag),
 }
 
@@ -166,7 +171,10 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
                 4,
                 out,
             )?;
-            let next = "    restore it from a copy and run this again, or move it away";
+            let next = match rebuilt.lost.contains(path) {
+                true => LOST,
+                false => "    restore it from a copy and run this again, or move it away",
+            };
             print(next, 4, out)?;
         }
         let segments = plural(rebuilt.segments, "segment");

@@ -664,8 +664,17 @@ fn damage_is_told_and_the_rest_is_answered() {
     let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();
     assert_eq!(rebuilt.status.code(), Some(1), "{told}");
     assert!(told.contains(name), "{told}");
-    std::fs::remove_file(&segment).expect("it can be removed");
-    assert_eq!(check().1, Some(0), "{}", check().0);
+    // The new catalog does not forget it, not even when it is gone.
+    for gone in [false, true] {
+        if gone {
+            std::fs::remove_file(&segment).expect("it can be removed");
+            trackiops(&["store", "rebuild-catalog", "--store", store]);
+        }
+        let (rows, said, status) = ask(dir.path(), &["query", "--step", "1s", "--format", "csv"]);
+        assert_eq!((rows.as_str(), status), ("", Some(3)), "{said}");
+        assert!(said.contains(name), "{said}");
+        assert_eq!(check().1, Some(1), "{}", check().0);
+    }
 
     let nowhere = trackiops(&["store", "check", "--store", "/nonexistent/store"]);
     assert_eq!(nowhere.status.code(), Some(2));

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use chrono::{DateTime, NaiveDate};
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
 use crate::beneath;
@@ -38,6 +38,8 @@ const TEMPORARY: &str = ".tmp";
 const HIDDEN: &str = ".removed";
 /// Prefix of journals of requests.
 const REQUESTS_PREFIX: &str = "requests-";
+/// Format of the start of a segment in its name.
+const SEGMENT_START: &str = "%Y%m%dT%H%M%SZ";
 /// Limit on attempts to list journals. A recorder rotates them every few minutes.
 const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
@@ -212,7 +214,7 @@ pub(crate) fn requests_segment(date: Date, host: &str, start: UtcMs, journal: u6
 fn segment_name(date: Date, host: &str, start: UtcMs, (first, last): (u64, u64)) -> String {
     let start = utc(start).map_or_else(
         || format!("{}ms", start.0),
-        |t| t.format("%Y%m%dT%H%M%SZ").to_string(),
+        |t| t.format(SEGMENT_START).to_string(),
     );
     let (date, host) = (date.name(), file_name_safe(host));
     match first == last {
@@ -248,6 +250,29 @@ pub(crate) fn hidden_segments(store: &Path) -> Result<Vec<String>, StoreError> {
 /// Paths of all segments of windows under temporary names. The paths are the final ones.
 pub(crate) fn temporary_segments(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, TEMPORARY)
+}
+
+/// Visible segments of health of the day of a time, and of later days. Every sealed journal that has
+/// windows has such segments.
+pub(crate) fn health_since(store: &Path, time: Option<UtcMs>) -> Result<Vec<PathBuf>, StoreError> {
+    let first = time.map_or_else(String::new, |time| Date::of(time).name());
+    let first = format!("date={first}");
+    let mut files = Vec::new();
+    for granularity in entries(store, &store.join(Dataset::Health.name()))? {
+        for date in entries(store, &granularity)? {
+            let name = date.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(|name| name >= first.as_str()) {
+                files.extend(entries(store, &date)?);
+            }
+        }
+    }
+    let is_segment = |file: &PathBuf| {
+        let relative = file.strip_prefix(store).ok().and_then(Path::to_str);
+        relative.is_some_and(|relative| parse_segment(relative).is_some())
+    };
+    files.retain(is_segment);
+    files.sort_unstable();
+    Ok(files)
 }
 
 /// Segments whose names have this suffix. An empty suffix means plain names.
@@ -286,6 +311,37 @@ pub(crate) fn number_of(segment: &Path) -> Option<u64> {
         .1
         .parse()
         .ok()
+}
+
+/// The other parts of a segment's name.
+pub(crate) struct SegmentName {
+    /// The host, without the characters that a file name cannot contain.
+    pub(crate) host: String,
+    /// The start of its first window, to the second.
+    pub(crate) start: UtcMs,
+    /// The number of its first journal.
+    pub(crate) first: u64,
+}
+
+/// Parses the name of a segment: `<host>-<start>-<n>` or `<host>-<start>-<first n>-<last n>`.
+pub(crate) fn parse_name(segment: &Path) -> Option<SegmentName> {
+    let (rest, last) = segment.file_stem()?.to_str()?.rsplit_once('-')?;
+    let merged = rest.rsplit_once('-');
+    let merged = merged.filter(|(_, first)| first.bytes().all(|byte| byte.is_ascii_digit()));
+    let (rest, first) = merged.unwrap_or((rest, last));
+    let (host, start) = rest.rsplit_once('-')?;
+    let start = match start.strip_suffix("ms") {
+        Some(ms) => ms.parse().ok()?,
+        None => {
+            let start = NaiveDateTime::parse_from_str(start, SEGMENT_START).ok()?;
+            start.and_utc().timestamp_millis()
+        }
+    };
+    Some(SegmentName {
+        host: host.to_owned(),
+        start: UtcMs(start),
+        first: first.parse().ok()?,
+    })
 }
 
 /// The day in a segment's directory.
@@ -496,6 +552,25 @@ mod tests {
             [temporary(segment), hidden(segment)],
             ["tmp", "removed"].map(|suffix| PathBuf::from(format!("{dir}/.{name}.{suffix}")))
         );
+    }
+
+    #[test]
+    fn names_of_segments_read_back() {
+        let second = "1s".parse().unwrap();
+        let start = UtcMs(1_795_233_120_000);
+        for journals in [(7, 7), (3, 7)] {
+            let date = Date::of(start);
+            let path = segment(Dataset::Ops, second, date, "web-1.x", start, journals);
+            let name = parse_name(Path::new(&path)).unwrap();
+            assert_eq!((name.host.as_str(), name.start), ("web-1.x", start));
+            assert_eq!(
+                (name.first, number_of(Path::new(&path))),
+                (journals.0, Some(7))
+            );
+        }
+        for other in ["h.parquet", "h-7.parquet", "h-today-7.parquet"] {
+            assert!(parse_name(Path::new(other)).is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! granularity say when files and names were seen. A segment was merged if all of its journals are
 //! in another segment.
 //!
+//! A segment that counted and cannot be read stays in the catalog ([`lost`](crate::lost)).
+//!
 //! Hidden segments are read, too: those that were not merged into a readable segment count again.
 //! After the new catalog is in place, segments are renamed to match it.
 
@@ -26,6 +28,7 @@ use crate::glob_view;
 use crate::housekeeping::tidy;
 use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
+use crate::lost::{self, Journals, Lost, Readable};
 use crate::names::{Seen, hull};
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
@@ -40,9 +43,11 @@ pub struct Rebuilt {
     pub segments: u64,
     /// Journals of these segments.
     pub journals: u64,
-    /// Segments that are damaged or of another program, with what is wrong. They stay where they
-    /// are.
+    /// Segments that are missing, damaged or of another program, with what is wrong. They stay where
+    /// they are.
     pub left_out: Vec<(PathBuf, String)>,
+    /// Those of them that the new catalog lists all the same, because their rows are nowhere else.
+    pub lost: BTreeSet<PathBuf>,
 }
 
 /// Rebuilds the catalog of a store. It must not be recorded to. Queries may be running.
@@ -53,9 +58,11 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
         return Err(error);
     }
     let mut catalog = Catalog::anew(store)?;
-    let rebuilt = fill(store, &mut catalog)?;
+    // It may be damaged although its checksum matches, if somebody forged it.
+    let old = old.ok();
+    let rebuilt = fill(store, &mut catalog, old.as_ref())?;
     // Segments do not contain mount points, so these come from the old catalog, if it can be read.
-    if let Ok(mounts) = old.and_then(|old| old.mounts()) {
+    if let Some(Ok(mounts)) = old.map(|old| old.mounts()) {
         catalog.restore_mounts(&mounts)?;
     }
     catalog.publish()?;
@@ -64,9 +71,14 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
 }
 
 /// Enters all segments that are found.
-fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
+fn fill(
+    store: &Path,
+    catalog: &mut Catalog,
+    old: Option<&CatalogView>,
+) -> Result<Rebuilt, StoreError> {
     let mut rebuilt = Rebuilt::default();
     let mut found = Vec::new();
+    let mut unreadable = Vec::new();
     let seen = layout::segment_files(store)?;
     let mut hidden = layout::hidden_segments(store)?;
     hidden.retain(|path| seen.binary_search(path).is_err());
@@ -76,20 +88,27 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
         .map(|path| (layout::hidden(&store.join(&path)), path));
     let seen = seen.into_iter().map(|path| (store.join(&path), path));
     for (file, path) in hidden.chain(seen) {
-        match Found::new(store, path) {
-            Ok(segment) => found.push(segment),
-            Err(StoreError::DamagedSegment { why, .. }) => rebuilt.left_out.push((file, why)),
-            Err(StoreError::Io { source, .. }) => {
-                let why = format!("it cannot be read: {source}");
-                rebuilt.left_out.push((file, why));
+        let why = match Found::new(store, path.clone()) {
+            Ok(segment) => {
+                found.push(segment);
+                continue;
             }
+            Err(StoreError::DamagedSegment { why, .. }) => why,
+            Err(StoreError::Io { source, .. }) => format!("it cannot be read: {source}"),
             Err(error) => return Err(error),
-        }
+        };
+        rebuilt.left_out.push((file, why));
+        unreadable.push(path);
     }
     let unsealed = unsealed(store, &found)?;
+    let lost = lost_of(store, &found, &unreadable, old)?;
     let (merged, mut found) = without_merged(found);
     // Their sealing was interrupted. It will be repeated over the same names.
     found.retain(|segment| !unsealed.contains(&segment.last_journal()));
+    let lost: Vec<_> = lost
+        .into_iter()
+        .filter(|lost| !unsealed.contains(&lost.last_journal()))
+        .collect();
     let finer = Finer::new(&found);
     let mut journals = BTreeSet::new();
     found.sort_by_key(|segment| {
@@ -107,6 +126,18 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
             files: &files,
         })?;
         journals.extend(segment.journals.iter().map(|journal| journal.number));
+    }
+    lost::keep(catalog, &lost, old)?;
+    for lost in &lost {
+        let path = store.join(lost.path());
+        if !unreadable
+            .iter()
+            .any(|unreadable| unreadable == lost.path())
+        {
+            let why = "it is missing".to_owned();
+            rebuilt.left_out.push((path.clone(), why));
+        }
+        rebuilt.lost.insert(path);
     }
     // They may be deleted at once, because no reader has read this catalog yet.
     catalog.remove_later(merged.iter().map(String::as_str), UtcMs(0))?;
@@ -166,6 +197,10 @@ impl Found {
 
     fn last_journal(&self) -> u64 {
         self.entry.journals.1
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.journals.iter().map(|journal| journal.number)
     }
 
     /// The properties that a segment shares with the one that it was merged into.
@@ -239,25 +274,66 @@ impl SegmentTotals {
     }
 }
 
+/// Segments that counted, and whose rows are in no segment that can be read: those that the old
+/// catalog lists, and damaged ones that it does not know.
+fn lost_of(
+    store: &Path,
+    found: &[Found],
+    unreadable: &[String],
+    old: Option<&CatalogView>,
+) -> Result<Vec<Lost>, StoreError> {
+    let mut readable = Readable::default();
+    let mut journals = Journals::new();
+    for segment in found {
+        let (dataset, granularity, host, date) = segment.kind();
+        let kind = (dataset, granularity, host.to_owned(), date);
+        readable.add(kind, segment.numbers());
+        let own = segment.journals.iter();
+        journals.extend(own.map(|span| (span.number, (segment.host.clone(), *span))));
+    }
+    let mut lost = match old {
+        Some(old) => lost::listed(old, store).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let unknown = unreadable
+        .iter()
+        .filter(|path| !lost.iter().any(|lost| lost.path() == **path));
+    // A file that is whole is a copy, or of another program: it never counted.
+    let unknown = unknown.filter(|path| !is_whole(store, path));
+    let unknown: Vec<_> = unknown
+        .filter_map(|path| Lost::named(store, path, &journals))
+        .collect();
+    lost.extend(unknown);
+    let paths: BTreeSet<_> = found
+        .iter()
+        .map(|segment| segment.entry.path.as_str())
+        .collect();
+    lost.retain(|lost| !paths.contains(lost.path()) && !readable.has(lost, store));
+    Ok(lost)
+}
+
+/// Whether a segment matches its checksums.
+fn is_whole(store: &Path, relative: &str) -> bool {
+    let path = store.join(relative);
+    let file = glob_view::open(store, &path).map_err(|error| cannot_open(&path, error));
+    let reader = file.and_then(|file| SegmentReader::open(file, &path));
+    reader.is_ok_and(|reader| reader.verify().is_ok())
+}
+
 /// Journals that are not sealed yet. A journal in a merged segment was sealed, even if its file
 /// exists.
 fn unsealed(store: &Path, found: &[Found]) -> Result<BTreeSet<u64>, StoreError> {
     let mut unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
     let merged = found.iter().filter(|segment| segment.journals.len() > 1);
-    for journal in merged.flat_map(|segment| &segment.journals) {
-        unsealed.remove(&journal.number);
+    for number in merged.flat_map(Found::numbers) {
+        unsealed.remove(&number);
     }
     Ok(unsealed)
 }
 
 /// Separates segments that were merged into others. These are returned first.
 fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
-    let numbers = |segment: &Found| {
-        let journals = segment.journals.iter();
-        journals
-            .map(|journal| journal.number)
-            .collect::<BTreeSet<_>>()
-    };
+    let numbers = |segment: &Found| segment.numbers().collect::<BTreeSet<_>>();
     let all: Vec<_> = found.iter().map(numbers).collect();
     let mut kinds: HashMap<_, Vec<usize>> = HashMap::new();
     for (i, segment) in found.iter().enumerate() {

@@ -23,6 +23,7 @@ use crate::layout::{self, Dataset};
 use crate::live::{LiveWindow, Position};
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names};
+use crate::newer;
 use crate::segment::metadata::JournalSpan;
 use crate::segment::{Segment, StoreIndex};
 use crate::unread::Unread;
@@ -151,6 +152,10 @@ impl Snapshot {
         let sealed = catalog.sealed_journals()?;
         let index = self.catalogs.len();
         let mut tails = Vec::new();
+        let numbers = opened.iter().map(|(number, ..)| *number);
+        let known = sealed.iter().copied().chain(numbers).collect();
+        self.unread
+            .extend(newer::than_catalog(store, &catalog, &known)?);
         let last_sealed = sealed.iter().max().map(|number| Position {
             journal: *number,
             offset: u64::MAX,

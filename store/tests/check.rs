@@ -112,7 +112,7 @@ fn segments_that_are_missing_short_or_unknown_are_told() {
     let found = only(dir.path());
     assert!(found.why.contains("missing"), "{}", found.why);
     let next = found.next;
-    let helps = next.contains("rebuild-catalog") && !next.contains("move");
+    let helps = next.contains("restore") && !next.contains("move");
     assert!(helps, "there is nothing to move: {next}");
     assert_eq!(found.covers.unwrap().files, 2);
     fs::write(&segment, &content[..content.len() / 2]).unwrap();

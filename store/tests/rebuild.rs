@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use rusqlite::types::Value;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
-use trackiops_store::{StoreError, Writer, check, rebuild_catalog};
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Dataset, Snapshot, StoreError, Writer, check, rebuild_catalog};
 use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::{options, parquet_files, seal_catalog};
 use trackiops_testkit::windows::{T0, file, granularity, reads, used_by, window, windows};
@@ -129,6 +131,128 @@ fn what_is_not_sealed_stays_so_and_what_is_damaged_is_left_out() {
         Content::stored(dir.path(), second),
         Content::of(&windows, second)
     );
+}
+
+/// Segments that a snapshot lists and that cannot be read.
+fn unreadable(store: &Path) -> Vec<String> {
+    let snapshot = Snapshot::open(store).unwrap();
+    let mut unreadable = Vec::new();
+    for dataset in Dataset::ALL {
+        for segment in snapshot.segments(dataset, None).unwrap() {
+            if segment.verify().is_err() {
+                let relative = segment.path.strip_prefix(store).unwrap();
+                unreadable.push(relative.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    unreadable.sort();
+    unreadable
+}
+
+/// Damages a segment, or deletes it.
+fn damage(path: &Path, by: &str) {
+    match by {
+        "flip" => {
+            let mut bytes = fs::read(path).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }
+        "cut" => {
+            let bytes = fs::read(path).unwrap();
+            fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+        }
+        _ => fs::remove_file(path).unwrap(),
+    }
+}
+
+#[test]
+fn what_is_damaged_or_missing_stays_known_however_often_the_catalog_is_rebuilt() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let files = parquet_files(dir.path());
+    let before = said(dir.path());
+    for (by, at) in [("flip", 0), ("cut", 7), ("delete", files.len() - 1)] {
+        let damaged = dir.path().join(&files[at]);
+        let whole = fs::read(&damaged).unwrap();
+        damage(&damaged, by);
+        for _ in 0..2 {
+            let rebuilt = rebuild_catalog(dir.path()).unwrap();
+            assert_eq!(rebuilt.lost.iter().collect::<Vec<_>>(), [&damaged], "{by}");
+            assert_eq!(rebuilt.left_out.len(), 1, "{by}");
+            assert_eq!(unreadable(dir.path()), [files[at].clone()], "{by}");
+            let found = check(dir.path()).unwrap().findings;
+            assert!(found.iter().any(|found| found.path == damaged), "{found:?}");
+        }
+        fs::write(&damaged, whole).unwrap();
+        assert_eq!(rebuild_catalog(dir.path()).unwrap().left_out, [], "{by}");
+        assert!(said(dir.path()) == before, "{by}");
+    }
+}
+
+#[test]
+fn a_catalog_of_an_earlier_time_is_noticed_and_a_new_one_takes_all_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = dir.path().join("catalog.db");
+    let windows = windows(30);
+    let session = |windows: &[ClosedWindow]| {
+        let mut options = options("h");
+        options.rotate = granularity("5s");
+        let mut writer = Writer::open(dir.path(), options).unwrap();
+        windows
+            .iter()
+            .for_each(|window| writer.append(window).unwrap());
+        writer.finish().unwrap();
+        fs::read(&catalog).unwrap()
+    };
+    let older = session(&windows[..10]);
+    session(&windows[10..]);
+    let unread = |store: &Path| Snapshot::open(store).unwrap().unread().to_vec();
+    assert_eq!(unread(dir.path()), []);
+    fs::write(&catalog, older).unwrap();
+    let noted = unread(dir.path());
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    assert_eq!(noted[0].path, catalog);
+    assert!(noted[0].why.contains("rebuild-catalog"), "{noted:?}");
+    let end = UtcMs(windows[29].start.0 + 1000);
+    assert_eq!(noted[0].covers, Some((windows[10].start, end)));
+    rebuild_catalog(dir.path()).unwrap();
+    assert_eq!(unread(dir.path()), []);
+    let second = granularity("1s");
+    assert_eq!(
+        Content::stored(dir.path(), second),
+        Content::of(&windows, second)
+    );
+}
+
+#[test]
+fn what_is_damaged_stays_known_without_the_old_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    for at in [0, 5] {
+        let files = parquet_files(dir.path());
+        let damaged = dir.path().join(&files[at]);
+        let whole = fs::read(&damaged).unwrap();
+        let times = |snapshot: &Snapshot| {
+            let all = Dataset::ALL.map(|of| snapshot.segments(of, None).unwrap());
+            let own = all
+                .into_iter()
+                .flatten()
+                .find(|s| s.path == damaged)
+                .unwrap();
+            (own.start, own.end, own.host, own.journal)
+        };
+        let before = times(&Snapshot::open(dir.path()).unwrap());
+        damage(&damaged, "flip");
+        fs::remove_file(dir.path().join("catalog.db")).unwrap();
+        let rebuilt = rebuild_catalog(dir.path()).unwrap();
+        assert_eq!(rebuilt.lost.iter().collect::<Vec<_>>(), [&damaged]);
+        assert_eq!(unreadable(dir.path()), [files[at].clone()]);
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        assert_eq!(times(&snapshot), before);
+        fs::write(&damaged, whole).unwrap();
+        rebuild_catalog(dir.path()).unwrap();
+    }
 }
 
 #[test]

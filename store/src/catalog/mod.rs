@@ -8,6 +8,7 @@
 mod image;
 mod limits;
 pub(crate) mod mounts;
+mod restore;
 mod schema;
 mod tables;
 mod upkeep;

@@ -1,11 +1,12 @@
 //! Catalog access for sealing.
 
 use rusqlite::{OptionalExtension, Transaction, params};
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Catalog, FileSeen, Publish, Restored, Sealed, SegmentEntry};
 use crate::error::StoreError;
+use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
 impl Catalog {
@@ -168,7 +169,39 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     let mount = mount
         .map(|name| named(transaction, Named::Mount, name))
         .transpose()?;
-    let key = file.key.0;
+    let times = (*first, *last);
+    let dev = mount.is_none().then_some(file.id.dev.0);
+    enter_numbers(
+        transaction,
+        file.key,
+        mount,
+        dev,
+        file.id.fileid.cast_signed(),
+        times,
+    )?;
+    if let Some(path) = &file.path {
+        enter_name(transaction, file.key, path, times)?;
+    }
+    enter_mount_period(transaction, host, file.id.dev, mount, times)?;
+    // A file that was also seen on another mount is found by its numbers there, too.
+    let entered: Option<i64> = transaction
+        .prepare_cached("SELECT mount FROM file WHERE file_key = ?1")?
+        .query_row([file.key.0], |row| row.get(0))?;
+    match entered == mount {
+        true => Ok(()),
+        false => enter_mount_period(transaction, host, file.id.dev, entered, times),
+    }
+}
+
+/// Enters a file, or extends the time in which it was seen.
+pub(super) fn enter_numbers(
+    transaction: &Transaction<'_>,
+    key: FileKey,
+    mount: Option<i64>,
+    dev: Option<u32>,
+    fileid: i64,
+    (first, last): Seen,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT INTO file (file_key, mount, dev, fileid, first_ms, last_ms)
@@ -176,42 +209,34 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
              ON CONFLICT (file_key) DO UPDATE SET
                first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
         )?
-        .execute(params![
-            key,
-            mount,
-            mount.is_none().then_some(file.id.dev.0),
-            file.id.fileid.cast_signed(),
-            first.0,
-            last.0,
-        ])?;
-    if let Some(path) = &file.path {
-        transaction
-            .prepare_cached(
-                "INSERT INTO file_name (file_key, path, first_ms, last_ms) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (file_key, path) DO UPDATE SET
-                   first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
-            )?
-            .execute(params![key, path, first.0, last.0])?;
-    }
-    let times = (*first, *last);
-    enter_mount_period(transaction, host, file.id.dev, mount, times)?;
-    // A file that was also seen on another mount is found by its numbers there, too.
-    let entered: Option<i64> = transaction
-        .prepare_cached("SELECT mount FROM file WHERE file_key = ?1")?
-        .query_row([key], |row| row.get(0))?;
-    match entered == mount {
-        true => Ok(()),
-        false => enter_mount_period(transaction, host, file.id.dev, entered, times),
-    }
+        .execute(params![key.0, mount, dev, fileid, first.0, last.0])?;
+    Ok(())
+}
+
+/// Enters a name of a file, or extends the time in which it had it.
+pub(super) fn enter_name(
+    transaction: &Transaction<'_>,
+    key: FileKey,
+    path: &str,
+    (first, last): Seen,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO file_name (file_key, path, first_ms, last_ms) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (file_key, path) DO UPDATE SET
+               first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
+        )?
+        .execute(params![key.0, path, first.0, last.0])?;
+    Ok(())
 }
 
 /// Extends the time in which a device has stood for a mount. Volumes of one export share a device, so these times overlap.
-fn enter_mount_period(
+pub(super) fn enter_mount_period(
     transaction: &Transaction<'_>,
     host: i64,
     dev: Dev,
     mount: Option<i64>,
-    (first, last): (UtcMs, UtcMs),
+    (first, last): Seen,
 ) -> rusqlite::Result<()> {
     let known: Option<i64> = transaction
         .prepare_cached(

@@ -69,10 +69,9 @@ impl Covers {
 }
 
 /// What to do about a damaged segment.
-pub(super) const RESTORE: &str = "restore it from a copy; or move it out of the store, and `trackiops store rebuild-catalog` drops it from the catalog; other granularities \
-                       still answer";
+pub(super) const RESTORE: &str = "restore it from a copy; until then, answers that need it say that it is damaged; other granularities still answer";
 /// What to do about a missing segment.
-pub(super) const FORGET: &str = "restore it from a copy; without one, `trackiops store rebuild-catalog` drops it from the catalog; other granularities still answer";
+pub(super) const MISSING: &str = "restore it from a copy; until then, answers that need it say that it is missing; other granularities still answer";
 /// What to do about a segment that is not in the catalog.
 pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it away";
 /// What to do about a damaged catalog.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::catalog::without_next_step;
-use super::report::{Covers, FORGET, REBUILD, RESTORE, Report, TAKE_IN, fresh, of_date, verified};
+use super::report::{Covers, MISSING, REBUILD, RESTORE, Report, TAKE_IN, fresh, of_date, verified};
 use super::totals::Totals;
 use super::{names, rows};
 use crate::beneath;
@@ -90,7 +90,7 @@ fn one(
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // It may have been merged or expired in the meantime.
             if is_segment(store, segment) {
-                report.find(path, "it is missing", Some(covers(view, segment)), FORGET);
+                report.find(path, "it is missing", Some(covers(view, segment)), MISSING);
             }
             return Ok(false);
         }

@@ -1,0 +1,64 @@
+//! Notices a catalog that is older than segments beside it, such as one that was restored alone.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+use trackiops_schemas::columns;
+use trackiops_schemas::time::UtcMs;
+
+use crate::beneath;
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::layout;
+use crate::names::hull;
+use crate::segment::metadata::{self, JournalSpan};
+use crate::segment::reader::SegmentReader;
+use crate::unread::Unread;
+
+/// What the catalog lacks, if a segment is of a journal that is neither `known`, sealed or not, nor
+/// was removed. Looks at the last day that the catalog knows and at later ones.
+pub(crate) fn than_catalog(
+    store: &Path,
+    catalog: &CatalogView,
+    known: &HashSet<u64>,
+) -> Result<Option<Unread>, StoreError> {
+    let last = catalog.span()?.map(|(_, end)| UtcMs(end.0 - 1));
+    let mut unknown = layout::health_since(store, last)?;
+    unknown.retain(|path| layout::number_of(path).is_some_and(|number| !known.contains(&number)));
+    if unknown.is_empty() {
+        return Ok(None);
+    }
+    // A recorder may have sealed a journal in the meantime.
+    let fresh = CatalogView::open(store)?;
+    let (sealed, removed) = (fresh.sealed_journals()?, fresh.removed()?);
+    let journals: BTreeSet<_> = unknown
+        .iter()
+        .filter(|path| !is_listed(store, path, &removed))
+        .filter_map(|path| journal_of(store, path))
+        .collect();
+    let journals = journals
+        .into_iter()
+        .filter(|span| !sealed.contains(&span.number));
+    let journals: Vec<_> = journals.collect();
+    let covers = journals
+        .iter()
+        .map(|span| (span.start, span.end))
+        .reduce(hull);
+    Ok(covers.map(|covers| {
+        let why = format!("it is older than the segments of {} journals beside it; `trackiops store rebuild-catalog` takes them in", journals.len());
+        Unread { path: layout::catalog(store), why, covers: Some(covers) }
+    }))
+}
+
+fn is_listed(store: &Path, path: &Path, listed: &[String]) -> bool {
+    let relative = path.strip_prefix(store).ok().and_then(Path::to_str);
+    relative.is_some_and(|relative| listed.iter().any(|path| path == relative))
+}
+
+/// The last journal of a segment, if its name is the one that it was written under.
+fn journal_of(store: &Path, path: &Path) -> Option<JournalSpan> {
+    let reader = SegmentReader::open(beneath::read(store, path).ok()?, path).ok()?;
+    let journals = metadata::value(reader.metadata(), columns::META_JOURNALS)?;
+    let last = metadata::journals(journals)?.pop()?;
+    (Some(last.number) == layout::number_of(path)).then_some(last)
+}
