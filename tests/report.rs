@@ -166,7 +166,7 @@ fn a_report_has_what_the_command_answers() {
     let expected = rows.iter().map(|row| {
         let dev = row["dev"].as_str().unwrap().to_owned();
         (
-            (dev, row["fileid"].to_string()),
+            (dev, row["fileid"].as_str().unwrap().to_owned()),
             row["read_bytes"].as_i64().unwrap(),
         )
     });

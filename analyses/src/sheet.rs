@@ -24,6 +24,8 @@ pub enum Datum {
     Count(u64),
     /// A whole number that may be negative.
     Int(i64),
+    /// The number of a file on its server.
+    Fileid(u64),
     /// A number.
     Figure(f64),
     /// A point in time, us since the epoch.
@@ -54,6 +56,7 @@ impl Datum {
             Self::Text(text) => Value::text(&**text),
             Self::Count(count) => Value::Count(*count),
             Self::Int(int) => Value::Int(*int),
+            Self::Fileid(fileid) => Value::Fileid(*fileid),
             Self::Figure(figure) if !figure.is_finite() => Value::Null,
             Self::Figure(figure) => Value::Figure(*figure),
             Self::TimeUs(us) => Value::TimeUs(*us),

@@ -64,7 +64,8 @@ fn parquet_arrow_and_json_hold_the_same() {
                 let bytes = column("read_bytes").as_primitive::<Int64Type>();
                 assert_eq!(bytes.value(i), row["read_bytes"].as_i64().unwrap());
                 let key = column("file_key").as_primitive::<Int64Type>();
-                assert_eq!(key.value(i), row["file_key"].as_i64().unwrap());
+                let text = row["file_key"].as_str().unwrap();
+                assert_eq!(key.value(i), text.parse::<i64>().unwrap());
                 let p99 = column("read_latency_us_p99").as_primitive::<Float64Type>();
                 same(p99.is_null(i), "read_latency_us_p99");
                 if p99.is_valid(i) {

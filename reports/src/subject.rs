@@ -125,7 +125,7 @@ pub fn columns<R: 'static>(of: fn(&R) -> &Subject) -> Vec<Column<R>> {
         Column::text(MOUNT, move |row: &R| some(&of(row).mount)),
         Column::text(PATH, move |row: &R| some(&of(row).path)),
         Column::new(FILE_KEY, DataType::Int64, Unit::None, move |row: &R| {
-            of(row).file.map_or(Value::Null, |key| Value::Int(key.0))
+            of(row).file.map_or(Value::Null, |key| Value::Key(key.0))
         }),
     ];
     let (stored, _) = tenants(move |row: &R| &of(row).tenant);

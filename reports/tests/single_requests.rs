@@ -76,7 +76,7 @@ fn rows<R: 'static>(columns: &Columns<R>, rows: &[R]) -> Vec<Json> {
         Value::Null => Json::Null,
         Value::Text(text) => json!(text),
         Value::Count(count) => json!(count),
-        Value::Int(int) => json!(int),
+        Value::Int(int) | Value::Key(int) => json!(int),
         Value::Flag(flag) => json!(flag),
         Value::Figure(figure) => json!(figure),
         Value::Time(time) => json!(time.0),

@@ -261,7 +261,7 @@ fn ask(command: &str, store: &Path, flags: &[&str]) -> Output {
 fn rows_of(output: &Output) -> Vec<Answer> {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    lines(&String::from_utf8_lossy(&output.stdout))
+    answers(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// Where the guests' scripts are.
@@ -309,9 +309,16 @@ pub fn is_from(answer: &Answer, source: &str) -> bool {
     more.is_some_and(|more| more.is_empty() || more.starts_with(','))
 }
 
-/// As [`lines`], of answers.
+/// As [`lines`], of answers. Their identifiers of files become numbers again, as scripts list them.
 pub fn answers(text: &str) -> Vec<Answer> {
-    lines(text)
+    let mut answers: Vec<Answer> = lines(text);
+    for identifier in ["file_key", "fileid"] {
+        for value in answers.iter_mut().filter_map(|a| a.get_mut(identifier)) {
+            let number = value.as_str().and_then(|text| text.parse().ok());
+            *value = number.map_or(Value::Null, Value::Number);
+        }
+    }
+    answers
 }
 
 /// What was read and written of each file in each window.

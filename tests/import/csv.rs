@@ -241,3 +241,55 @@ fn errors_name_the_file_the_line_and_the_column() {
     std::fs::write(&file, "end_time,op,done_bytes\n").unwrap();
     assert_eq!(import(&file, &store, &[]).status.code(), Some(1));
 }
+
+/// What JSON says of identifiers, whichever command writes it.
+#[test]
+fn identifiers_survive_readers_of_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("requests.csv"), dir.path().join("store"));
+    let table = "end_time,op,bytes,latency_us,host,mount,path,fileid\n\
+                 2026-01-01T00:00:00.5Z,READ,4096,100,h,s:/e,/mnt/a,18446744073709551615\n\
+                 2026-01-01T00:00:00.6Z,READ,4096,100,h,s:/e,/mnt/b,9007199254740993\n";
+    std::fs::write(&file, table).unwrap();
+    let mapped = ["--map", "bytes=bytes"];
+    assert!(import(&file, &store, &mapped).status.success());
+    let since = ["--since", "2026-01-01", "--store", text(&store)];
+    let listed = rows(&[&["files", "--csv"], &since[..]].concat());
+    let mut expected: Vec<_> = listed
+        .iter()
+        .map(|row| {
+            let fileid: i64 = row["fileid"].parse().unwrap();
+            (row["file_key"].clone(), fileid.cast_unsigned().to_string())
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(expected.len(), 2, "{expected:?}");
+    assert!(
+        expected
+            .iter()
+            .any(|(_, fileid)| fileid == "9007199254740993")
+    );
+    let commands: [&[&str]; 5] = [
+        &["query"],
+        &["query", "--by", "op,file"],
+        &["query", "--step", "all", "--columns", "file_key,fileid"],
+        &["files"],
+        &["requests"],
+    ];
+    for command in commands {
+        let output = trackiops(&[command, &["--json"], &since[..]].concat());
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut found: Vec<_> = said
+            .lines()
+            .map(|line| {
+                let row: serde_json::Value = serde_json::from_str(line).unwrap();
+                let text = |column: &str| row[column].as_str().map(str::to_owned);
+                (text("file_key").unwrap(), text("fileid").unwrap())
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found, expected, "{command:?}");
+    }
+}

@@ -55,6 +55,9 @@ def asked(program, *args, stores=("lake/h", "lake/i")):
     done = subprocess.run([program, "query", *named, *args, "--format", "json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
+    for row in rows:
+        # JSON has keys as text, the files as numbers.
+        row.update({"file_key": int(row["file_key"])} if "file_key" in row else {})
     assert rows, f"{args} has no answer"
     return rows
 

@@ -40,7 +40,7 @@ class Row(NamedTuple):
     @property
     def file(self) -> str:
         if self.path is None:
-            return f"{self.dev}:{self.fileid}"
+            return f"{self.dev}:{self.fileid % 2**64}"
         # Each mount has a `(filesystem)`.
         return f"{self.path} {self.mount or self.dev}" if self.path.startswith("(") else self.path
 

@@ -15,6 +15,7 @@ use super::tenants::tenants;
 use super::value::share;
 use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
+use crate::origin::File;
 use crate::projection::Projection;
 use crate::volume_names::VolumeName;
 
@@ -323,9 +324,9 @@ impl Column<AnswerRow> {
 }
 
 fn identity() -> Vec<Column<AnswerRow>> {
-    let id = |name, get: fn(&AnswerRow) -> Option<i64>| {
+    let id = |name, get: fn(&File) -> Value<'static>| {
         Column::new(name, DataType::Int64, Unit::None, move |row: &AnswerRow| {
-            get(row).map_or(Value::Null, Value::Int)
+            row.file.as_deref().map_or(Value::Null, get)
         })
     };
     let mut inferred = Column::new(
@@ -348,14 +349,12 @@ fn identity() -> Vec<Column<AnswerRow>> {
             Value::some_text(row.path())
         }),
         inferred,
-        id(columns::FILE_KEY, |row| Some(row.file.as_ref()?.key.0)),
+        id(columns::FILE_KEY, |file| Value::Key(file.key.0)),
         Column::text(columns::DEV, |row: &AnswerRow| {
             let dev = row.file.as_ref().map(|file| file.dev.to_string());
             dev.map_or(Value::Null, Value::text)
         }),
-        id(columns::FILEID, |row| {
-            Some(row.file.as_ref()?.fileid.cast_signed())
-        }),
+        id(columns::FILEID, |file| Value::Fileid(file.fileid)),
     ]
 }
 

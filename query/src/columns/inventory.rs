@@ -23,9 +23,9 @@ const LAST_SEEN: &str = "last_seen";
 
 impl Record for FileActivity {
     fn columns() -> Vec<Column<Self>> {
-        let id = |name, get: fn(&Self) -> i64| {
+        let id = |name, get: fn(&Self) -> Value<'static>| {
             Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
-                Value::Int(get(row))
+                get(row)
             })
         };
         let [read, write] = DIRECTIONS;
@@ -46,9 +46,9 @@ impl Record for FileActivity {
             Column::text(PATH, |row: &Self| {
                 Value::some_text(row.file.path.as_deref())
             }),
-            id(FILE_KEY, |row| row.file.key.0),
+            id(FILE_KEY, |row| Value::Key(row.file.key.0)),
             Column::text(DEV, |row: &Self| Value::text(row.file.dev.to_string())),
-            id(FILEID, |row| row.file.fileid.cast_signed()),
+            id(FILEID, |row| Value::Fileid(row.file.fileid)),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.history.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.history.seen.1)),
             Column::new("names", names_type(), Unit::None, |row: &Self| {

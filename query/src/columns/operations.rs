@@ -107,17 +107,17 @@ impl Record for OperationAnswer {
         all.push(Column::text(columns::PATH, |row: &Self| {
             Value::some_text(row.about.as_ref().and_then(|about| about.path.as_deref()))
         }));
-        let number = |name, get: fn(FileNumbers) -> i64| {
+        let id = |name, get: fn(FileNumbers) -> Value<'static>| {
             Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
-                row.file().map_or(Value::Null, |file| Value::Int(get(file)))
+                row.file().map_or(Value::Null, get)
             })
         };
-        all.push(number(columns::FILE_KEY, |file| file.key.0));
+        all.push(id(columns::FILE_KEY, |file| Value::Key(file.key.0)));
         all.push(Column::text(columns::DEV, |row: &Self| {
             let dev = row.file().map(|file| file.dev.to_string());
             dev.map_or(Value::Null, Value::text)
         }));
-        all.push(number(columns::FILEID, |file| file.fileid.cast_signed()));
+        all.push(id(columns::FILEID, |file| Value::Fileid(file.fileid)));
         let (stored, derived_of_tenant) = tenants(|row: &Self| &row.tenant);
         all.extend(stored);
         all.extend(derived_of_tenant);

@@ -1,6 +1,6 @@
 //! Columns of single requests: those that are stored, and their times in us, to compare and to sort by.
 
-use trackiops_schemas::columns::request_schema;
+use trackiops_schemas::columns::{FILE_KEY, FILEID, request_schema};
 
 use super::{Column, Record, Unit, Value};
 use crate::requests::KeptRequest;
@@ -12,7 +12,7 @@ impl Record for KeptRequest {
         let schema = request_schema();
         let stored = schema.fields().iter().map(|field| {
             let name = field.name().clone();
-            Column::stored(field, move |row: &Self| row.value(&name))
+            Column::stored(field, move |row: &Self| identifier(&name, row.value(&name)))
         });
         let us = |name, get: fn(&Self) -> Option<f64>| Column {
             is_usual: false,
@@ -28,5 +28,14 @@ impl Record for KeptRequest {
                 us("completion", |row| row.latency_us().1[2]),
             ])
             .collect()
+    }
+}
+
+/// The value of a column that identifies a file, as an identifier.
+fn identifier<'r>(column: &str, value: Value<'r>) -> Value<'r> {
+    match (column, value) {
+        (FILE_KEY, Value::Int(key)) => Value::Key(key),
+        (FILEID, Value::Int(fileid)) => Value::Fileid(fileid.cast_unsigned()),
+        (_, value) => value,
     }
 }

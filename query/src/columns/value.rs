@@ -16,6 +16,10 @@ pub enum Value<'r> {
     Count(u64),
     /// An integer.
     Int(i64),
+    /// The key of a file. JSON has it as text: readers of JSON numbers round them from 2^53 on.
+    Key(i64),
+    /// The number of a file on its server. JSON has it as text, other formats as a signed number.
+    Fileid(u64),
     /// A boolean.
     Flag(bool),
     /// A number in the column's unit.

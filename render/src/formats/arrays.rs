@@ -70,7 +70,8 @@ fn integers<'v, T: ArrowPrimitiveType<Native: TryFrom<i128>>>(
     let integer = |value: &Value<'_>| {
         let whole = match value {
             Value::Count(count) => i128::from(*count),
-            Value::Int(int) => i128::from(*int),
+            Value::Int(int) | Value::Key(int) => i128::from(*int),
+            Value::Fileid(fileid) => i128::from(fileid.cast_signed()),
             _ => return None,
         };
         T::Native::try_from(whole).ok()

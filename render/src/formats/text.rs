@@ -26,6 +26,8 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
         Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),
         Value::Int(int) => int.to_string(),
+        Value::Key(key) => format!("\"{key}\""),
+        Value::Fileid(fileid) => format!("\"{fileid}\""),
         Value::Figure(figure) => serde_json::to_string(figure)?,
         Value::Decimal(units, decimals) => decimal_text(*units, *decimals),
         Value::Time(_) | Value::TimeUs(_) => format!("\"{}\"", plain(data_type, value)?),
@@ -157,7 +159,10 @@ fn put(data_type: &DataType, value: &Value<'_>, to: &mut String) -> serde_json::
         Value::Null => {}
         Value::Text(text) => to.push_str(text),
         Value::Count(count) => to.push_str(itoa::Buffer::new().format(*count)),
-        Value::Int(int) => to.push_str(itoa::Buffer::new().format(*int)),
+        Value::Int(int) | Value::Key(int) => to.push_str(itoa::Buffer::new().format(*int)),
+        Value::Fileid(fileid) => {
+            to.push_str(itoa::Buffer::new().format(fileid.cast_signed()));
+        }
         Value::Figure(figure) => *to += &figure.to_string(),
         Value::Decimal(units, decimals) => *to += &decimal_text(*units, *decimals),
         Value::Time(time) => put_rfc3339(*time, to),

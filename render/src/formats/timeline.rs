@@ -345,7 +345,8 @@ impl<W: Write> Timeline<W> {
             Some(path) => path.to_owned(),
             None => {
                 let dev = request.text(DEV).unwrap_or_default();
-                format!("{dev}:{}", request.number(FILEID).unwrap_or_default())
+                let fileid = request.number(FILEID).unwrap_or_default();
+                format!("{dev}:{}", fileid.cast_unsigned())
             }
         };
         self.new_track(process, &name)

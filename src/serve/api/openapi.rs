@@ -101,6 +101,11 @@ pub fn openapi() -> Value {
                 "description": "What was not recorded, lost or damaged, and why there are no rows"},
         }})
     };
+    let text = |about: &str| json!({"type": ["string", "null"], "description": about});
+    let row = json!({"type": "object", "properties": {
+        "file_key": text("A signed number of 64 bits as decimal text, the same as in Parquet"),
+        "fileid": text("An unsigned number of 64 bits as decimal text"),
+    }});
     let moment = json!({"type": ["string", "null"], "format": "date-time"});
     json!({
         "openapi": "3.1.0",
@@ -110,11 +115,12 @@ pub fn openapi() -> Value {
         },
         "paths": paths,
         "components": {"schemas": {
-            "Rows": rows(json!({"type": "object"})),
+            "Row": row,
+            "Rows": rows(json!({"$ref": "#/components/schemas/Row"})),
             "Stacks": rows(json!({"type": "object", "required": ["frames", "value"], "properties": {
                 "frames": {"type": "array", "items": {"type": "string"}}, "value": {"type": "integer"},
             }})),
-            "Window": {"type": "object", "required": ["rows"], "properties": {"rows": {"type": "array", "items": {"type": "object"}}}},
+            "Window": {"type": "object", "required": ["rows"], "properties": {"rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}}}},
             "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
             "Meta": {"type": "object", "required": ["version", "stores", "hosts", "since", "until", "granularities", "recorder"], "properties": {
                 "version": {"type": "string"},
