@@ -22,7 +22,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 
 use self::captured::Captured;
-use self::comparison::Comparison;
+use self::comparison::{Comparison, RowsWanted};
 use self::matching::Matching;
 use self::recorded::Recorded;
 use crate::help_headings::{ROWS, WHAT};
@@ -46,7 +46,7 @@ time that both cover. Latencies of the recorder stand beside those of the captur
 
 Exit status 0: they are equal; 1: a request is missing on one side, or something differs; 2: an error; 3: a part of the store is damaged.";
 
-/// Rows of requests that differ.
+/// Rows of requests that differ, in tables that people read.
 const MOST_ROWS: usize = 20;
 /// Ends of a request on both sides are less apart, ms.
 const APART_MS: i64 = 60_000;
@@ -78,7 +78,7 @@ pub struct Args {
     ports: Vec<u16>,
     #[command(flatten)]
     when: WhenFlags,
-    /// List every request with both sides, not only the first 20 that differ
+    /// List every request, not only those that differ (in a table the first 20)
     #[arg(long, help_heading = ROWS)]
     rows: bool,
     #[command(flatten)]
@@ -96,8 +96,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let captured = Captured::read(&args.pcap, &args.ports)?;
     let shared = shared(&question, &captured)?;
     let mut matching = Matching::new(&captured.transfers);
-    let most_rows = (!args.rows).then_some(MOST_ROWS);
-    let mut comparison = Comparison::new(&captured, most_rows);
+    let wanted = match (args.rows, form.is_for_people()) {
+        (true, _) => RowsWanted::All,
+        (false, true) => RowsWanted::Differing(MOST_ROWS),
+        (false, false) => RowsWanted::Differing(usize::MAX),
+    };
+    let mut comparison = Comparison::new(&captured, wanted);
     let (notes, without_xid) = read(&question, &shared, &mut matching, &mut comparison)?;
     for transfer in matching.rest() {
         if shared.has(transfer.end_ns, transfer.end_ns) {

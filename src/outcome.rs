@@ -108,12 +108,27 @@ pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitC
     ExitCode::from(status)
 }
 
+/// Says that there is nothing to analyze. Returns the exit status.
+pub fn say_no_rows(notes: &[Note], zone: Zone) -> ExitCode {
+    say_notes(notes, zone);
+    say(
+        "trackiops: nothing to analyze: no row of this kind and level is in the range; a longer range or another --level may have some",
+    );
+    status_of_rows(0, notes)
+}
+
+/// The exit status of so many rows with these notes.
+pub fn status_of_rows(count: usize, notes: &[Note]) -> ExitCode {
+    match (is_damaged(notes), count) {
+        (true, _) => ExitCode::from(DAMAGED),
+        (false, 0) => ExitCode::from(NOTHING),
+        (false, _) => ExitCode::SUCCESS,
+    }
+}
+
 /// The exit status of an answer.
 pub fn exit_status(notes: &[Note]) -> ExitCode {
-    match is_damaged(notes) {
-        true => ExitCode::from(DAMAGED),
-        false => ExitCode::SUCCESS,
-    }
+    status_of_rows(1, notes)
 }
 
 fn is_damaged(notes: &[Note]) -> bool {

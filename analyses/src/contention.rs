@@ -19,8 +19,6 @@ use overlaps::{Flight, NOBODY, Overlaps, Owner};
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
-/// Rows of the first table, at most.
-pub const USUAL_ROWS: usize = 20;
 
 /// Whose requests are looked at together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +89,9 @@ impl FromStr for By {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Class {
     server: Name,
-    is_write: bool,
+    /// Reads come first.
+    is_other: bool,
+    op: Name,
     size: u32,
 }
 
@@ -160,7 +160,8 @@ impl Contention {
         };
         let class = Class {
             server: request.server,
-            is_write: !request.is_read,
+            is_other: !request.is_read,
+            op: request.op,
             size: request.bytes.max(1).next_power_of_two().ilog2(),
         };
         let (queue, rtt) = request.parts_ns.unwrap_or_default();
@@ -353,7 +354,7 @@ impl Contention {
             .map(|(class, (least, all))| {
                 vec![
                     Datum::Text(names.servers.get(class.server)),
-                    Datum::text(if class.is_write { "write" } else { "read" }),
+                    Datum::Text(names.ops.get(class.op)),
                     Datum::Count(1_u64 << class.size.min(63)),
                     Datum::Count(all.count()),
                     Datum::Figure(least.latency as f64 / NS_PER_US),

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use trackiops_analyses::contention::{By, Contention, USUAL_ROWS};
+use trackiops_analyses::contention::{By, Contention};
 use trackiops_analyses::distribution::EXACT_VALUES;
 use trackiops_analyses::source::Requests;
 
@@ -21,7 +21,7 @@ Examples:
 pub const ABOUT: &str = "\
 Tell whose requests were held up, by what they took beyond the fastest of their class
 
-The fastest request of a class (one operation at one server or device, with sizes up to the next power of two) shows what a request takes by \
+The fastest request of a class (one operation or function at one server or device, with sizes up to the next power of two) shows what a request takes by \
 itself. What the others took beyond that is waiting: for others, for the network, or for the server. Divided by the time in which somebody had \
 requests, it is the score. 0 is no contention; 1 is one request that waits all the time; several at a time may wait for more. Needs single \
 requests (record --requests).";
@@ -39,6 +39,9 @@ const ANALYSIS: Analysis = Analysis {
     ],
 };
 
+/// Rows of tables that people read, without `--top`.
+const MOST_ROWS: usize = 20;
+
 /// What `trackiops analyze contention` takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -53,9 +56,9 @@ pub struct Args {
     /// Percentile that stands for the fastest in the sturdy score
     #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=50), help_heading = ROWS)]
     low: u64,
-    /// Rows of the table, worst first
-    #[arg(long, value_name = "N", default_value_t = USUAL_ROWS, help_heading = ROWS)]
-    top: usize,
+    /// Only the first N rows, worst first [default: 20 in a table or page, else all]
+    #[arg(long, value_name = "N", help_heading = ROWS)]
+    top: Option<usize>,
     #[command(flatten)]
     form: FormFlags,
 }
@@ -72,6 +75,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let none = requests.read(&source, ANALYSIS.name, |request, names| {
         contention.add(request, names);
     })?;
-    let sheets = contention.sheets(&requests, (args.low, 100), args.top);
+    let usual = if form.is_for_people() {
+        MOST_ROWS
+    } else {
+        usize::MAX
+    };
+    let top = args.top.unwrap_or(usual);
+    let sheets = contention.sheets(&requests, (args.low, 100), top);
     outcome::write(&form, ANALYSIS, &requests.seen, none, Vec::new(), sheets)
 }

@@ -33,6 +33,11 @@ pub struct Forms {
 }
 
 impl Forms {
+    /// Whether people read it: a table or a page.
+    pub fn is_for_people(&self) -> bool {
+        self.form.is_for_people()
+    }
+
     /// Tables alone.
     pub fn tables(form: FormFlags, tables: &[&str]) -> anyhow::Result<Self> {
         let form = form.choose(tables)?;
@@ -60,16 +65,19 @@ pub fn write(
     remarks: Vec<String>,
     sheets: impl IntoIterator<Item = Sheet>,
 ) -> anyhow::Result<ExitCode> {
-    if let Some(why) = none {
-        forms
-            .plot
-            .as_ref()
-            .and_then(Output::unwritten_note)
-            .iter()
-            .for_each(say);
-        return Ok(forms
-            .form
-            .write_nothing(&(why, seen.notes.clone()), Zone::Local));
+    let nothing = match none {
+        Some(why) => Some(
+            forms
+                .form
+                .write_nothing(&(why, seen.notes.clone()), Zone::Local),
+        ),
+        None if seen.rows == 0 => Some(forms.form.write_no_rows(&seen.notes, Zone::Local)),
+        None => None,
+    };
+    if let Some(status) = nothing {
+        let plot = forms.plot.as_ref();
+        plot.and_then(Output::unwritten_note).iter().for_each(say);
+        return Ok(status);
     }
     let about = About {
         name: analysis.name,

@@ -94,6 +94,15 @@ impl Pair<'_> {
 /// Which handle of which server on which mount of which client.
 type FileOn = ((Arc<str>, Arc<str>), std::net::IpAddr, u32);
 
+/// Which requests are listed.
+#[derive(Clone, Copy)]
+pub enum RowsWanted {
+    /// All.
+    All,
+    /// Those that differ, at most this many.
+    Differing(usize),
+}
+
 /// Compares requests one by one.
 pub struct Comparison<'c> {
     captured: &'c Captured,
@@ -103,19 +112,18 @@ pub struct Comparison<'c> {
     files: HashMap<FileOn, u64>,
     /// Rows that are asked for.
     pub rows: Vec<Pair<'c>>,
-    /// All rows, or at most this many that are not equal.
-    most_rows: Option<usize>,
+    rows_wanted: RowsWanted,
 }
 
 impl<'c> Comparison<'c> {
     /// Nothing is compared yet.
-    pub fn new(captured: &'c Captured, most_rows: Option<usize>) -> Self {
+    pub fn new(captured: &'c Captured, rows_wanted: RowsWanted) -> Self {
         Self {
             captured,
             totals: Default::default(),
             files: HashMap::new(),
             rows: Vec::new(),
-            most_rows,
+            rows_wanted,
         }
     }
 
@@ -162,9 +170,9 @@ impl<'c> Comparison<'c> {
     }
 
     fn keep(&mut self, pair: Pair<'c>) {
-        let is_kept = match self.most_rows {
-            None => true,
-            Some(most) => !pair.is_equal() && self.rows.len() < most,
+        let is_kept = match self.rows_wanted {
+            RowsWanted::All => true,
+            RowsWanted::Differing(most) => !pair.is_equal() && self.rows.len() < most,
         };
         if is_kept {
             self.rows.push(pair);

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use trackiops_query::Figures;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::file_rows::Nothing;
 use trackiops_query::times::Zone;
 use trackiops_render::Format;
@@ -138,6 +139,14 @@ impl FormFlags {
 }
 
 impl Form {
+    /// Whether people read it: a table or a page.
+    pub fn is_for_people(&self) -> bool {
+        match self.format {
+            ReportFormat::Rows(format) => format.is_table(),
+            ReportFormat::Html => true,
+        }
+    }
+
     /// Writes a report. Returns the exit status.
     pub fn write(
         &self,
@@ -161,6 +170,13 @@ impl Form {
             ReportFormat::Html => write_page(about, &tables, zone, env!("CARGO_PKG_VERSION"), out),
         })?;
         Ok(outcome::exit_status(&about.notes))
+    }
+
+    /// Says that a source has no rows of the range and kind that are asked for. Returns the exit status.
+    pub fn write_no_rows(&self, notes: &[Note], zone: Zone) -> ExitCode {
+        let status = outcome::say_no_rows(notes, zone);
+        self.output.unwritten_note().iter().for_each(say);
+        status
     }
 
     /// Says why there is no report. Returns the exit status.

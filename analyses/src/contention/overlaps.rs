@@ -115,7 +115,8 @@ mod tests {
     fn flight(owner: Owner, start_ns: i64, end_ns: i64) -> Flight {
         let class = Class {
             server: 0,
-            is_write: false,
+            is_other: false,
+            op: 0,
             size: 12,
         };
         Flight {

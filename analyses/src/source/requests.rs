@@ -41,7 +41,7 @@ pub struct Request {
     pub server: Name,
     /// Whose it was.
     pub tenant: Name,
-    /// What it does, in small letters; of reads and writes as well.
+    /// What it does, in small letters; of reads and writes as well. Of a function of a program it is the function.
     pub op: Name,
     /// A READ. What is none is a WRITE, unless other operations are wanted.
     pub is_read: bool,
@@ -137,11 +137,11 @@ const COLUMNS: [&str; 17] = [
 ];
 
 impl Requests {
-    /// Reads processes and the parts of latencies, too.
+    /// Reads processes and the parts of latencies, too, of calls that are neither reads nor writes as well.
     pub fn with_parts() -> Self {
         Self {
             has_parts: true,
-            ..Self::default()
+            ..Self::of_any_operation()
         }
     }
 
@@ -252,7 +252,11 @@ impl Requests {
                 mount,
                 server: server.unwrap_or_default(),
                 tenant: self.tenants.of(tenant.unwrap_or_default()),
-                op: self.ops.of(&op.to_ascii_lowercase()),
+                op: match paths.get(row) {
+                    // All functions have the same operation; their names tell them apart.
+                    Some(function) if level == IoLevel::User.as_str() => self.ops.of(function),
+                    _ => self.ops.of(&op.to_ascii_lowercase()),
+                },
                 is_read,
                 offset: offset.unwrap_or_default(),
                 bytes: done.count(row).unwrap_or_default(),

@@ -45,8 +45,8 @@ pub fn read(
             length = (length / 4).max(LEAST_MS);
             continue;
         }
+        any |= rows > 0;
         if let Some(first) = batches.first() {
-            any = true;
             let all = concat_batches(&first.schema(), &batches)?;
             let ends = ends_ns(&all);
             let mut places: Vec<u32> = (0..).take(ends.len()).collect();
