@@ -1,5 +1,6 @@
 //! `trackiops requests`: lists the slowest requests, one by one.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use trackiops_query::ask_requests;
@@ -15,6 +16,9 @@ Examples:
   trackiops requests --since 1h                             the 20 slowest requests of an hour
   trackiops requests --file /mnt/nfs/orders.db --op write   the slowest WRITEs of a file
   trackiops requests --where 'queue > 50ms' --sort queue    those that waited for the client";
+
+/// Rows of a table without `--top`. Other formats have all rows.
+const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
 /// What `trackiops requests` takes.
 #[derive(clap::Args)]
@@ -39,6 +43,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
     let mut question = args.rows.add_to(args.selection.question()?);
     question.ops = op_names(&args.op)?;
+    if format.is_table() {
+        question.top.get_or_insert(MOST_ROWS);
+    }
     let outcome = with_progress(&question.explain, || ask_requests(&question))?;
     outcome::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
 }

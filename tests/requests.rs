@@ -78,9 +78,9 @@ fn the_slowest_requests_are_those_of_an_export() {
     all.sort_by_key(|row| -number(row, "latency_ns"));
     let latencies =
         |rows: &Rows| -> Vec<i64> { rows.iter().map(|row| number(row, "latency_ns")).collect() };
-    // Without --top 20, the slowest first; all columns are those of the export.
+    // Without --top all, the slowest first; all columns are those of the export.
     for (words, count) in [
-        (vec![], 20),
+        (vec![], all.len()),
         (vec!["--top", "7"], 7),
         (vec!["--top", "100000"], all.len()),
     ] {
@@ -124,8 +124,12 @@ fn a_table_fits_and_nothing_is_said_plainly() {
         table.contains("latency") && table.contains("/mnt/f"),
         "{table}"
     );
-    println!("{table}");
     assert!(table.lines().count() <= 6, "{table}");
+    let lines_of = |words: &[&str]| {
+        let output = trackiops(dir.path(), &[&["requests"], words].concat());
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert_eq!(lines_of(&[]), lines_of(&["--top", "20"]));
     for (words, said) in [
         (vec!["--where", "latency > 100s"], "no row"),
         (vec!["--op", "getattr"], "no GETATTR requests"),
@@ -137,7 +141,7 @@ fn a_table_fits_and_nothing_is_said_plainly() {
     }
 }
 
-/// A store with 10 calls that sync, of 1 to 10 ms, 3 that open, and a request that writes.
+/// A store with 10 calls that sync, of 1 to 10 ms, 3 that open, a request that writes, and calls of 2 functions, 4 of the first.
 fn store_of_calls(store: &Path) {
     let mut writer = Writer::open(store, options("h")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
@@ -158,9 +162,19 @@ fn store_of_calls(store: &Path) {
     };
     let syncs = (1..=10).map(|place| one(flags::CALL | flags::SYNC, place));
     let opens = (11..=13).map(|place| one(flags::CALL | flags::OPEN, place));
-    let requests = syncs.chain(opens).chain([one(flags::WRITE, 14)]).collect();
+    let spans = (15..=20).map(|place| Request {
+        file: if place < 19 { 1 } else { 2 },
+        ..one(flags::CALL | flags::SPAN, place)
+    });
+    let requests = syncs
+        .chain(opens)
+        .chain([one(flags::WRITE, 14)])
+        .chain(spans);
+    let requests = requests.collect();
     let used = file(1, 50, Some("/mnt/db"));
-    let files = vec![Arc::clone(&used)];
+    let functions = ["/usr/bin/db:commit", "/usr/bin/db:read"];
+    let functions = functions.map(|name| file(0, 0, Some(name)));
+    let files = [Arc::clone(&used)].into_iter().chain(functions).collect();
     kept.append(&RequestBatch { files, requests }).unwrap();
     kept.finish().unwrap();
     let rows = vec![(used, reads(1))];
@@ -197,4 +211,124 @@ fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
         said.contains("fsync,0,10,") && said.contains("open,0,3,"),
         "{said}"
     );
+}
+
+#[test]
+fn contention_knows_every_call_and_function() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of_calls(&dir.path().join("store"));
+    let classes = |level: &str| -> Vec<(String, String)> {
+        let words = [
+            "analyze",
+            "contention",
+            "--csv",
+            "--table",
+            "classes",
+            "--level",
+            level,
+        ];
+        let output = trackiops(dir.path(), &words);
+        assert!(output.status.success(), "{output:?}");
+        let rows = rows(&output.stdout).into_iter();
+        let mut rows: Vec<_> = rows
+            .map(|row| (row["op"].clone(), row["requests"].clone()))
+            .collect();
+        rows.sort();
+        rows
+    };
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(op, n)| (op.to_string(), n.to_string()))
+            .collect()
+    };
+    assert_eq!(classes("app"), pairs(&[("fsync", "10"), ("open", "3")]));
+    let functions = [("/usr/bin/db:commit", "4"), ("/usr/bin/db:read", "2")];
+    assert_eq!(classes("user"), pairs(&functions));
+}
+
+#[test]
+fn programs_get_every_row_of_contention_and_tables_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(&dir.path().join("store"), options("h")).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    let files: Vec<_> = (1..=30)
+        .map(|place| file(place, 50, Some(&format!("/mnt/{place}"))))
+        .collect();
+    let requests = (0..30).map(|place| Request {
+        end_ns: (T0 + 10 * i64::from(place)) * 1_000_000,
+        file: place,
+        flags: 0,
+        offset: 0,
+        asked_bytes: 512,
+        done_bytes: 512,
+        latency_ns: 1_000_000 + u64::from(place),
+        queue_ns: 0,
+        rtt_ns: 0,
+        xid: 0,
+        retransmissions: 0,
+        error: 0,
+        pid: 0,
+    });
+    let batch = RequestBatch {
+        requests: requests.collect(),
+        files: files.clone(),
+    };
+    kept.append(&batch).unwrap();
+    kept.finish().unwrap();
+    writer
+        .append(&window(T0, vec![(files[0].clone(), reads(1))]))
+        .unwrap();
+    writer.finish().unwrap();
+    let lines = |form: &[&str]| {
+        let words = [
+            "analyze",
+            "contention",
+            "--by",
+            "file",
+            "--table",
+            "contention",
+        ];
+        let output = trackiops(dir.path(), &[&words, form].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert_eq!(lines(&["--csv"]), 31);
+    assert_eq!(lines(&["--json"]), 30);
+    assert_eq!(lines(&["--json", "--top", "3"]), 3);
+    assert_eq!(lines(&[]), lines(&["--top", "20"]));
+}
+
+#[test]
+fn an_analysis_without_rows_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let file = dir.path().join("all.parquet");
+    let words = ["export", "--requests", "--output", file.to_str().unwrap()];
+    assert!(trackiops(dir.path(), &words).status.success());
+    let nowhere = ["--since", "2026-11-21T03:52:00.001Z", "--until", "+1ms"];
+    for analysis in [
+        "sequentiality",
+        "sizes",
+        "latency",
+        "rates",
+        "burst",
+        "cube",
+        "outstanding",
+        "reuse",
+        "contention",
+        "files",
+    ] {
+        let words = [&["analyze", analysis], &nowhere[..]].concat();
+        let of_file = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+            .args(&words)
+            .arg(&file)
+            .output();
+        for output in [trackiops(dir.path(), &words), of_file.unwrap()] {
+            assert_eq!(output.status.code(), Some(1), "{analysis}: {output:?}");
+            assert_eq!(output.stdout, b"", "{analysis}");
+        }
+    }
+    let words = ["analyze", "sizes", "--level", "user"];
+    assert_eq!(trackiops(dir.path(), &words).status.code(), Some(1));
 }

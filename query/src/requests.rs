@@ -40,8 +40,6 @@ use crate::step::Step;
 use crate::tenant_filter::TenantFilter;
 use crate::volume_names::VolumeNames;
 
-/// Rows without `--top`.
-const USUAL_TOP: usize = 20;
 /// Rows beyond the asked ones after which the last ones are dropped.
 const MOST_SPARE: usize = 1 << 14;
 
@@ -108,7 +106,8 @@ impl KeptRequest {
     }
 }
 
-/// The slowest requests that were kept, or the first ones by `--sort`. Holds some more rows than are asked for in memory.
+/// The slowest requests that were kept, or the first ones by `--sort`; all of them without `--top`. Holds some more rows than are asked for
+/// in memory.
 pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryError> {
     let terms = FilterAndSort::<KeptRequest>::new(question)?;
     let mut kept = match KeptRequests::open(question)? {
@@ -343,7 +342,7 @@ impl<'q> First<'q> {
         Self {
             terms,
             ops: &question.ops,
-            top: question.top.map_or(USUAL_TOP, NonZeroUsize::get),
+            top: question.top.map_or(usize::MAX, NonZeroUsize::get),
             rows: Vec::new(),
             any: false,
             is_kept: false,

@@ -130,7 +130,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "since", "until", "file", "dir", "mount", "volume", "tenant", "op", "where", "sort",
             "top", "columns",
         ],
-        usual: &[],
+        usual: &[("top", "100")],
         answer: Kind::Rows,
     },
     Endpoint {
