@@ -28,6 +28,7 @@ use trackiops_schemas::time::Granularity;
 use crate::help_headings::{OUTPUT, WHAT, WHEN};
 use crate::lifeline;
 use crate::live_socket::SocketFlag;
+use crate::outcome;
 use crate::output::Output;
 use crate::question_flags::{FileFlags, now, since_of};
 use crate::signals;
@@ -142,7 +143,7 @@ fn show(
     }
 }
 
-/// Prints a frame.
+/// Prints a frame. Status 0: it is live, or has rows; 1: it has none; 3: a part is damaged.
 fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCode> {
     /// What a terminal has at least.
     const SIZE: (u16, u16) = (80, 24);
@@ -165,7 +166,15 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
         text.push('\n');
     }
     Output::Stdout.write(|out| out.write_all(text.as_bytes()))?;
-    Ok(ExitCode::SUCCESS)
+    if let Some(trouble) = app.trouble.take() {
+        bail!(trouble);
+    }
+    // Where nothing happens now, a live frame has shown that.
+    let found = match source.live() {
+        Some(_) => 1,
+        None => app.table.rows.len(),
+    };
+    Ok(outcome::status_of_rows(found, &app.table.notes))
 }
 
 /// The terminal while the screen has it. Whatever ends that restores it.

@@ -346,6 +346,84 @@ name               IOPS >throughput     mean      p99    q/n/c errors IOPS
 }
 
 #[test]
+fn a_frame_of_nothing_is_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    fs::create_dir(&store).unwrap();
+    let once = |since: &str| {
+        let mut command = trackiops();
+        command.args(["top", "--once", "--since", since, "--store"]);
+        command.arg(&store).output().unwrap()
+    };
+    let output = once("2026-11-21T03:52:20Z");
+    assert_ne!(output.status.code(), Some(0), "{output:?}");
+    let recording = Recording::begin();
+    recording.put(&of_two_files(T0, 60));
+    let mut command = trackiops();
+    command.args(["top", "--once", "--since", "2020-01-01", "--store"]);
+    let output = command.arg(recording.store()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn no_number_loses_digits() {
+    let recording = Recording::begin();
+    let busy = file(1, 49, Some("/mnt/busy/orders.db"));
+    let rows = |requests: u64| {
+        let mut row = reads(requests);
+        row.read.errors = 123_456_789;
+        row.read.bytes = 1_100_000_000_000_000;
+        vec![(busy.clone(), row)]
+    };
+    recording.put(&[window(T0, rows(123_456_789)), window(T0 + 1000, rows(1))]);
+    let text = |columns: &str| {
+        let mut command = trackiops();
+        command.args([
+            "top",
+            "--once",
+            "--since",
+            "2026-11-21T03:52:00Z",
+            "--store",
+        ]);
+        command.arg(recording.store()).env("COLUMNS", columns);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let whole: Vec<String> = line(&text("200"), "orders.db")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    for columns in ["40", "50", "60", "70", "80", "90"] {
+        let text = text(columns);
+        let shown = line(&text, "s.db");
+        let shown: Vec<_> = shown.split_whitespace().skip(1).collect();
+        assert!(shown.len() > 2, "{text}");
+        for word in shown {
+            let is_course = word.chars().all(|c| !c.is_ascii());
+            assert!(
+                is_course || whole.iter().any(|of| of == word),
+                "{columns}: {word} in {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_seconds_are_not_missing() {
+    let recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &[], (24, 80));
+    screen.has("LIVE");
+    recording.put(&recent(2));
+    let text = screen.has("/mnt/a/x");
+    sleep(Duration::from_millis(500));
+    let text = text + &screen.text();
+    assert!(!text.contains("not recorded"), "{text}");
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
 fn it_runs_where_its_session_is_of_another_pid_namespace() {
     // As `docker exec` and `kubectl exec` start it.
     let inside = |program: &OsStr| {

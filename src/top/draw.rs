@@ -45,7 +45,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
     let width = usize::from(area.width);
     let mut lines = vec![
         bold(heading(app, source)),
-        Line::raw(sums(app, source)),
+        Line::raw(sums(app, source, width)),
         tabs(app),
     ];
     match (&app.detail, app.tab) {
@@ -96,6 +96,9 @@ fn heading(app: &App, source: &Source) -> String {
         Some(detail) => detail.range,
         None => app.table.range,
     };
+    // Of a recording that has just begun it is shorter than what is asked for.
+    let length_ms = range.map_or(app.length.ms(), |(since, until)| until.0 - since.0);
+    let length_ms = length_ms.cast_unsigned();
     let range = range.map_or_else(String::new, |(since, until)| {
         format!(
             "{} to {}",
@@ -112,15 +115,15 @@ fn heading(app: &App, source: &Source) -> String {
         (Moment::Live, _) => "LATEST",
         (Moment::Until(_), _) => "PAST",
     };
-    let length = show_length(app.length.ms().cast_unsigned());
+    let length = show_length(length_ms);
     visible(&format!(
         "trackiops top  {host}  {mode}  {range} ({length})"
     ))
     .into_owned()
 }
 
-/// Sums of the rows, and what they lack.
-fn sums(app: &App, source: &Source) -> String {
+/// Sums of the rows, and what they lack. What does not fit is left out in whole: a number without its last digits would be another one.
+fn sums(app: &App, source: &Source, cells: usize) -> String {
     let sum = |figure: usize| -> f64 {
         let rows = app.order.iter().map(|at| &app.table.rows[*at]);
         // The sum of nothing would be -0.
@@ -128,28 +131,31 @@ fn sums(app: &App, source: &Source) -> String {
             .fold(0.0, |sum, value| sum + value)
     };
     let view = app.view();
-    let mut text = plural(app.order.len() as u64, "row");
+    let mut parts = vec![plural(app.order.len() as u64, "row")];
     for (figure, of) in view.sums {
         let sum = view.figures[*figure].show(Some(sum(*figure)));
-        text += &format!(", {sum}{of}");
+        parts.push(format!(", {sum}{of}"));
     }
     if let Some(live) = source.live() {
-        let health = &live.status.total.health;
-        text += &format!(
-            "; in all {} lost, {} missed, {} folded of {}",
-            health.lost, health.missed, health.folded, health.seen
-        );
-        for (count, words) in [
+        let waiting = live.status.waiting.saturating_sub(2);
+        let troubles = [
             (live.missing, "windows not received"),
-            (
-                live.status.waiting.saturating_sub(2),
-                "windows wait for the disk",
-            ),
-        ] {
-            if count > 0 {
-                text += &format!(", {count} {words}");
-            }
+            (waiting, "windows wait for the disk"),
+        ];
+        let troubles = troubles.into_iter().filter(|(count, _)| *count > 0);
+        parts.extend(troubles.map(|(count, words)| format!(", {count} {words}")));
+        let health = &live.status.total.health;
+        parts.push(format!("; in all {} lost", health.lost));
+        parts.push(format!(", {} missed", health.missed));
+        parts.push(format!(", {} folded", health.folded));
+        parts.push(format!(" of {}", health.seen));
+    }
+    let mut text = String::new();
+    for part in parts {
+        if width(&text) + width(&part) > cells {
+            break;
         }
+        text += &part;
     }
     text
 }
@@ -173,23 +179,41 @@ fn tabs(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Cells that the name gets, and whether there are courses.
-fn shape(view: &View, width: usize) -> (usize, bool) {
-    let figures: usize = view.cells.iter().map(|cell| cell.width + 1).sum();
-    let has_course = width >= WIDE;
-    let course = if has_course { COURSE + 1 } else { 0 };
-    (
-        width.saturating_sub(figures + course).max(LEAST_NAME),
-        has_course,
-    )
+/// How a line is divided: cells that the name gets, how many figures there are, and whether there is a course.
+struct Shape {
+    name: usize,
+    figures: usize,
+    has_course: bool,
+}
+
+impl Shape {
+    /// Of a line whose figures take so many cells each. Figures that find no room are left out in whole, the last ones first.
+    fn new(taken: impl Iterator<Item = usize>, width: usize) -> Self {
+        let mut rest = width;
+        let mut figures = 0;
+        for cells in taken {
+            match rest.checked_sub(cells + 1) {
+                Some(left) if left >= LEAST_NAME => rest = left,
+                _ => break,
+            }
+            figures += 1;
+        }
+        let has_course = width >= WIDE && rest > LEAST_NAME + COURSE;
+        let course = if has_course { COURSE + 1 } else { 0 };
+        Self {
+            name: rest - course,
+            figures,
+            has_course,
+        }
+    }
 }
 
 fn titles(app: &App, width: usize) -> String {
     let view = app.view();
-    let (name, has_course) = shape(view, width);
+    let shape = Shape::new(view.cells.iter().map(|cell| cell.width), width);
     let mark = if app.ascending { "<" } else { ">" };
-    let mut line = format!("{:<name$}", "name");
-    for cell in view.cells {
+    let mut line = format!("{:<1$}", "name", shape.name);
+    for cell in view.cells.iter().take(shape.figures) {
         let mark = match cell.figures.contains(&app.sort) {
             true => mark,
             false => "",
@@ -197,19 +221,25 @@ fn titles(app: &App, width: usize) -> String {
         let title = format!("{mark}{}", cell.title);
         line += &format!(" {title:>0$}", cell.width);
     }
-    if has_course {
+    if shape.has_course {
         line += &format!(" {}", view.cells[0].title);
     }
     line
 }
 
 fn row(view: &View, row: &TableRow, width: usize, look: Look) -> String {
-    let (name, has_course) = shape(view, width);
-    let mut line = padded(&visible(&row.name), name, look);
-    for cell in view.cells {
-        line += &format!(" {:>1$}", cell.show(view, row), cell.width);
+    let shown = view.cells.iter().map(|cell| {
+        let text = cell.show(view, row);
+        format!("{text:>0$}", cell.width)
+    });
+    let shown: Vec<_> = shown.collect();
+    let shape = Shape::new(shown.iter().map(|text| self::width(text)), width);
+    let mut line = padded(&visible(&row.name), shape.name, look);
+    for text in shown.iter().take(shape.figures) {
+        line.push(' ');
+        line += text;
     }
-    if has_course {
+    if shape.has_course {
         line.push(' ');
         line += &look.sparkline(&row.course, COURSE);
     }

@@ -153,6 +153,18 @@ impl Source {
 
     /// A question about the `length_ms` before a moment, with one row for all of it.
     pub fn question(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
+        let question = self.question_before(moment, length_ms)?;
+        let view = question.view.as_ref();
+        // Time before the first window that was received is not missing: nothing has listened.
+        let begin = view.and_then(|view| view.span()).map(|(begin, _)| begin);
+        let range = Range {
+            since: question.range.since.max(begin),
+            ..question.range
+        };
+        Ok(Question { range, ..question })
+    }
+
+    fn question_before(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
         let (until, view) = match (moment, &self.live) {
             (Moment::Live, Some(live)) => {
                 let view =
@@ -185,7 +197,7 @@ impl Source {
     ) -> anyhow::Result<Question> {
         let finest = self.finest()?;
         let whole = COURSE * finest.ms().max(length_ms / COURSE);
-        let whole = self.question(moment, whole)?;
+        let whole = self.question_before(moment, whole)?;
         Ok(Question {
             // A store has the length that suits the range.
             step: question.view.is_some().then_some(Step::Windows(finest)),
