@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::ask_call_latencies;
-use trackiops_query::{GroupBy, Projection, Question, ask};
+use trackiops_query::{GroupBy, Outcome, Projection, Question, ask, ask_operation_latencies};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{DistributionFormat, write_distribution, write_distributions};
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
@@ -42,7 +42,8 @@ pub struct Args {
     selection: SelectionFlags,
     /// Only read, write, or calls such as fsync and open [default: read and write]
     ///
-    /// Reads and writes are requests. Other operations are single calls of applications, of recordings with `--levels app --requests`.
+    /// Reads and writes are requests. Other operations are calls for local files, of recordings with `--app-latency`; where their sums have no
+    /// times, single calls of applications, of recordings with `--levels app --requests`.
     #[arg(long, value_name = "OP", help_heading = ROWS)]
     op: Option<String>,
     /// table, csv or json [default: by --output, or table]
@@ -79,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ops = op_names(args.op.as_slice())?;
     let named = ops.first().map(|op| op.to_lowercase());
     if named.as_deref().is_some_and(|op| !DIRECTIONS.contains(&op)) {
-        return of_calls(&Question { ops, ..question }, format, &output);
+        return of_others(&Question { ops, ..question }, format, &output);
     }
     let directions = match &named {
         Some(op) => vec![op.as_str()],
@@ -104,8 +105,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Distributions of single calls.
-fn of_calls(
+/// Distributions of other operations: of sums, or of single calls where these have no times.
+fn of_others(
     question: &Question,
     format: DistributionFormat,
     output: &Output,
@@ -114,7 +115,12 @@ fn of_calls(
         look: output.look(),
         ..question.zone.into()
     };
-    let outcome = with_progress(&question.explain, || ask_call_latencies(question))?;
+    let outcome = with_progress(&question.explain, || {
+        match ask_operation_latencies(question)? {
+            Outcome::Found(answer) => Ok(Outcome::Found(answer)),
+            Outcome::Nothing { .. } => ask_call_latencies(question),
+        }
+    })?;
     outcome::write_found(outcome, output, question.zone, |answer, out| {
         let rows = answer.rows.iter().map(|(op, sums)| (op.as_str(), sums));
         let rows: Vec<_> = rows.collect();

@@ -85,6 +85,7 @@ where
             rtt_ns_sum: sums.rtt_ns_sum,
             execute_ns_sum: sums.execute_ns_sum,
             execute_ns_max: sums.execute_ns_max,
+            execute: sums.execute.clone(),
         };
         let in_window = FileOpInWindow {
             row: RowKey {

@@ -70,7 +70,8 @@ pub use marks::ask_marks;
 pub use mounts::ask_mounts;
 pub use near_words::near;
 pub use operations::{
-    Connections, KnownBytes, OperationAnswer, Subject, ask_operations, ask_operations_by,
+    Connections, KnownBytes, OperationAnswer, Subject, ask_operation_latencies, ask_operations,
+    ask_operations_by,
 };
 pub use projection::{Figures, Projection};
 pub use question::{Question, Range, Sort};

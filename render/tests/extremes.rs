@@ -31,7 +31,8 @@ fn extremes(start: i64) -> Vec<ClosedWindow> {
         direction.errnos.add(5, MOST);
         direction
     };
-    let op = FileOp {
+    let op = || FileOp {
+        op: OpName::new("COMMIT"),
         requests: MOST,
         errors: MOST,
         ..FileOp::default()
@@ -49,12 +50,7 @@ fn extremes(start: i64) -> Vec<ClosedWindow> {
                     app_read: AppCalls::of_counters([MOST; AppCalls::COUNT]),
                     app_write: AppCalls::of_counters([MOST; AppCalls::COUNT]),
                     cache: CachedBytes::of_counters([MOST; CachedBytes::COUNT]),
-                    ops: [FileOp {
-                        op: OpName::new("COMMIT"),
-                        ..op
-                    }]
-                    .into_iter()
-                    .collect(),
+                    ops: [op()].into_iter().collect(),
                 },
             })
             .collect();

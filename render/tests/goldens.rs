@@ -77,6 +77,7 @@ fn small() -> Vec<ClosedWindow> {
             rtt_ns_sum: 2_900_000,
             execute_ns_sum: 3_000_000,
             execute_ns_max: 2_000_000,
+            ..FileOp::default()
         });
     }
     vec![

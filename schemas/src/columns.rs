@@ -250,7 +250,12 @@ fn element(is: DataType) -> Field {
 /// Fields of an element of [`FILE_OPS`].
 pub fn file_op_fields() -> Fields {
     let counters = FileOp::COUNTERS.iter().map(|counter| counter.field(""));
-    [text(OP)].into_iter().chain(counters).collect()
+    let execute = histogram_field(EXECUTE_HIST);
+    [text(OP)]
+        .into_iter()
+        .chain(counters)
+        .chain([execute])
+        .collect()
 }
 
 /// The element of [`FILE_OPS`].

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::counter_macro::counters;
+use crate::histogram::Histogram;
 
 /// A procedure as the kernel calls it (`GETATTR`). The longest name has 20 bytes; of a longer one the first 24 are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +46,7 @@ impl fmt::Debug for OpName {
 
 counters! {
     /// The counters of one operation of a file: of each attempt, as in the kernel's own statistics.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FileOp {
         /// RPCs that completed, failed ones included.
         requests: "requests", Count, sum;
@@ -63,6 +64,16 @@ counters! {
     and {
         /// The procedure.
         op: OpName,
+        /// Times from start to completion. Of calls for local files, as far as they had room; empty for RPCs that the kernel adds up.
+        execute: Histogram,
+    }
+}
+
+impl FileOp {
+    /// Adds a partial aggregate of the same procedure.
+    fn merge(&mut self, other: &Self) {
+        self.merge_counters(other);
+        self.execute.merge(&other.execute);
     }
 }
 
@@ -74,8 +85,8 @@ impl FileOps {
     /// Adds a partial aggregate.
     pub fn add(&mut self, other: &FileOp) {
         match self.0.binary_search_by_key(&other.op, |known| known.op) {
-            Ok(at) => self.0[at].merge_counters(other),
-            Err(at) => self.0.insert(at, *other),
+            Ok(at) => self.0[at].merge(other),
+            Err(at) => self.0.insert(at, other.clone()),
         }
     }
 

@@ -142,6 +142,7 @@ impl AppCalls {
             rtt_ns_sum: 0,
             execute_ns_sum: self.latency_ns_sum,
             execute_ns_max: self.latency_ns_max,
+            execute: self.latency.clone(),
         }
     }
 

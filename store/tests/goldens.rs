@@ -71,6 +71,16 @@ fn one(start_ms: i64, i: u64) -> ClosedWindow {
         execute_ns_max: 5_000_000,
         ..FileOp::default()
     });
+    let mut fsync = FileOp {
+        op: OpName::new("fsync"),
+        requests: 3,
+        execute_ns_sum: 7_000_000,
+        execute_ns_max: 4_000_000,
+        ..FileOp::default()
+    };
+    fsync.execute.record(3_000_000);
+    fsync.execute.record(4_000_000);
+    written.ops.add(&fsync);
     let rows = vec![
         (file(1, 49, Some("/mnt/a")), reads(2 + i)),
         (

@@ -158,6 +158,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                     rtt_ns_sum: n * 4000,
                     execute_ns_sum: n * 7000,
                     execute_ns_max: n * 5000,
+                    execute: Histogram::of_ascending([(100 + n as i32, n)]),
                 })
                 .collect(),
         },

@@ -6,6 +6,7 @@ use std::str::{FromStr, SplitWhitespace};
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
+use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
@@ -172,6 +173,10 @@ impl Recording {
                         requests: requests.count,
                         execute_ns_sum: requests.latencies().sum(),
                         execute_ns_max: requests.latencies().max().unwrap_or(0),
+                        execute: match other.chars().all(char::is_lowercase) {
+                            true => requests.histogram(),
+                            false => Histogram::default(),
+                        },
                         ..FileOp::default()
                     }),
                 }
@@ -402,6 +407,12 @@ impl Requests {
         let timed = self.count - self.untimed;
         let steps = timed.saturating_sub(1).max(1);
         (0..timed).map(move |i| least + (most - least) * i / steps)
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut all = Histogram::default();
+        self.latencies().for_each(|ns| all.record(ns));
+        all
     }
 
     fn add(&self, direction: &mut Direction) {

@@ -104,6 +104,7 @@ fn metadata(op: &str, requests: u64) -> FileOp {
         rtt_ns_sum: requests * 200_000,
         execute_ns_sum: requests * 250_000,
         execute_ns_max: 700_000,
+        ..FileOp::default()
     }
 }
 

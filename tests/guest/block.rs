@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use crate::run::{Run, kernel, long, scripts, sum};
+use crate::run::{Run, kernel, long, number, scripts, sum};
 
 #[path = "../block/calls.rs"]
 mod calls;
@@ -278,6 +278,20 @@ fn guest_calls_for_some_files_only_are_kept_with_their_requests() {
             "write ".repeat(8)
         );
         assert_eq!(ops(path), expected.trim_end(), "{path}");
+        // Of one call each quantile is its time, in buckets of an eighth of a power of two.
+        let flags = ["--by", "file,op", "--op", "fsync", "--file", path];
+        let synced = Run::query_store(&store, &flags);
+        let [synced] = &synced[..] else {
+            panic!("{synced:?}")
+        };
+        let times = ["execute_us_p50", "execute_us_p99"].map(|column| number(synced, column));
+        let longest = number(synced, "execute_us_max");
+        for time in times {
+            assert!(
+                (0.87..1.13).contains(&(time / longest)),
+                "{path}: {synced:?}"
+            );
+        }
     }
     let paths: BTreeSet<_> = rows
         .iter()

@@ -62,7 +62,7 @@ impl FileOpSums {
 }
 
 /// RPCs of one procedure about one file, in one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOpInWindow {
     /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
     /// if the kernel had no room for it.
@@ -101,6 +101,7 @@ impl FileOpInWindow {
                 rtt_ns_sum,
                 execute_ns_sum: latency_ns_sum,
                 execute_ns_max: latency_ns_max,
+                ..FileOp::default()
             },
         })
     }

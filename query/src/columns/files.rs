@@ -537,6 +537,7 @@ fn operations(ops: &[FileOp]) -> Value<'_> {
         [name]
             .into_iter()
             .chain(counters.map(Value::Count))
+            .chain([histogram(&op.execute)])
             .collect()
     };
     Value::List(ops.iter().map(element).collect())

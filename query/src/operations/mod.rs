@@ -14,7 +14,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::group::{ByError, GroupBy};
 
-pub use of_files::ask_operations_by;
+pub use of_files::{ask_operation_latencies, ask_operations_by};
 pub use of_mounts::ask_operations;
 
 /// Whether each connection to a server has rows of its own.
@@ -162,9 +162,10 @@ impl OperationAnswer {
         self.about.as_ref()?.file
     }
 
-    /// Histogram of the times. `None` if it is unknown: the kernel adds up a file's other operations without one.
+    /// Histogram of the times. `None` if it is unknown: the kernel adds up a file's RPCs beside READ and WRITE without one.
     pub fn histogram(&self) -> Option<&Histogram> {
-        (self.bytes != KnownBytes::None).then_some(&self.sums.execute)
+        let execute = &self.sums.execute;
+        (self.bytes != KnownBytes::None || execute.total() > 0).then_some(execute)
     }
 
     /// Mean of a sum of times over the timed requests, ns; `None` without timed requests.

@@ -1,7 +1,7 @@
 //! Operations of files, from the rows of files.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
@@ -11,13 +11,14 @@ use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 use super::filter_and_sort::filter_and_sort;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
-use crate::answer::{Answer, AnswerRow, Outcome};
+use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use crate::error::QueryError;
 use crate::file_rows::{ask, levels_of_rows};
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::{Entity, GroupBy, TenantKey};
 use crate::projection::Projection;
 use crate::question::{Question, READ, WRITE};
+use crate::requests::LatenciesOf;
 use crate::step::Step;
 
 /// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without the rest of
@@ -51,6 +52,43 @@ pub fn ask_operations_by(
         }
     }
     Ok(found)
+}
+
+/// Distributions of the times of the operations that a question names, over all files that it selects. Nothing is found where none has times.
+pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
+    let answer = match ask_operations_by(question, GroupBy::HOST)? {
+        Outcome::Found(answer) => answer,
+        Outcome::Nothing { why, notes } => return Ok(Outcome::Nothing { why, notes }),
+    };
+    let mut rows: BTreeMap<String, Direction> = BTreeMap::new();
+    for row in answer.rows.iter().filter(|row| row.histogram().is_some()) {
+        let sums = &row.sums;
+        let times = Direction {
+            requests: sums.requests,
+            untimed: row.untimed,
+            latency_ns_sum: sums.execute_ns_sum,
+            latency_ns_max: sums.execute_ns_max,
+            latency: sums.execute.clone(),
+            ..Direction::default()
+        };
+        rows.entry(row.op.to_lowercase()).or_default().merge(&times);
+    }
+    if rows.is_empty() {
+        let why = EmptyReason::NoneOf {
+            what: format!("times of {}", question.ops.join(" or ")),
+            asked: answer.range,
+        };
+        let notes = answer.notes;
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    Ok(Outcome::Found(Answer {
+        rows: rows.into_iter().collect(),
+        step: answer.step,
+        by: answer.by,
+        range: answer.range,
+        notes: answer.notes,
+        recorded: answer.recorded,
+    }))
 }
 
 /// Asks for the rows of files, and makes operations of them.
@@ -228,6 +266,7 @@ fn of_row(
             rtt_ns_sum: op.rtt_ns_sum,
             execute_ns_sum: op.execute_ns_sum,
             execute_ns_max: op.execute_ns_max,
+            execute: op.execute.clone(),
             ..OperationSums::default()
         };
         let unknown = match level {

@@ -140,7 +140,7 @@ pub const APP_PROGRAMS: usize = 15;
 /// Places of a program on a CPU, a power of two.
 pub const APP_PLACES: usize = 32;
 /// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
-pub const APP_TIMED_PROGRAMS: usize = 5;
+pub const APP_TIMED_PROGRAMS: usize = 7;
 /// These elements of a CPU: of its first half, then of the other.
 pub const APP_LATENCIES_OF_CPU: usize = 2 * APP_TIMED_PROGRAMS * APP_PLACES;
 

@@ -228,6 +228,7 @@ struct FileOpColumns<'a> {
     lists: &'a ListArray,
     names: &'a StringArray,
     counters: [&'a Int64Array; FileOp::COUNT],
+    execute: Lists<'a>,
 }
 
 impl<'a> FileOpColumns<'a> {
@@ -259,6 +260,13 @@ impl<'a> FileOpColumns<'a> {
             lists,
             names: elements.column_by_name(columns::OP)?.as_string_opt()?,
             counters: counters.try_into().ok()?,
+            execute: Lists::of_pairs(
+                elements
+                    .column_by_name(columns::EXECUTE_HIST)?
+                    .as_list_opt()?,
+                columns::HIST_BUCKET,
+                BUCKETS,
+            )?,
         })
     }
 
@@ -267,6 +275,7 @@ impl<'a> FileOpColumns<'a> {
             let stored = self.counters.map(|counter| counter.value(at));
             FileOp {
                 op: OpName::new(self.names.value(at)),
+                execute: Histogram::of_ascending(self.execute.at(at)),
                 ..FileOp::of_counters(of_stored(&FileOp::COUNTERS, stored))
             }
         };
@@ -422,25 +431,26 @@ impl<'a> Lists<'a> {
         let Some(lists) = column::<ListArray>(batch, &name)? else {
             return Ok(None);
         };
-        let found = lists.values().as_struct_opt().and_then(|elements| {
-            Some(Self {
-                lists,
-                keys: elements
-                    .column_by_name(key)?
-                    .as_primitive_opt::<Int32Type>()?,
-                counts: elements
-                    .column_by_name(columns::COUNT)?
-                    .as_primitive_opt::<Int64Type>()?,
-            })
-        });
+        let found = Self::of_pairs(lists, key, range);
+        found.map(Some).ok_or(BatchError(name))
+    }
+
+    /// The lists of a column, if its elements are pairs and in order.
+    fn of_pairs(lists: &'a ListArray, key: &str, range: RangeInclusive<i32>) -> Option<Self> {
+        let pairs = lists.values().as_struct_opt()?;
+        let found = Self {
+            lists,
+            keys: pairs.column_by_name(key)?.as_primitive_opt::<Int32Type>()?,
+            counts: pairs
+                .column_by_name(columns::COUNT)?
+                .as_primitive_opt::<Int64Type>()?,
+        };
         // Keys must ascend, so that each is appended. Otherwise, each insertion could move all
         // others.
-        let found = found.filter(|found| {
-            let keys = found.keys.values();
-            let ascends = |i| keys[elements(lists, i)].is_sorted_by(|a, b| a < b);
-            keys.iter().all(|key| range.contains(key)) && (0..lists.len()).all(ascends)
-        });
-        found.map(Some).ok_or(BatchError(name))
+        let keys = found.keys.values();
+        let ascends = |i| keys[elements(lists, i)].is_sorted_by(|a, b| a < b);
+        let is_sound = keys.iter().all(|key| range.contains(key)) && (0..lists.len()).all(ascends);
+        is_sound.then_some(found)
     }
 
     fn at(&self, i: usize) -> impl ExactSizeIterator<Item = (i32, u64)> {

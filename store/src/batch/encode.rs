@@ -121,6 +121,8 @@ fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<Array
     let names = StringArray::from_iter_values(ops().map(|op| op.op.as_str()));
     let mut fields: Vec<ArrayRef> = vec![Arc::new(names)];
     fields.extend(counters(FileOp::COUNTERS.iter(), ops()));
+    let execute = ops().map(|op| op.execute.buckets());
+    fields.push(lists(columns::histogram_item(), execute)?);
     let elements = StructArray::try_new(columns::file_op_fields(), fields, None)?;
     Ok(Arc::new(ListArray::try_new(
         Arc::new(columns::file_op_item()),

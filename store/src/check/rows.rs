@@ -144,9 +144,11 @@ fn sum_of(row: &Row) -> Sum {
         exact.push(direction.latency.total());
         sum.extend(&exact);
     }
-    let mut ops = vec![0; FileOp::COUNT];
+    let mut ops = vec![0; FileOp::COUNT + 1];
     for op in row.ops.as_slice() {
-        for (sum, count) in ops.iter_mut().zip(counts(&FileOp::COUNTERS, op)) {
+        let mut exact = counts(&FileOp::COUNTERS, op);
+        exact.push(op.execute.total());
+        for (sum, count) in ops.iter_mut().zip(exact) {
             *sum = u64::wrapping_add(*sum, count);
         }
     }

@@ -474,6 +474,7 @@ fn put_file_ops(out: &mut Vec<u8>, ops: &FileOps) {
     for op in ops.as_slice() {
         put_str(out, op.op.as_str());
         put_row_counters(out, &FileOp::COUNTERS, op.counters());
+        put_histogram(out, &op.execute);
     }
 }
 
@@ -484,6 +485,7 @@ fn file_ops(input: &mut Input<'_>) -> Result<FileOps, DecodeError> {
         let counters = row_counters(input, &FileOp::COUNTERS)?;
         let op = FileOp {
             op,
+            execute: histogram(input)?,
             ..FileOp::of_counters(counters)
         };
         // Each operation only once.

@@ -109,7 +109,7 @@ cp -a "$STORE/." "$OUT/calls/"
 sync
 STORE=/var/tmp/chosen
 mkdir -p /mnt/ext4/chosen/below /mnt/ext4/beside
-start_recorder --levels app,block --requests --dir /mnt/ext4/chosen --file /mnt/xfs/calls/plain
+start_recorder --levels app,block --requests --app-latency --dir /mnt/ext4/chosen --file /mnt/xfs/calls/plain
 for file in /mnt/ext4/chosen/below/inside /mnt/ext4/chosen/inside /mnt/ext4/beside/outside /mnt/xfs/calls/plain /mnt/xfs/outside; do
     dd if=/dev/zero of=$file bs=4k count=8 oflag=direct conv=fsync,notrunc 2>/dev/null
 done
