@@ -138,7 +138,8 @@ impl Housekeeping {
             self.warnings.push(Warning::Spared(expired.spared));
         }
         if !expired.paths.is_empty() {
-            catalog.expire(&expired.paths, self.at())?;
+            let first_unsealed = layout::journals(&self.store)?.first().copied();
+            catalog.expire(&expired.paths, self.at(), first_unsealed)?;
             fail_point::hit("retention: committed");
         }
         Ok(())

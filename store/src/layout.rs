@@ -46,6 +46,48 @@ const JOURNAL_DIR: &str = "journal";
 /// Directory and dataset of segments of requests.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
+/// Journals that are numbered together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Series {
+    /// Journals of windows.
+    Windows,
+    /// Journals of single requests.
+    Requests,
+}
+
+impl Series {
+    const ALL: [Self; 2] = [Self::Windows, Self::Requests];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Windows => "",
+            Self::Requests => REQUESTS_PREFIX,
+        }
+    }
+
+    /// The path of one of its journals.
+    pub(crate) fn journal(self, store: &Path, number: u64) -> PathBuf {
+        journal_of(self.prefix(), store, number)
+    }
+
+    /// Whether the file of a journal exists, also if it was set aside.
+    pub(crate) fn has(self, store: &Path, number: u64) -> bool {
+        let path = self.journal(store, number);
+        let mut names = [quarantined(&path), path].into_iter();
+        names.any(|path| path.symlink_metadata().is_ok())
+    }
+}
+
+/// The series and the number of a journal, by its name. `None` for other files.
+pub(crate) fn parse_journal(path: &Path) -> Option<(Series, u64)> {
+    let stem = path.file_stem().filter(|_| is_journal(path))?.to_str()?;
+    let number = |series: Series| {
+        let number = stem.strip_prefix(series.prefix())?.parse().ok()?;
+        Some((series, number))
+    };
+    Series::ALL.into_iter().find_map(number)
+}
+
 /// Kinds of segments of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dataset {

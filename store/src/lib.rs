@@ -14,6 +14,7 @@ mod allocator;
 pub mod batch;
 mod beneath;
 mod catalog;
+mod chain;
 mod check;
 mod column_values;
 mod compact;

@@ -55,7 +55,12 @@ impl Lost {
         let host = journals.first().map_or(name.host, |(host, _)| host.clone());
         let mut spans: Vec<_> = journals.into_iter().map(|(_, span)| span).collect();
         if spans.is_empty() {
-            let spans_of = |number| JournalSpan { number, start, end };
+            let spans_of = |number| JournalSpan {
+                number,
+                previous: None,
+                start,
+                end,
+            };
             spans = BTreeSet::from([name.first, last])
                 .into_iter()
                 .map(spans_of)

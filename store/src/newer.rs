@@ -15,6 +15,15 @@ use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
 use crate::unread::Unread;
 
+/// The largest number of a journal that is sealed into segments which the catalog lacks.
+pub(crate) fn last_journal(store: &Path) -> Result<Option<u64>, StoreError> {
+    let catalog = CatalogView::open(store)?;
+    let mut known = catalog.sealed_journals()?;
+    known.extend(layout::journals(store)?);
+    let newer = journals(store, &catalog, &known)?;
+    Ok(newer.last().map(|span| span.number))
+}
+
 /// What the catalog lacks, if a segment is of a journal that is neither `known`, sealed or not, nor
 /// was removed. Looks at the last day that the catalog knows and at later ones.
 pub(crate) fn than_catalog(
@@ -22,11 +31,28 @@ pub(crate) fn than_catalog(
     catalog: &CatalogView,
     known: &HashSet<u64>,
 ) -> Result<Option<Unread>, StoreError> {
+    let journals = journals(store, catalog, known)?;
+    let covers = journals
+        .iter()
+        .map(|span| (span.start, span.end))
+        .reduce(hull);
+    Ok(covers.map(|covers| {
+        let why = format!("it is older than the segments of {} journals beside it; `trackiops store rebuild-catalog` takes them in", journals.len());
+        Unread { path: layout::catalog(store), why, covers: Some(covers) }
+    }))
+}
+
+/// Journals that only segments know, by number.
+fn journals(
+    store: &Path,
+    catalog: &CatalogView,
+    known: &HashSet<u64>,
+) -> Result<Vec<JournalSpan>, StoreError> {
     let last = catalog.span()?.map(|(_, end)| UtcMs(end.0 - 1));
     let mut unknown = layout::health_since(store, last)?;
     unknown.retain(|path| layout::number_of(path).is_some_and(|number| !known.contains(&number)));
     if unknown.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     // A recorder may have sealed a journal in the meantime.
     let fresh = CatalogView::open(store)?;
@@ -39,15 +65,7 @@ pub(crate) fn than_catalog(
     let journals = journals
         .into_iter()
         .filter(|span| !sealed.contains(&span.number));
-    let journals: Vec<_> = journals.collect();
-    let covers = journals
-        .iter()
-        .map(|span| (span.start, span.end))
-        .reduce(hull);
-    Ok(covers.map(|covers| {
-        let why = format!("it is older than the segments of {} journals beside it; `trackiops store rebuild-catalog` takes them in", journals.len());
-        Unread { path: layout::catalog(store), why, covers: Some(covers) }
-    }))
+    Ok(journals.collect())
 }
 
 fn is_listed(store: &Path, path: &Path, listed: &[String]) -> bool {

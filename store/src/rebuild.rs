@@ -111,6 +111,15 @@ fn fill(
         .collect();
     let finer = Finer::new(&found);
     let mut journals = BTreeSet::new();
+    if let Some((Ok(mut rows), Ok(begun))) = old.map(|old| (old.sealed_rows(), old.last_begun())) {
+        // It knows which journals have expired.
+        rows.retain(|row| !unsealed.contains(&row.journal));
+        catalog.restore_journals(&rows, begun)?;
+    }
+    let first = found.iter().flat_map(Found::numbers).min();
+    let spans = found.iter_mut().flat_map(|segment| &mut segment.journals);
+    // Those before the first one have expired.
+    spans.for_each(|span| span.previous = span.previous.filter(|of| Some(*of) >= first));
     found.sort_by_key(|segment| {
         (
             segment.journals.first().copied(),

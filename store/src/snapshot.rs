@@ -13,6 +13,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
+use crate::chain::{self, Link};
 use crate::error::StoreError;
 use crate::exported::Exported;
 use crate::journal::cursor;
@@ -71,7 +72,7 @@ pub struct JournalTail {
 
 #[derive(Debug)]
 enum Source {
-    Journal(JournalScan),
+    Journal(Box<JournalScan>),
     Export(Exported),
 }
 
@@ -122,7 +123,7 @@ impl Snapshot {
             snapshot.position = snapshot.position.max(window.position);
             snapshot.add_tail(JournalTail {
                 store: 0,
-                source: Source::Journal(scan),
+                source: Source::Journal(Box::new(scan)),
             });
         }
         if let (Some(seen), Some(tail)) = (snapshot.span, snapshot.tails.first()) {
@@ -161,6 +162,7 @@ impl Snapshot {
             offset: u64::MAX,
         });
         self.position = self.position.max(last_sealed.unwrap_or_default());
+        let mut links = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
                 // It is about to be removed or set aside.
@@ -170,8 +172,10 @@ impl Snapshot {
                 }
                 continue;
             }
+            links.push(Link::unreadable(number));
             match journal.and_then(JournalScan::new) {
                 Ok(scan) => tails.extend(scan.map(|scan| {
+                    links.push(Link::of(number, &scan));
                     let last = scan.windows.last().map(|window| Position {
                         journal: number,
                         offset: window.end,
@@ -179,7 +183,7 @@ impl Snapshot {
                     self.position = self.position.max(last.unwrap_or_default());
                     JournalTail {
                         store: index,
-                        source: Source::Journal(scan),
+                        source: Source::Journal(Box::new(scan)),
                     }
                 })),
                 Err(error) => self.unread.push(Unread::journal(path, error)?),
@@ -188,6 +192,12 @@ impl Snapshot {
         for end in ends {
             let lost = deleted_unsealed(store, &end, |number| Ok(sealed.contains(&number)))?;
             self.unread.extend(lost.map(Unread::lost));
+        }
+        for gone in chain::missing(store, &catalog, &links)? {
+            // Its `.end` file says more of it.
+            if !self.unread.iter().any(|known| known.path == gone.path) {
+                self.unread.push(gone);
+            }
         }
         self.unread.extend(quarantined(store, &catalog)?);
         self.granularities.extend(catalog.granularities()?);

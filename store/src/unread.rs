@@ -10,6 +10,10 @@ use crate::journal::end::Extent;
 /// Why a missing journal is not read.
 pub(crate) const LOST: &str = "it was deleted before it was sealed";
 
+/// Why a journal that others name is not read.
+const GONE: &str =
+    "it is missing: it was deleted before it was sealed, or the catalog is of an earlier time";
+
 /// A journal that cannot be read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
@@ -53,6 +57,15 @@ impl Unread {
             covers: covers(&path, []),
             path,
             why: LOST.to_owned(),
+        }
+    }
+
+    /// A journal that another one names. `covers` is the time between its neighbours.
+    pub(crate) fn gone(path: PathBuf, covers: Option<(UtcMs, UtcMs)>) -> Self {
+        Self {
+            covers,
+            path,
+            why: GONE.to_owned(),
         }
     }
 

@@ -9,22 +9,24 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
-use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
+use crate::catalog::{Catalog, Publish};
 use crate::error::StoreError;
 use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
 use crate::journal::file::JournalFile;
-use crate::journal::header::Header;
+use crate::journal::header::{Header, Previous};
 use crate::journal::removal::remove_orphaned_ends;
 use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
 use crate::layout;
 use crate::live::Position;
 use crate::lock::StoreLock;
+use crate::newer;
 use crate::options::{Options, RetentionPolicy};
 use crate::requests::RequestsWriter;
 use crate::seal::seal;
 use crate::sealer::{Seal, Sealer, Task};
 use crate::warning::{Warn, Warning};
+use trackiops_threads::fail_point;
 
 /// Journals that may wait to be sealed. That many wait only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
@@ -45,6 +47,11 @@ pub struct Writer {
     next_number: u64,
     /// Bytes that a failed append may have left.
     uncertain_tail: Option<UncertainTail>,
+    catalog: Catalog,
+    /// The last journal that has windows and is not open.
+    previous: Option<Previous>,
+    /// Whether the catalog names a journal of this writer.
+    has_named: bool,
     mounts: MountLog,
     /// End of the latest window.
     until: UtcMs,
@@ -63,6 +70,8 @@ struct OpenJournal {
     period: Period,
     /// A failed append has left its end uncertain.
     retired: bool,
+    /// It has windows, and the catalog names it.
+    is_named: bool,
 }
 
 impl OpenJournal {
@@ -100,20 +109,27 @@ impl Writer {
         layout::sync_dir(&store, &store)?;
         remove_orphaned_ends(&store, |number| catalog.is_sealed(number))?;
         let left = left(&store)?;
-        let next_number = catalog.last_journal()?.max(layout::last_number(&store)?) + 1;
+        let previous = last_begun(&store, &catalog, &left)?;
+        let last_number = previous.map_or(0, |previous| previous.number);
+        let last_number = last_number.max(catalog.last_journal()?);
+        let next_number = last_number.max(layout::last_number(&store)?) + 1;
         let mounts = MountLog::new(catalog.clone(), &options.host);
         let new_policy = NewPolicy::default();
         let housekeeping = Housekeeping::new(&store, options.keep.clone(), new_policy.clone());
         let bytes = housekeeping.bytes();
+        let left = left.into_iter().map(|left| left.number).collect();
         let seal = sealing(
             store.clone(),
-            catalog,
+            catalog.clone(),
             housekeeping,
             next_number,
             Box::new(warn),
         );
         Ok(Self {
             sealer: Sealer::start("seal", store.clone(), left, QUEUED_JOURNALS, seal)?,
+            catalog,
+            previous,
+            has_named: false,
             mounts,
             until: UtcMs(i64::MIN),
             new_policy,
@@ -208,10 +224,26 @@ impl Writer {
                 return Err(cause);
             }
         };
+        let number = journal.number;
+        if !std::mem::replace(&mut journal.is_named, true) {
+            self.name(number);
+        }
         for window in &windows[..count] {
             self.until = self.until.max(window.start.plus(finest));
         }
         Ok(count)
+    }
+
+    /// Has the catalog name a journal that has windows now. The name only vouches for it, so a failure
+    /// does no harm.
+    fn name(&mut self, number: u64) {
+        // Later ones are published when the one before them is sealed.
+        let publish = match std::mem::replace(&mut self.has_named, true) {
+            true => Publish::Later,
+            false => Publish::Now,
+        };
+        let _ = self.catalog.begun(number, publish);
+        fail_point::hit("append: named");
     }
 
     /// The end of what earlier writers have appended.
@@ -243,6 +275,9 @@ impl Writer {
     ) -> Result<&mut OpenJournal, StoreError> {
         let open = self.journal.take_if(|open| open.is_over(period, finest));
         if let Some(open) = open {
+            if open.is_named {
+                self.previous = Some(open.writer.as_previous());
+            }
             self.sealer.seal(open.number)?;
             self.mounts.still(self.until)?;
         }
@@ -252,13 +287,14 @@ impl Writer {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let header = Header::new(&self.options, number, finest)?;
+                let header = Header::new(&self.options, number, finest)?.after(self.previous);
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header, self.options.most_files)?,
                     number,
                     finest,
                     period,
                     retired: false,
+                    is_named: false,
                 }))
             }
         }
@@ -293,21 +329,54 @@ impl Writer {
     }
 }
 
+/// A journal of an earlier writer.
+struct Left {
+    number: u64,
+    /// How many of its bytes were durable. `None` if that is not known, or its header cannot be read.
+    bytes: Option<u64>,
+}
+
 /// The journals of an earlier writer. Fails if one has another format: such a store is not changed.
-fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
-    let journals = layout::journals(store)?;
-    for number in &journals {
-        let journal = JournalFile::open(&layout::journal(store, *number));
-        let header = journal.and_then(|journal| {
-            let header = journal.map(|journal| Header::read(&journal, |kind| kind != 0));
-            header.transpose()
-        });
-        // Other errors come again when the journal is sealed.
-        if let Err(error @ StoreError::OtherFormat { .. }) = header {
-            return Err(error);
-        }
-    }
-    Ok(journals)
+fn left(store: &Path) -> Result<Vec<Left>, StoreError> {
+    let of = |number| {
+        let bytes = match JournalFile::open(&layout::journal(store, number)) {
+            Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
+                Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
+                Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
+                // Other errors come again when the journal is sealed.
+                Err(_) => None,
+            },
+            _ => None,
+        };
+        Ok(Left { number, bytes })
+    };
+    layout::journals(store)?.into_iter().map(of).collect()
+}
+
+/// The last journal that has windows.
+fn last_begun(
+    store: &Path,
+    catalog: &Catalog,
+    left: &[Left],
+) -> Result<Option<Previous>, StoreError> {
+    let known = [
+        catalog.last_with_windows()?,
+        catalog.last_begun()?,
+        newer::last_journal(store)?.unwrap_or(0),
+    ];
+    let known = known.map(|number| Previous { number, bytes: 0 });
+    let left = left.iter().filter_map(|left| {
+        let bytes = left.bytes?;
+        Some(Previous {
+            number: left.number,
+            bytes,
+        })
+    });
+    let last = known
+        .into_iter()
+        .chain(left)
+        .max_by_key(|of| (of.number, of.bytes));
+    Ok(last.filter(|last| last.number > 0))
 }
 
 /// Seals journals. Expires, merges and deletes segments as the options say. Numbers below

@@ -132,7 +132,7 @@ fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
         "UPDATE segment SET bytes = -1",
         "UPDATE segment SET journal = last_journal + 1",
         "UPDATE segment SET journal = 0, last_journal = -1",
-        "DELETE FROM sealed_journal; INSERT INTO sealed_journal VALUES (-1, 1, 0, 0)",
+        "DELETE FROM sealed_journal; INSERT INTO sealed_journal (journal, host, start_ms, end_ms) VALUES (-1, 1, 0, 0)",
     ] {
         let outer = tempfile::tempdir().unwrap();
         let store = outer.path().join("store");

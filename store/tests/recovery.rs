@@ -162,7 +162,7 @@ fn a_journal_whose_header_a_power_cut_has_kept_from_the_disk_is_empty() {
     let bytes = fs::read(&journal).unwrap();
     let header_bytes = 16 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
     let mut torn = bytes[..header_bytes].to_vec();
-    torn[header_bytes - 4..].fill(0);
+    torn[header_bytes - 8..].fill(0);
     // A part of it, a length without what was written, and a part of that.
     for left in [bytes[..20].to_vec(), vec![0; header_bytes], torn] {
         let store = tempfile::tempdir().unwrap();

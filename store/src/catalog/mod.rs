@@ -29,6 +29,7 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
+use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
 pub(crate) use upkeep::KeptSegment;
@@ -63,11 +64,23 @@ pub(crate) struct FileSeen {
 /// Entries that a sealed journal adds to the catalog.
 pub(crate) struct Sealed<'a> {
     pub(crate) journal: u64,
+    /// The journal before it.
+    pub(crate) previous: Option<u64>,
     /// `None` if it held no window.
     pub(crate) span: Option<JournalSpan>,
     pub(crate) host: &'a str,
     pub(crate) segments: &'a [SegmentEntry],
     pub(crate) files: &'a [FileSeen],
+}
+
+/// A sealed journal's row in the catalog.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedRow {
+    pub(crate) journal: u64,
+    pub(crate) previous: Option<u64>,
+    pub(crate) host: Option<String>,
+    /// `None` if it held no window.
+    pub(crate) seen: Option<Seen>,
 }
 
 /// A segment, and what was read from its rows.
@@ -96,7 +109,7 @@ struct Scratch {
 
 /// Whether a change is published at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Publish {
+pub(crate) enum Publish {
     Now,
     /// With the next change that is. Losing it does no harm.
     Later,

@@ -6,10 +6,13 @@ use rusqlite::Transaction;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::UtcMs;
 
-use super::write::{Named, enter_mount_period, enter_name, enter_numbers, named};
-use super::{Catalog, CatalogView, Publish};
+use super::write::{
+    Named, enter_begun, enter_journal, enter_mount_period, enter_name, enter_numbers, named,
+};
+use super::{Catalog, CatalogView, Publish, SealedRow};
 use crate::error::StoreError;
 use crate::names::{NameSeen, Seen};
+use crate::segment::metadata::JournalSpan;
 
 /// A file as a catalog describes it.
 struct KnownFile {
@@ -29,6 +32,30 @@ struct Period {
 }
 
 impl Catalog {
+    /// Enters sealed journals of another catalog, and the last one that was begun.
+    pub(crate) fn restore_journals(
+        &mut self,
+        journals: &[SealedRow],
+        begun: Option<u64>,
+    ) -> Result<(), StoreError> {
+        self.change(Publish::Later, |transaction| {
+            for row in journals {
+                let host = row.host.as_deref();
+                let host = host
+                    .map(|host| named(transaction, Named::Host, host))
+                    .transpose()?;
+                let span = row.seen.map(|(start, end)| JournalSpan {
+                    number: row.journal,
+                    previous: row.previous,
+                    start,
+                    end,
+                });
+                enter_journal(transaction, host, row.journal, row.previous, span)?;
+            }
+            begun.map_or(Ok(()), |begun| enter_begun(transaction, begun))
+        })
+    }
+
     /// Enters these files with the names and numbers that another catalog has of them.
     pub(crate) fn restore_names(
         &mut self,

@@ -80,10 +80,16 @@ CREATE INDEX segment_journal ON segment (journal);
 -- to the end of the last window of the finest granularity; null without a window.
 CREATE TABLE sealed_journal (
   journal   INTEGER PRIMARY KEY,
+  previous  INTEGER,                    -- the journal before it; null if none is expected here
   host      INTEGER REFERENCES host(id),
   start_ms  INTEGER,
   end_ms    INTEGER
 );
+-- The last journal that was known to have windows: it is sealed, or its file exists.
+CREATE TABLE begun (
+  series   TEXT PRIMARY KEY,            -- windows
+  journal  INTEGER NOT NULL
+) WITHOUT ROWID;
 -- Files that are no segments, or not any more, and from when on they may be deleted.
 CREATE TABLE removed (
   path   TEXT PRIMARY KEY,              -- relative to the store

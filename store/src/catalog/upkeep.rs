@@ -83,15 +83,16 @@ impl Catalog {
     ) -> Result<Vec<JournalSpan>, StoreError> {
         self.ask(|connection| {
             let mut select = connection.prepare_cached(
-                "SELECT journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
+                "SELECT journal, previous, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
                  WHERE name = ?1 AND journal BETWEEN ?2 AND ?3 AND start_ms IS NOT NULL ORDER BY journal",
             )?;
             let params = params![host, first.cast_signed(), last.cast_signed()];
             let spans = select.query_map(params, |row| {
                 Ok(JournalSpan {
                     number: row.get::<_, i64>(0)?.cast_unsigned(),
-                    start: UtcMs(row.get(1)?),
-                    end: UtcMs(row.get(2)?),
+                    previous: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
+                    start: UtcMs(row.get(2)?),
+                    end: UtcMs(row.get(3)?),
                 })
             })?;
             spans.collect::<rusqlite::Result<_>>()
@@ -124,7 +125,16 @@ impl Catalog {
 
     /// Removes segments, which may be deleted from `at` on, in one transaction. Also removes names,
     /// files, mounts and journals from the time before the oldest remaining segment.
-    pub(crate) fn expire(&mut self, paths: &[String], at: UtcMs) -> Result<(), StoreError> {
+    ///
+    /// Keeps the journals from the one before `first_unsealed` on, because unsealed journals refer to
+    /// them.
+    pub(crate) fn expire(
+        &mut self,
+        paths: &[String],
+        at: UtcMs,
+        first_unsealed: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let first_unsealed = first_unsealed.map_or(i64::MAX, u64::cast_signed);
         self.change(Publish::Now, |transaction| {
             for path in paths {
                 remove_segment(transaction, path, at)?;
@@ -136,11 +146,18 @@ impl Catalog {
                 transaction.execute(&delete, [oldest])?;
             }
             // The next journal's number follows from the last journal's.
-            transaction.execute(
-                "DELETE FROM sealed_journal WHERE end_ms <= ?1
-                 AND journal < (SELECT max(journal) FROM sealed_journal)",
-                [oldest],
-            )?;
+            const EXPIRED: &str = "end_ms <= ?1
+                 AND journal < (SELECT max(journal) FROM sealed_journal WHERE journal < ?2)";
+            for change in [
+                // They are not missing.
+                format!(
+                    "UPDATE sealed_journal SET previous = NULL
+                     WHERE previous IN (SELECT journal FROM sealed_journal WHERE {EXPIRED})"
+                ),
+                format!("DELETE FROM sealed_journal WHERE {EXPIRED}"),
+            ] {
+                transaction.execute(&change, [oldest, first_unsealed])?;
+            }
             Ok(())
         })
     }

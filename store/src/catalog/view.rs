@@ -9,7 +9,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::limits::Limits;
 use super::upkeep::MOST;
-use super::{error_at, image, schema};
+use super::{SealedRow, error_at, image, schema};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
 use crate::layout::{self, Dataset};
@@ -75,9 +75,44 @@ impl CatalogView {
     }
 
     pub(crate) fn sealed_journals(&self) -> Result<HashSet<u64>, StoreError> {
-        let all = "SELECT journal FROM sealed_journal";
-        let numbers = self.rows(all, params![], |row| row.get::<_, i64>(0))?;
-        Ok(numbers.into_iter().map(i64::cast_unsigned).collect())
+        let links = self.links()?.into_iter();
+        Ok(links.map(|(number, _)| number).collect())
+    }
+
+    /// Sealed journals, each with the one before it, if that one is expected to be known.
+    pub(crate) fn links(&self) -> Result<Vec<(u64, Option<u64>)>, StoreError> {
+        let all = "SELECT journal, previous FROM sealed_journal";
+        self.rows(all, params![], |row| {
+            let (number, previous): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+            Ok((number.cast_unsigned(), previous.map(i64::cast_unsigned)))
+        })
+    }
+
+    /// The last journal that was begun.
+    pub(crate) fn last_begun(&self) -> Result<Option<u64>, StoreError> {
+        let last = "SELECT journal FROM begun WHERE series = 'windows'";
+        let numbers = self.rows(last, params![], |row| row.get::<_, i64>(0))?;
+        Ok(numbers.into_iter().max().map(i64::cast_unsigned))
+    }
+
+    /// All rows of sealed journals.
+    pub(crate) fn sealed_rows(&self) -> Result<Vec<SealedRow>, StoreError> {
+        self.rows(
+            "SELECT journal, previous, host.name, start_ms, end_ms
+             FROM sealed_journal LEFT JOIN host ON host.id = host ORDER BY journal",
+            params![],
+            |row| {
+                let (start, end): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+                Ok(SealedRow {
+                    journal: row.get::<_, i64>(0)?.cast_unsigned(),
+                    previous: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
+                    host: row.get(2)?,
+                    seen: start
+                        .zip(end)
+                        .map(|(start, end)| (UtcMs(start), UtcMs(end))),
+                })
+            },
+        )
     }
 
     /// Segments that overlap a time range, ordered from fine to coarse, then by start.
@@ -172,14 +207,15 @@ impl CatalogView {
     /// Sealed journals with their hosts, by host and number. Expired journals are missing.
     pub(crate) fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
         let journals = self.rows(
-            "SELECT host.name, journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
+            "SELECT host.name, journal, previous, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
              WHERE start_ms IS NOT NULL AND end_ms IS NOT NULL ORDER BY host.name, journal",
             params![],
             |row| {
                 let span = JournalSpan {
                     number: row.get::<_, i64>(1)?.cast_unsigned(),
-                    start: UtcMs(row.get(2)?),
-                    end: UtcMs(row.get(3)?),
+                    previous: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
+                    start: UtcMs(row.get(3)?),
+                    end: UtcMs(row.get(4)?),
                 };
                 Ok((row.get(0)?, span))
             },

@@ -19,6 +19,28 @@ impl Catalog {
         })
     }
 
+    /// The last journal that had windows when the catalog was published, or 0.
+    pub(crate) fn last_begun(&self) -> Result<u64, StoreError> {
+        let last = "SELECT coalesce(max(journal), 0) FROM begun WHERE series = 'windows'";
+        let number: i64 =
+            self.ask(|connection| connection.query_row(last, [], |row| row.get(0)))?;
+        Ok(number.max(0).cast_unsigned())
+    }
+
+    /// Records that a journal has windows, once these are durable.
+    pub(crate) fn begun(&self, journal: u64, publish: Publish) -> Result<(), StoreError> {
+        self.change(publish, |transaction| enter_begun(transaction, journal))
+    }
+
+    /// The largest number of a sealed journal that has windows, or 0.
+    pub(crate) fn last_with_windows(&self) -> Result<u64, StoreError> {
+        let largest =
+            "SELECT coalesce(max(journal), 0) FROM sealed_journal WHERE start_ms IS NOT NULL";
+        let number: i64 =
+            self.ask(|connection| connection.query_row(largest, [], |row| row.get(0)))?;
+        Ok(number.max(0).cast_unsigned())
+    }
+
     /// The largest number of a sealed journal, or 0.
     pub(crate) fn last_journal(&self) -> Result<u64, StoreError> {
         let largest = "SELECT coalesce(max(journal), 0) FROM sealed_journal";
@@ -45,7 +67,10 @@ impl Catalog {
             enter_files(transaction, host, restored.files)?;
             let mut journals = restored.journals.iter();
             journals.try_for_each(|journal| {
-                enter_journal(transaction, host, journal.number, Some(*journal))
+                let JournalSpan {
+                    number, previous, ..
+                } = *journal;
+                enter_journal(transaction, Some(host), number, previous, Some(*journal))
             })
         })
     }
@@ -76,6 +101,16 @@ pub(super) fn enter_removed(
     Ok(())
 }
 
+pub(super) fn enter_begun(transaction: &Transaction<'_>, journal: u64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO begun (series, journal) VALUES ('windows', ?1)
+             ON CONFLICT (series) DO UPDATE SET journal = max(journal, excluded.journal)",
+        )?
+        .execute([journal.cast_signed()])?;
+    Ok(())
+}
+
 /// `None` for a segment without files.
 pub(super) fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
     if segment.files.is_empty() {
@@ -92,12 +127,18 @@ fn enter(
     sealed: &Sealed<'_>,
     blobs: &[Option<Vec<u8>>],
 ) -> rusqlite::Result<()> {
+    let Sealed {
+        journal,
+        previous,
+        span,
+        ..
+    } = *sealed;
     let host = named(transaction, Named::Host, sealed.host)?;
     for (segment, blob) in sealed.segments.iter().zip(blobs) {
         enter_segment(transaction, host, segment, blob)?;
     }
     enter_files(transaction, host, sealed.files)?;
-    enter_journal(transaction, host, sealed.journal, sealed.span)
+    enter_journal(transaction, Some(host), journal, previous, span)
 }
 
 pub(super) fn enter_segment(
@@ -130,19 +171,21 @@ pub(super) fn enter_segment(
 }
 
 /// Does nothing if the journal is known.
-fn enter_journal(
+pub(super) fn enter_journal(
     transaction: &Transaction<'_>,
-    host: i64,
+    host: Option<i64>,
     journal: u64,
+    previous: Option<u64>,
     span: Option<JournalSpan>,
 ) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO sealed_journal (journal, host, start_ms, end_ms) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
+            "INSERT INTO sealed_journal (journal, previous, host, start_ms, end_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             journal.cast_signed(),
+            previous.map(u64::cast_signed),
             host,
             span.map(|span| span.start.0),
             span.map(|span| span.end.0),

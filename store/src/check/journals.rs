@@ -8,6 +8,7 @@ use trackiops_schemas::time::UtcMs;
 
 use super::report::{Covers, Report, fresh};
 use crate::catalog::CatalogView;
+use crate::chain::{self, Link};
 use crate::error::StoreError;
 use crate::journal::cursor;
 use crate::journal::end::Extent;
@@ -15,7 +16,7 @@ use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, JournalScan};
 use crate::layout;
-use crate::unread::LOST;
+use crate::unread::{LOST, Unread};
 
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
@@ -24,6 +25,8 @@ const MOVE_AWAY: &str = "its readable part is in the segments; move it out of th
 /// What to do about a journal that was deleted before it was sealed.
 const RESTORE: &str =
     "restore it from a copy; without one, delete the file beside it that ends in .end";
+/// What to do about a journal of which nothing is left.
+const RESTORE_BOTH: &str = "restore it from a copy, or the newer catalog; until then, answers of its time say that it is missing";
 /// A recorder finishes an append within a few of these.
 const APPENDING: Duration = Duration::from_millis(100);
 /// Attempts to read the end of a journal that a recorder may be writing.
@@ -36,14 +39,17 @@ pub(super) fn check(
 ) -> Result<(), StoreError> {
     let sealed = view.and_then(|view| view.sealed_journals().ok());
     let sealed = sealed.unwrap_or_default();
+    let mut links = Vec::new();
     for number in layout::journals(store)? {
         if sealed.contains(&number) {
             continue;
         }
+        links.push(Link::unreadable(number));
         let path = layout::journal(store, number);
         match scanned(&path) {
             Ok(Some(scan)) => {
                 report.journals += 1;
+                links.push(Link::of(number, &scan));
                 scan_found(&path, &scan, report);
             }
             // It was sealed in the meantime, or has just begun.
@@ -63,6 +69,15 @@ pub(super) fn check(
             {
                 report.find(&path, LOST, written(store, view, &path), RESTORE);
             }
+        }
+    }
+    // It has every journal that was sealed while the others were read.
+    // Damage of the catalog is found where it is checked.
+    let gone = fresh(store).and_then(|view| chain::missing(store, &view, &links).ok());
+    for Unread { path, why, covers } in gone.unwrap_or_default() {
+        if !report.findings.iter().any(|known| known.path == path) {
+            let covers = covers.map(|(start, end)| Covers::time(start, end));
+            report.find(&path, why, covers, RESTORE_BOTH);
         }
     }
     for path in layout::quarantined_journals(store)? {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::end::{End, Extent};
+use super::header::said_by_next;
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
@@ -22,6 +23,8 @@ pub(crate) struct JournalFile {
     pub(crate) extent: Option<Extent>,
     /// Whether its `.end` file is damaged.
     pub(crate) is_end_damaged: bool,
+    /// The least length that it must have, by the header of the next journal.
+    said_by_next: u64,
 }
 
 impl JournalFile {
@@ -39,6 +42,7 @@ impl JournalFile {
             })?,
         };
         // Read before the length, because a recorder may be appending.
+        let said_by_next = said_by_next(path);
         let End { extent, is_damaged } = End::read(path);
         let metadata = file.metadata().map_err(StoreError::io("read", path))?;
         Ok(Some(Self {
@@ -47,6 +51,7 @@ impl JournalFile {
             path: path.to_owned(),
             extent,
             is_end_damaged: is_damaged,
+            said_by_next,
         }))
     }
 
@@ -59,6 +64,7 @@ impl JournalFile {
             path: path.to_owned(),
             bytes: bytes.len() as u64,
             extent: None,
+            said_by_next: 0,
             // All of it counts: a part that is damaged is no torn tail.
             is_end_damaged: true,
         })
@@ -68,6 +74,7 @@ impl JournalFile {
     /// file is damaged, because damage often meets both files.
     pub(crate) fn vouched(&self) -> u64 {
         let known = self.extent.map_or(0, |extent| extent.bytes);
+        let known = known.max(self.said_by_next);
         match self.is_end_damaged {
             true => known.max(self.bytes),
             false => known,

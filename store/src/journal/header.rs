@@ -1,6 +1,8 @@
 //! The journal's header.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::FORMAT_VERSION;
@@ -10,7 +12,9 @@ use super::bytes::{read_at, u32_at};
 use super::file::JournalFile;
 use super::frame::Seed;
 use super::frame_reader::FrameReader;
+use crate::beneath;
 use crate::error::StoreError;
+use crate::layout;
 use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
@@ -32,6 +36,16 @@ pub(crate) struct Header {
     pub(crate) filter: Option<Arc<str>>,
     /// What they were imported from.
     pub(crate) source: Option<Arc<str>>,
+    /// The journal before it in the store.
+    pub(crate) previous: Option<Previous>,
+}
+
+/// What a journal says of the one before it, which is not appended to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Previous {
+    pub(crate) number: u64,
+    /// How many of its bytes were durable, at least.
+    pub(crate) bytes: u64,
 }
 
 impl Header {
@@ -49,7 +63,13 @@ impl Header {
             writer: env!("CARGO_PKG_VERSION").to_owned(),
             filter: options.filter.as_deref().map(Arc::from),
             source: options.source.as_deref().map(Arc::from),
+            previous: None,
         })
+    }
+
+    /// The header of a journal that follows another one.
+    pub(crate) fn after(self, previous: Option<Previous>) -> Self {
+        Self { previous, ..self }
     }
 
     /// Encodes the header. Also returns the initial value of the frames' checksums.
@@ -61,6 +81,12 @@ impl Header {
         put_str(&mut fields, &self.writer);
         put_optional_str(&mut fields, self.filter.as_deref());
         put_optional_str(&mut fields, self.source.as_deref());
+        let previous = self.previous.unwrap_or(Previous {
+            number: 0,
+            bytes: 0,
+        });
+        put_u64(&mut fields, previous.number);
+        put_u64(&mut fields, previous.bytes);
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
@@ -131,6 +157,11 @@ impl Header {
         }
         let header =
             Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
+        // A live window has no number in its path.
+        if layout::parse_journal(path).is_some_and(|(_, number)| number != header.number) {
+            let why = "its header has the number of another journal: it is a copy";
+            return Err(damaged(FIXED_HEADER_BYTES, why));
+        }
         let at = start + u64::from(length);
         Ok(Some((
             header,
@@ -149,8 +180,44 @@ impl Header {
             writer: input.str()?.to_owned(),
             filter: input.optional_str()?.map(Arc::from),
             source: input.optional_str()?.map(Arc::from),
+            previous: match (input.u64()?, input.u64()?) {
+                (0, _) => None,
+                (number, bytes) => Some(Previous { number, bytes }),
+            },
         })
     }
+
+    /// The header of a journal, if it can be read.
+    fn of(file: &File) -> Option<Self> {
+        let mut fixed = [0; FIXED_HEADER_BYTES];
+        read_at(file, &mut fixed, 0).ok()?;
+        let [version, length, crc] = [4, 8, 12].map(|at| u32_at(&fixed, at));
+        if !fixed.starts_with(&MAGIC) || version != FORMAT_VERSION || length > MAX_FIELDS_BYTES {
+            return None;
+        }
+        let mut fields = vec![0; length as usize];
+        read_at(file, &mut fields, FIXED_HEADER_BYTES as u64).ok()?;
+        match checksum_of(version, &fields) == crc {
+            true => Self::decode(&fields).ok(),
+            false => None,
+        }
+    }
+}
+
+/// How many bytes of a journal were durable when the next one was begun, by that one's header. 0 if
+/// it does not say.
+pub(crate) fn said_by_next(journal: &Path) -> u64 {
+    let said = || {
+        let (series, number) = layout::parse_journal(journal)?;
+        let store = layout::store_of(journal);
+        let next = series.journal(store, number.checked_add(1)?);
+        let header = Header::of(&beneath::read(store, &next).ok()?)?;
+        let previous = header
+            .previous
+            .filter(|previous| previous.number == number)?;
+        Some(previous.bytes)
+    };
+    said().unwrap_or(0)
 }
 
 /// Whether the header may never have reached the disk: all zeros, because file systems can make a

@@ -13,7 +13,7 @@ use super::captured::put_captured;
 use super::definitions::Definitions;
 use super::end::EndWriter;
 use super::frame::{Kind, NewFrames};
-use super::header::Header;
+use super::header::{Header, Previous};
 use super::ops::{fits, put_ops};
 use super::payload::{put_pending, put_row, put_window_head};
 use crate::beneath;
@@ -134,6 +134,14 @@ impl JournalWriter {
             frames: created.frames,
             ends: Vec::new(),
         })
+    }
+
+    /// What the next journal says of this one.
+    pub(crate) fn as_previous(&self) -> Previous {
+        Previous {
+            number: self.number,
+            bytes: self.durable_bytes,
+        }
     }
 
     /// Where each window of the last append ends in the journal.

@@ -261,6 +261,7 @@ impl TotalsSoFar {
             writer: env!("CARGO_PKG_VERSION").to_owned(),
             filter: None,
             source: None,
+            previous: None,
         };
         match journal_of(&header, &self.window) {
             Ok(journal) => message(self.position, &journal),

@@ -146,9 +146,13 @@ fn seal_scanned(
     scan: &JournalScan,
     step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let span = scan
-        .span()
-        .map(|(start, end)| JournalSpan { number, start, end });
+    let previous = scan.header.previous.map(|previous| previous.number);
+    let span = scan.span().map(|(start, end)| JournalSpan {
+        number,
+        previous,
+        start,
+        end,
+    });
     let mut outputs = span.map(|span| Outputs::new(store, span, scan));
     let segments = match &mut outputs {
         Some(outputs) => outputs.write()?,
@@ -165,6 +169,7 @@ fn seal_scanned(
     step(Step::NamesDurable)?;
     catalog.commit(&Sealed {
         journal: number,
+        previous,
         span,
         host: &scan.header.host,
         segments: &segments,

@@ -18,6 +18,8 @@ const WRITER: &str = env!("CARGO_PKG_VERSION");
 pub struct JournalSpan {
     /// Its number.
     pub number: u64,
+    /// The number of the journal before it, if that one is expected to be known.
+    pub previous: Option<u64>,
     /// Start of its first window.
     pub start: UtcMs,
     /// End of its last window.
@@ -82,8 +84,14 @@ pub(crate) fn check_requests(metadata: Option<&Vec<KeyValue>>, path: &Path) -> R
 }
 
 fn encode(journal: &JournalSpan) -> String {
-    let JournalSpan { number, start, end } = journal;
-    format!("{number}:{}..{}", start.0, end.0)
+    let JournalSpan {
+        number,
+        previous,
+        start,
+        end,
+    } = journal;
+    let previous = previous.map_or_else(String::new, |previous| format!("<{previous}"));
+    format!("{number}:{}..{}{previous}", start.0, end.0)
 }
 
 /// Parses a segment's list of journals. `None` if it is not an ascending list of journals.
@@ -91,8 +99,13 @@ pub(crate) fn journals(text: &str) -> Option<Vec<JournalSpan>> {
     let one = |text: &str| {
         let (number, span) = text.split_once(':')?;
         let (start, end) = span.split_once("..")?;
+        let (end, previous) = match end.split_once('<') {
+            Some((end, previous)) => (end, Some(previous.parse().ok()?)),
+            None => (end, None),
+        };
         Some(JournalSpan {
             number: number.parse().ok()?,
+            previous,
             start: UtcMs(start.parse().ok()?),
             end: UtcMs(end.parse().ok()?),
         })
@@ -128,14 +141,15 @@ mod tests {
 
     #[test]
     fn journals_read_back_as_they_are_written() {
-        let span = |number, start, end| JournalSpan {
+        let span = |number, previous, start, end| JournalSpan {
             number,
+            previous,
             start: UtcMs(start),
             end: UtcMs(end),
         };
-        let spans = [span(7, -1000, 2000), span(9, 2000, 5000)];
+        let spans = [span(7, None, -1000, 2000), span(9, Some(8), 2000, 5000)];
         let text = spans.iter().map(encode).collect::<Vec<_>>().join(",");
-        assert_eq!(text, "7:-1000..2000,9:2000..5000");
+        assert_eq!(text, "7:-1000..2000,9:2000..5000<8");
         assert_eq!(journals(&text).unwrap(), spans);
         let beyond = format!("7:{}..1", i64::MIN);
         for text in [
@@ -146,6 +160,7 @@ mod tests {
             "7:1..x",
             "9:1..2,7:2..3",
             "7:1..2,",
+            "7:1..2<",
         ] {
             assert_eq!(journals(text), None, "{text}");
         }

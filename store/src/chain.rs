@@ -1,0 +1,91 @@
+//! Journals that are gone. Each journal names the one before it, and the catalog the last one that
+//! was begun.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::journal::scan::JournalScan;
+use crate::layout::Series;
+use crate::names::Seen;
+use crate::unread::Unread;
+
+/// An unsealed journal, which can be read or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) number: u64,
+    /// The journal before it.
+    previous: Option<u64>,
+    /// Start of its first window.
+    start: Option<UtcMs>,
+}
+
+impl Link {
+    /// A journal that cannot be read.
+    pub(crate) fn unreadable(number: u64) -> Self {
+        Self {
+            number,
+            previous: None,
+            start: None,
+        }
+    }
+
+    pub(crate) fn of(number: u64, scan: &JournalScan) -> Self {
+        Self {
+            number,
+            previous: scan.header.previous.map(|previous| previous.number),
+            start: scan.span().map(|(start, _)| start),
+        }
+    }
+}
+
+/// Journals that are neither sealed nor there, and that another one or the catalog names. The files
+/// were listed before the catalog was opened.
+pub(crate) fn missing(
+    store: &Path,
+    catalog: &CatalogView,
+    unsealed: &[Link],
+) -> Result<Vec<Unread>, StoreError> {
+    let links = catalog.links()?;
+    let named = links.iter().filter_map(|(_, previous)| *previous);
+    let named = named.chain(unsealed.iter().filter_map(|link| link.previous));
+    let named: BTreeSet<_> = named.chain(catalog.last_begun()?).collect();
+    let sealed = links.iter().map(|(number, _)| *number);
+    let known: HashSet<_> = sealed
+        .chain(unsealed.iter().map(|link| link.number))
+        .collect();
+    let gone = named.into_iter().filter(|number| !known.contains(number));
+    let gone = gone.filter(|number| !Series::Windows.has(store, *number));
+    let gone: Vec<_> = gone.collect();
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One that was begun in the meantime may be sealed by now.
+    let sealed = CatalogView::open(store)?.sealed_journals()?;
+    let gone = gone.into_iter().filter(|number| !sealed.contains(number));
+    gone.map(|number| {
+        let path = Series::Windows.journal(store, number);
+        Ok(Unread::gone(path, around(catalog, unsealed, number)?))
+    })
+    .collect()
+}
+
+/// The time between the journals around a missing one. `None` if it is not known.
+fn around(
+    catalog: &CatalogView,
+    unsealed: &[Link],
+    number: u64,
+) -> Result<Option<Seen>, StoreError> {
+    let rows = catalog.sealed_rows()?;
+    let before = rows.iter().rev().filter(|row| row.journal < number);
+    let before = before.filter_map(|row| row.seen).map(|(_, end)| end).next();
+    let sealed = rows.iter().filter(|row| row.previous == Some(number));
+    let sealed = sealed.filter_map(|row| row.seen).map(|(start, _)| start);
+    let unsealed = unsealed.iter().filter(|link| link.previous == Some(number));
+    let after = sealed.chain(unsealed.filter_map(|link| link.start)).min();
+    // If the clock was set back in between, the time is not known.
+    Ok(before.zip(after).filter(|(before, after)| before < after))
+}

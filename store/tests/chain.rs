@@ -1,0 +1,219 @@
+//! A journal that was deleted, copied under another number or replaced by an earlier version is noticed: each names the one
+//! before it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Options, RetentionPolicy, Snapshot, Unread, Writer, check, rebuild_catalog};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{journals, options};
+use trackiops_testkit::windows::{granularity, windows};
+
+fn often() -> Options {
+    Options {
+        rotate: granularity("5s"),
+        ..options("h")
+    }
+}
+
+/// Appends windows and seals nothing.
+fn leave(store: &Path, windows: &[ClosedWindow]) {
+    let mut writer = Writer::open(store, options("h")).unwrap();
+    for window in windows {
+        writer.append(window).unwrap();
+    }
+}
+
+/// Appends windows, and seals them.
+fn session(store: &Path, windows: &[ClosedWindow]) {
+    let mut writer = Writer::open(store, often()).unwrap();
+    for window in windows {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn unread(store: &Path) -> Vec<Unread> {
+    Snapshot::open(store).unwrap().unread().to_vec()
+}
+
+fn found(store: &Path) -> Vec<PathBuf> {
+    let findings = check(store).unwrap().findings;
+    findings.into_iter().map(|finding| finding.path).collect()
+}
+
+fn is_clean(store: &Path) {
+    assert_eq!(unread(store), []);
+    assert!(found(store).is_empty(), "{:?}", found(store));
+}
+
+fn end_of(windows: &[ClosedWindow]) -> UtcMs {
+    UtcMs(windows.last().unwrap().start.0 + 1000)
+}
+
+/// The rows of the finest windows.
+fn is_stored(store: &Path, windows: &[ClosedWindow]) {
+    let second = granularity("1s");
+    assert!(Content::stored(store, second) == Content::of(windows, second));
+}
+
+/// A store with two unsealed journals: of the first ten windows, and of the next ten.
+fn two_unsealed(store: &Path) {
+    let all = windows(20);
+    leave(store, &all[..10]);
+    // Sealing fails, and windows are appended.
+    let blocked = store.join("rollup");
+    fs::write(&blocked, "").unwrap();
+    let mut writer = Writer::open(store, options("h")).unwrap();
+    for window in &all[10..] {
+        while writer.append(window).is_err() {}
+    }
+    drop(writer);
+    fs::remove_file(blocked).unwrap();
+    assert_eq!(journals(store), ["1.tij", "2.tij"]);
+    is_clean(store);
+}
+
+#[test]
+fn a_copy_of_a_journal_under_another_number_counts_as_damage_and_not_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(10);
+    leave(dir.path(), &all);
+    is_clean(dir.path());
+    let journal = |name: &str| dir.path().join("journal").join(name);
+    for extension in ["tij", "end"] {
+        let [from, to] = ["1", "108"].map(|stem| journal(&format!("{stem}.{extension}")));
+        fs::copy(from, to).unwrap();
+    }
+    let noted = unread(dir.path());
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    assert_eq!(noted[0].path, journal("108.tij"));
+    assert!(noted[0].why.contains("copy"), "{noted:?}");
+    assert_eq!(noted[0].covers, Some((all[0].start, end_of(&all))));
+    assert_eq!(found(dir.path()), [journal("108.tij")]);
+    is_stored(dir.path(), &all);
+    session(dir.path(), &[]);
+    is_stored(dir.path(), &all);
+    assert_eq!(journals(dir.path()), ["108.tij.damaged"]);
+    // Once it is moved away, nothing is missing.
+    fs::remove_file(journal("108.tij.damaged")).unwrap();
+    fs::remove_file(journal("108.end.damaged")).unwrap();
+    let all = windows(20);
+    session(dir.path(), &all[10..]);
+    is_clean(dir.path());
+    is_stored(dir.path(), &all);
+}
+
+#[test]
+fn the_last_journal_is_missed_if_nothing_of_it_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(30);
+    session(dir.path(), &all[..10]);
+    leave(dir.path(), &all[10..20]);
+    is_clean(dir.path());
+    let journal = dir.path().join("journal/3.tij");
+    fs::remove_file(&journal).unwrap();
+    fs::remove_file(journal.with_extension("end")).unwrap();
+    let noted = unread(dir.path());
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    assert_eq!((&noted[0].path, noted[0].covers), (&journal, None));
+    assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
+    // The next recorder does not hide it, and no new catalog does. Then the time is known, too.
+    session(dir.path(), &all[20..]);
+    let between = Some((end_of(&all[..10]), all[20].start));
+    for _ in 0..2 {
+        let noted = unread(dir.path());
+        assert_eq!(noted.len(), 1, "{noted:?}");
+        assert_eq!((&noted[0].path, noted[0].covers), (&journal, between));
+        assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
+        rebuild_catalog(dir.path()).unwrap();
+    }
+    fs::remove_file(dir.path().join("catalog.db")).unwrap();
+    rebuild_catalog(dir.path()).unwrap();
+    assert_eq!(unread(dir.path()).len(), 1);
+}
+
+#[test]
+fn a_journal_of_an_earlier_time_is_noticed_by_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(20);
+    two_unsealed(dir.path());
+    let earlier = tempfile::tempdir().unwrap();
+    leave(earlier.path(), &all[..4]);
+    for name in ["journal/1.tij", "journal/1.end"] {
+        fs::copy(earlier.path().join(name), dir.path().join(name)).unwrap();
+    }
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let damage = snapshot.tails()[0].damage();
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].is_cut, "{damage:?}");
+    assert_eq!(found(dir.path()), [dir.path().join("journal/1.tij")]);
+}
+
+#[test]
+fn a_catalog_of_an_earlier_time_beside_unsealed_journals_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(30);
+    leave(dir.path(), &all[..10]);
+    let catalog = dir.path().join("catalog.db");
+    let older = fs::read(&catalog).unwrap();
+    session(dir.path(), &all[10..20]);
+    leave(dir.path(), &all[20..]);
+    is_clean(dir.path());
+    fs::write(&catalog, older).unwrap();
+    let noted = unread(dir.path());
+    assert!(noted.iter().any(|noted| noted.path == catalog), "{noted:?}");
+    // Nothing of the segments is left either.
+    for dataset in ["rollup", "health", "ops"] {
+        let _ = fs::remove_dir_all(dir.path().join(dataset));
+    }
+    let noted = unread(dir.path());
+    let names: Vec<_> = noted
+        .iter()
+        .map(|noted| noted.path.file_name().unwrap())
+        .collect();
+    assert_eq!(names, ["1.tij", "3.tij"], "{noted:?}");
+}
+
+#[test]
+fn what_has_expired_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(30);
+    for windows in all.chunks(10) {
+        let mut options = often();
+        options.keep = RetentionPolicy {
+            most_bytes: Some(0),
+            ..RetentionPolicy::default()
+        };
+        let mut writer = Writer::open(dir.path(), options).unwrap();
+        for window in windows {
+            writer.append(window).unwrap();
+            is_clean(dir.path());
+        }
+        writer.finish().unwrap();
+        is_clean(dir.path());
+    }
+    rebuild_catalog(dir.path()).unwrap();
+    is_clean(dir.path());
+}
+
+#[test]
+fn a_catalog_that_is_rebuilt_from_segments_alone_misses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(30);
+    session(dir.path(), &all[..20]);
+    leave(dir.path(), &all[20..]);
+    // A journal that nothing was appended to.
+    drop(Writer::open(dir.path(), options("h")).unwrap());
+    fs::remove_file(dir.path().join("catalog.db")).unwrap();
+    rebuild_catalog(dir.path()).unwrap();
+    is_clean(dir.path());
+    is_stored(dir.path(), &all);
+}
