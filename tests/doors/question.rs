@@ -107,7 +107,17 @@ impl Question {
     pub fn json(&self, dir: &Path, stores: &[&str]) -> Answer {
         let lines = self.lines(dir, stores, &["--json"]);
         let row = |line: &String| -> serde_json::Map<String, Json> {
-            serde_json::from_str(line).unwrap()
+            let mut row: serde_json::Map<String, Json> = serde_json::from_str(line).unwrap();
+            // Identifiers are text in JSON, and in other formats signed numbers.
+            for identifier in ["file_key", "fileid"] {
+                let Some(Json::String(text)) = row.get(identifier) else {
+                    continue;
+                };
+                let signed = text.parse::<i64>().ok();
+                let signed = signed.or_else(|| Some(text.parse::<u64>().ok()?.cast_signed()));
+                row.insert(identifier.to_owned(), json!(signed.unwrap()));
+            }
+            row
         };
         // The map has names in alphabetical order, and the text has them in that of columns.
         let rows: Vec<_> = lines.iter().map(row).collect();
