@@ -332,3 +332,85 @@ fn an_analysis_without_rows_says_so() {
     let words = ["analyze", "sizes", "--level", "user"];
     assert_eq!(trackiops(dir.path(), &words).status.code(), Some(1));
 }
+
+/// A store of some seconds whose first window has dropped so many requests; 100 requests are kept in each of these seconds, in so much room.
+fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
+    let mut writer = Writer::open(&dir.join("store"), options("h")).unwrap();
+    let used = file(1, 50, Some("/mnt/a"));
+    for second in 0..10 {
+        let mut closed = window(T0 + 1000 * second, vec![(Arc::clone(&used), reads(1))]);
+        closed.health.requests_dropped = if second == 0 { dropped } else { 0 };
+        writer.append(&closed).unwrap();
+    }
+    if seconds > 0 {
+        let mut kept = writer.requests(most_bytes, |_| {}).unwrap();
+        for second in 0..seconds {
+            let requests = (0..100).map(|n: i64| Request {
+                end_ns: (T0 + 1000 * second) * 1_000_000 + n,
+                file: 0,
+                flags: 0,
+                offset: (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8,
+                asked_bytes: 512,
+                done_bytes: 512,
+                latency_ns: (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40,
+                queue_ns: 0,
+                rtt_ns: 0,
+                xid: n as u32,
+                retransmissions: 0,
+                error: 0,
+                pid: 0,
+            });
+            let batch = RequestBatch {
+                files: vec![Arc::clone(&used)],
+                requests: requests.collect(),
+            };
+            kept.append(&batch).unwrap();
+        }
+        kept.finish().unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn what_single_requests_lack_is_said() {
+    let advice = "`trackiops record --requests` keeps them";
+    let said_of = |dropped: u64, seconds: i64, most_bytes: u64, status: i32| {
+        let dir = tempfile::tempdir().unwrap();
+        store_that_dropped(dir.path(), dropped, seconds, most_bytes);
+        let commands: [&[&str]; 3] = [
+            &["requests"],
+            &["analyze", "latency"],
+            &["export", "--requests", "-o"],
+        ];
+        let said = commands.map(|words| {
+            let file = dir.path().join("file.csv");
+            let file = [file.to_str().unwrap()];
+            let to = if words[0] == "export" { &file[..] } else { &[] };
+            let output = trackiops(dir.path(), &[words, to].concat());
+            assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        });
+        said
+    };
+    for said in said_of(7, 3, 64 << 20, 0) {
+        let said = said.replace("\n    ", " ");
+        assert!(
+            said.contains("7 single requests were not kept between"),
+            "{said}"
+        );
+        assert!(!said.contains("deleted"), "{said}");
+    }
+    for said in said_of(7, 0, 0, 1) {
+        let said = said.replace("\n    ", " ");
+        assert!(
+            said.contains("were not kept between") && !said.contains(advice),
+            "{said}"
+        );
+    }
+    for said in said_of(0, 0, 0, 1) {
+        assert!(said.replace("\n    ", " ").contains(advice), "{said}");
+    }
+    for said in said_of(0, 10, 32 << 10, 0) {
+        assert!(said.contains("single requests from before"), "{said}");
+    }
+}

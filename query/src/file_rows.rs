@@ -49,7 +49,9 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
             ..GroupBy::HOST
         },
         // For notes about calls, which are among the single requests.
-        projection: Projection::bytes().with(Projection::calls()),
+        projection: Projection::bytes()
+            .with(Projection::calls())
+            .and_single_requests(),
         // Single calls have no rows of their own.
         levels: Vec::new(),
         ops: Vec::new(),

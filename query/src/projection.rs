@@ -17,6 +17,7 @@ pub struct Projection {
     columns: u128,
     only_transfers: bool,
     is_named: bool,
+    has_single_requests: bool,
 }
 
 /// The figures that a table shows for each direction.
@@ -63,8 +64,7 @@ impl Projection {
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
         Self {
             columns: columns.into_iter().map(bit).fold(0, |all, one| all | one),
-            only_transfers: false,
-            is_named: false,
+            ..Self::default()
         }
     }
 
@@ -169,6 +169,19 @@ impl Projection {
             Detail::LatencyParts => self.includes("read_queue_us_sum"),
             Detail::FileOperations => self.includes(FILE_OPS),
         }
+    }
+
+    /// The question is about single requests as well.
+    pub fn and_single_requests(self) -> Self {
+        Self {
+            has_single_requests: true,
+            ..self
+        }
+    }
+
+    /// Whether the question is about single requests.
+    pub(crate) fn has_single_requests(self) -> bool {
+        self.has_single_requests
     }
 
     /// Somebody has named these columns, so that it matters to him if one was not recorded.

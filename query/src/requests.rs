@@ -315,8 +315,18 @@ impl KeptRequests {
         for view in &self.views {
             notes.extend(unread(view.unread(), since, until));
         }
+        let deleted = self.views.iter().filter_map(RequestsView::deleted_before);
+        let deleted = deleted.filter(|before| self.asked.start < *before).max();
+        notes.extend(deleted.map(|before| Note::RequestsDeleted { before }));
+        let is_dropped = |note: &Note| matches!(note, Note::RequestsDropped { .. });
+        let were_wanted =
+            self.views.iter().any(RequestsView::has_any) || notes.iter().any(is_dropped);
+        let what = match were_wanted {
+            true => "single requests kept",
+            false => "single requests kept (`trackiops record --requests` keeps them)",
+        };
         let none = EmptyReason::NoneOf {
-            what: "single requests kept (`trackiops record --requests` keeps them)".into(),
+            what: what.into(),
             asked: self.asked,
         };
         (self.range, none, notes)

@@ -170,7 +170,8 @@ fn write_all(
 }
 
 /// Requests cannot be written. Writing is tried again after growing pauses, because the windows
-/// need the disk more.
+/// need the disk more. The longest one is short, because what comes meanwhile is dropped even if there
+/// is room again.
 struct WriteFailure {
     pause: Duration,
     again: Instant,
@@ -178,7 +179,7 @@ struct WriteFailure {
 
 impl WriteFailure {
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
-    const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
     fn after(error: &StoreError, before: Option<Self>) -> Self {
         let pause = before.map_or(Self::FIRST_PAUSE, |before| {
@@ -213,6 +214,19 @@ mod tests {
     use super::*;
     use trackiops_schemas::ebpf::ring::RequestRecord;
     use trackiops_schemas::request::Request;
+
+    #[test]
+    fn writing_is_tried_again_within_seconds() {
+        let error = || StoreError::SealerGone {
+            store: "store".into(),
+            why: "no space".into(),
+        };
+        let mut failing = WriteFailure::after(&error(), None);
+        for _ in 0..20 {
+            failing = WriteFailure::after(&error(), Some(failing));
+            assert!(failing.pause <= Duration::from_secs(5));
+        }
+    }
 
     #[test]
     fn what_finds_too_many_waiting_is_left_out_and_counted() {

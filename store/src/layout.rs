@@ -394,6 +394,20 @@ pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
 }
 
+/// The number of the journal that a segment of requests was.
+pub(crate) fn number_of_requests(segment: &Path) -> Option<u64> {
+    number_of(segment)
+}
+
+/// The time of the first row, in whole seconds, by a segment's name.
+pub(crate) fn start_of(segment: &Path) -> Option<UtcMs> {
+    let name = segment.file_stem()?.to_str()?;
+    let (rest, _) = name.rsplit_once('-')?;
+    let (_, start) = rest.rsplit_once('-')?;
+    let start = NaiveDateTime::parse_from_str(start, "%Y%m%dT%H%M%SZ").ok()?;
+    Some(UtcMs(start.and_utc().timestamp_millis()))
+}
+
 /// Whether a segment's directory is that of a time.
 pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
     let date = segment.parent().and_then(Path::file_name);
@@ -587,6 +601,7 @@ mod tests {
             path,
             "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
         );
+        assert_eq!(start_of(Path::new(&path)), Some(start));
         let dir = "rollup/granularity=1m/date=2026-11-21";
         let name = "web-1-20261121T035200Z-7.parquet";
         let segment = Path::new(&path);

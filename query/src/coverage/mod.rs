@@ -207,6 +207,7 @@ impl Coverage {
             health.audit_missed_requests,
             health.audit_missed_bytes,
             health.audit_alarms,
+            health.requests_dropped,
         ];
         if noted.iter().any(|count| *count > 0) {
             self.health.push((window, health));

@@ -53,7 +53,14 @@ pub(crate) fn notes(
                 None => lacking = Some(of_host),
             }
         }
-        let losses = loss_notes(&host, &coverage);
+        let mut losses = loss_notes(&host, &coverage);
+        let dropped = coverage.count(|health| health.requests_dropped);
+        let dropped = dropped.filter(|_| question.projection.has_single_requests());
+        losses.extend(dropped.map(|(range, count)| Note::RequestsDropped {
+            host: host.clone(),
+            range,
+            count,
+        }));
         let steps = coverage.count(|health| health.clock_steps);
         let stalls = coverage.stalls();
         let filters = coverage.filters();

@@ -12,7 +12,7 @@ use crate::coverage::stalls::{Stall, stalled};
 use crate::coverage::{Gap, Interval, Losses};
 use crate::execute::OtherLevels;
 use crate::group::{GroupBy, Level};
-use crate::times::{Zone, show_length, show_offset, show_range};
+use crate::times::{Zone, show, show_length, show_offset, show_range};
 
 /// A fact about an answer, one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +131,20 @@ pub enum Note {
         /// Number and range.
         losses: Losses,
     },
+    /// Single requests that were to be kept and were not.
+    RequestsDropped {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// From the first to the last window with such requests.
+        range: Interval,
+        /// Their number.
+        count: u64,
+    },
+    /// Single requests that were deleted since, because they took more room than they may.
+    RequestsDeleted {
+        /// The oldest that are left.
+        before: UtcMs,
+    },
     /// Folded requests: only their sums are known.
     Folded {
         /// Number and range.
@@ -248,6 +262,8 @@ impl Note {
                 | Self::Booked { .. }
                 | Self::AuditAlarm { .. }
                 | Self::Folded { .. }
+                | Self::RequestsDropped { .. }
+                | Self::RequestsDeleted { .. }
                 | Self::Filtered { .. }
                 | Self::Imported { .. }
                 | Self::CaptureLacks { .. }
@@ -430,6 +446,20 @@ impl Note {
                 losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::RequestsDropped { host, range, count } => format!(
+                "{}{count} single {} not kept between {}, as the disk was full or too slow: they are missing below",
+                on(host),
+                if *count == 1 {
+                    "request was"
+                } else {
+                    "requests were"
+                },
+                between(range).replace(" to ", " and "),
+            ),
+            Self::RequestsDeleted { before } => format!(
+                "single requests from before {} were deleted to stay within --requests-size",
+                show(*before, zone)
             ),
             Self::Filtered {
                 host,

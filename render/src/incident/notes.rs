@@ -35,6 +35,7 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         | Note::Missed { host, .. }
         | Note::Booked { host, .. }
         | Note::AuditAlarm { host, .. }
+        | Note::RequestsDropped { host, .. }
         | Note::MoreStalls { host, .. }
         | Note::ClockSteps { host, .. } => hide(host, with)?,
         Note::LocalTimes { .. }
@@ -47,6 +48,7 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         | Note::MoreGaps { .. }
         | Note::Imported { .. }
         | Note::CaptureLacks { .. }
+        | Note::RequestsDeleted { .. }
         | Note::Folded { .. } => {}
     }
     Ok(Some(note))

@@ -91,6 +91,19 @@ impl RequestsView {
         days.chain(tails).min()
     }
 
+    /// Whether requests were kept at any time.
+    pub fn has_any(&self) -> bool {
+        !self.tails.is_empty() || !self.segments.is_empty()
+    }
+
+    /// The time of the oldest requests that are left, if older ones were deleted: numbers of journals and segments begin with 1.
+    pub fn deleted_before(&self) -> Option<UtcMs> {
+        let oldest = self.segments.first()?;
+        let is_first = layout::number_of_requests(oldest).is_none_or(|number| number <= 1);
+        let is_whole = self.unread.is_empty() && self.damaged.is_empty();
+        (!is_first && is_whole).then(|| layout::start_of(oldest))?
+    }
+
     /// Damaged files, and why they cannot be read completely.
     pub fn damaged(&self) -> &BTreeMap<PathBuf, String> {
         &self.damaged
