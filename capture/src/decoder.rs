@@ -160,6 +160,20 @@ impl<R: Receiver> Decoder<R> {
         }
     }
 
+    /// Packets that cannot be looked into, because they have no time.
+    pub fn untimed(&mut self, frames: u64, bytes: u64) {
+        if frames == 0 {
+            return;
+        }
+        for counted in [
+            &mut self.report.packets,
+            self.report.skipped.entry(Skipped::Untimed).or_default(),
+        ] {
+            counted.frames += frames;
+            counted.bytes += bytes;
+        }
+    }
+
     fn skip(&mut self, reason: Skipped, bytes: u32) {
         let frames = self.report.skipped.entry(reason).or_default();
         frames.frames += 1;

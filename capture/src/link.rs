@@ -24,6 +24,8 @@ pub enum Skipped {
     IncompleteDatagram,
     /// Datagrams that the capture has twice.
     Repeated,
+    /// Packets of pcapng that have no time that can be read.
+    Untimed,
 }
 
 impl fmt::Display for Skipped {
@@ -37,6 +39,7 @@ impl fmt::Display for Skipped {
             Self::OtherTraffic => f.write_str("other traffic"),
             Self::IncompleteDatagram => f.write_str("incomplete datagrams"),
             Self::Repeated => f.write_str("captured twice"),
+            Self::Untimed => f.write_str("without a time (simple packets of pcapng)"),
         }
     }
 }

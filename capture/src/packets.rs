@@ -16,6 +16,8 @@ use crate::read_ahead::Window;
 /// A larger packet, or block of pcapng, is none.
 const LARGEST_BLOCK: usize = 16 << 20;
 const NS: i128 = 1_000_000_000;
+/// A packet as pcapng had it before 2010.
+const OBSOLETE_PACKET: u32 = 2;
 
 /// A packet.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,9 @@ pub enum PacketsError {
 pub struct FileEnd {
     /// Packets that were read.
     pub packets: u64,
+    /// Packets of pcapng that have no time that can be read, such as its simple packets, and their bytes on the wire. They are not passed
+    /// on.
+    pub untimed: (u64, u64),
     /// Why what follows was not read, if the file does not end there.
     pub damage: Option<String>,
 }
@@ -82,8 +87,8 @@ fn read(
     let mut end = FileEnd::default();
     loop {
         let consumed = window.consumed();
-        let (len, packet) = match file.next(window.data()) {
-            Next::Block(len, packet) => (len, packet),
+        let (len, content) = match file.next(window.data()) {
+            Next::Block(len, content) => (len, content),
             Next::More => match window.more() {
                 Ok(true) if window.data().len() <= LARGEST_BLOCK => continue,
                 Ok(_) => {
@@ -101,11 +106,18 @@ fn read(
                 return Ok(end);
             }
         };
-        if let Some(packet) = packet {
-            end.packets += 1;
-            if take(packet).is_break() {
-                return Ok(end);
+        match content {
+            Content::Packet(packet) => {
+                end.packets += 1;
+                if take(packet).is_break() {
+                    return Ok(end);
+                }
             }
+            Content::Untimed { bytes } => {
+                end.untimed.0 += 1;
+                end.untimed.1 += u64::from(bytes);
+            }
+            Content::Other => {}
         }
         window.consume(len);
     }
@@ -122,12 +134,22 @@ fn is_too_short(data: &[u8]) -> bool {
 
 /// What a file goes on with.
 enum Next<'a> {
-    /// A block of this length, and the packet in it.
-    Block(usize, Option<Packet<'a>>),
+    /// A block of this length, and what is in it.
+    Block(usize, Content<'a>),
     /// Less than a block is in sight.
     More,
     /// No block.
     Damage,
+}
+
+/// What is in a block.
+enum Content<'a> {
+    Packet(Packet<'a>),
+    /// A packet without a time that can be read.
+    Untimed {
+        bytes: u32,
+    },
+    Other,
 }
 
 type ParseRecord = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
@@ -175,7 +197,7 @@ impl File {
         }
         let parsed = match self {
             Self::Pcap { header, .. } if *header > 0 => {
-                return Next::Block(std::mem::take(header), None);
+                return Next::Block(std::mem::take(header), Content::Other);
             }
             Self::Pcap {
                 parse,
@@ -191,7 +213,7 @@ impl File {
                     data: record.data,
                     bytes: record.origlen,
                 };
-                (rest, Some(packet))
+                (rest, Content::Packet(packet))
             }),
             Self::Pcapng { .. } if is_too_short(data) => return Next::Damage,
             Self::Pcapng {
@@ -211,7 +233,7 @@ impl File {
             }
         };
         match parsed {
-            Ok((rest, packet)) => Next::Block(data.len() - rest.len(), packet),
+            Ok((rest, content)) => Next::Block(data.len() - rest.len(), content),
             Err(nom::Err::Incomplete(_)) => Next::More,
             Err(_) => Next::Damage,
         }
@@ -219,11 +241,11 @@ impl File {
 }
 
 /// The packet of a block of pcapng; of others, what is to be known of interfaces.
-fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Option<Packet<'a>> {
+fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Content<'a> {
     match block {
         Block::SectionHeader(_) => {
             interfaces.clear();
-            None
+            Content::Other
         }
         Block::InterfaceDescription(interface) => {
             interfaces.push(Interface {
@@ -231,22 +253,42 @@ fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Option<Pa
                 units_per_second: units_per_second(interface.if_tsresol),
                 offset_s: i128::from(interface.if_tsoffset),
             });
-            None
+            Content::Other
         }
         Block::EnhancedPacket(packet) => {
-            let interface = interfaces.get(packet.if_id as usize)?;
             let units = i128::from(packet.ts_high) << 32 | i128::from(packet.ts_low);
-            let time_ns = interface.offset_s * NS + units * NS / interface.units_per_second;
+            let interface = interfaces.get(packet.if_id as usize);
+            let found =
+                interface.and_then(|interface| Some((interface, interface.time_ns(units)?)));
+            let Some((interface, time_ns)) = found else {
+                return Content::Untimed {
+                    bytes: packet.origlen,
+                };
+            };
             // As `packet_data` of a block that is borrowed for as long as its data.
             let stored = packet.data.len().min(packet.caplen as usize);
-            Some(Packet {
-                time_ns: i64::try_from(time_ns).ok()?,
+            Content::Packet(Packet {
+                time_ns,
                 link_type: interface.link_type,
                 data: &packet.data[..stored],
                 bytes: packet.origlen,
             })
         }
-        _ => None,
+        Block::SimplePacket(packet) => Content::Untimed {
+            bytes: packet.origlen,
+        },
+        Block::Unknown(block) if block.block_type == OBSOLETE_PACKET => Content::Untimed {
+            bytes: block.data.len() as u32,
+        },
+        _ => Content::Other,
+    }
+}
+
+impl Interface {
+    /// A time that counts units since the epoch.
+    fn time_ns(&self, units: i128) -> Option<i64> {
+        let ns = self.offset_s * NS + units * NS / self.units_per_second;
+        i64::try_from(ns).ok()
     }
 }
 
