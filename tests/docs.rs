@@ -273,6 +273,7 @@ fn commands_of_the_guide_run() {
                 "trackiops analyze ",
                 "trackiops stalls ",
                 "trackiops status",
+                "trackiops top --since ",
                 " --tenant ",
             ];
             let may_miss = unknown.iter().any(|word| line.contains(word));

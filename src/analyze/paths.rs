@@ -50,9 +50,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let source = args.source.source()?;
     let mut paths = Paths::default();
     let mut attributes = AttributesReader::open(&source, ANALYSIS.name)?;
+    let mut seen = Seen::default();
     while let Some(row) = attributes.read_next()? {
+        seen.rows += 1;
         paths.add(&row)?;
     }
     let sheet = paths.sheet(&args.handle);
-    outcome::write(&form, ANALYSIS, &Seen::default(), None, Vec::new(), [sheet])
+    outcome::write(&form, ANALYSIS, &seen, None, Vec::new(), [sheet])
 }

@@ -108,14 +108,14 @@ impl Receiver for Captured {
                 continue;
             };
             let outcome = found.outcome_for_client(&transfer);
-            let handle = self.place_of(transfer.handle);
+            let handle = self.place_of(&transfer.handle);
             self.transfers.push(Transfer {
                 client: peers.client.ip(),
                 server: peers.server.ip(),
                 xid: request.call.xid,
                 is_write: transfer.is_write,
                 handle,
-                fileid: found.fileid_of(transfer.handle),
+                fileid: found.fileid_of(&transfer.handle),
                 offset,
                 asked_bytes: transfer.operation.count,
                 outcome: outcome.map(|(bytes, error)| (bytes, -error)),

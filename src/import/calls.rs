@@ -8,7 +8,7 @@ use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::Operation;
 
 use super::files::Files;
-use super::hosts::{Completed, Hosts, Names};
+use super::hosts::{Completed, Done, Hosts, Names};
 use super::operations::Found;
 
 impl Names for Files {
@@ -79,20 +79,30 @@ impl Receiver for Hosts<Files> {
         found.records(&mut files, &mut records);
         let file = found
             .file()
-            .filter(|_| !found.is_transfer())
             .map(|(handle, attributes)| files.id(server, handle, attributes));
         drop(files);
-        let operation = Operation {
-            mount: Some(Files::mount(server)),
-            op: found.name(),
-            transport: self.transport(&host, begin_ns, peers),
-        };
+        let transport = self.transport(&host, begin_ns, peers);
+        let names = found.operations().into_iter().enumerate();
+        let operations = names.map(|(place, op)| Done {
+            // Bytes of the messages are counted once.
+            sums: if place == 0 {
+                found.sums()
+            } else {
+                found.sums_beside()
+            },
+            file: file
+                .filter(|_| !Found::is_transfer(&op))
+                .map(|file| (file, found.tenant())),
+            operation: Operation {
+                mount: Some(Files::mount(server)),
+                op,
+                transport: transport.clone(),
+            },
+        });
         let completed = Completed {
             begin_ns,
             end_ns: request.end_ns,
-            operation: &operation,
-            sums: &found.sums(),
-            file: file.map(|file| (file, found.tenant())),
+            operations: &operations.collect::<Vec<_>>(),
             records: &records,
         };
         self.add(&host, &completed);

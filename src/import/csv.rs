@@ -9,19 +9,23 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::Operation;
 
 use super::account::print_time_range;
-use super::hosts::{Completed, Hosts};
+use super::hosts::{Completed, Done, Hosts, is_in_store};
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::operations::sums_of;
 use super::outcome::{Backwards, tell};
-use super::source::Source;
+use super::source::{Source, was_ended};
 use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
-use super::values::Values;
+use super::values::{OutOfRange, Values};
 use crate::output::{plural, say};
 
 /// The host of rows that name none.
 const NO_HOST: &str = "imported";
+/// Bytes of a record, at most: a whole number of pages.
+const LARGEST_RECORD: u64 = (u32::MAX as u64 + 1) - 4096;
+/// Bytes of an operation are less than this, 1 PiB.
+const MOST_BYTES: u64 = 1 << 50;
 /// The largest errno that Linux has (`MAX_ERRNO`, include/linux/err.h).
 const MAX_ERRNO: u32 = 4095;
 
@@ -57,6 +61,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     for source in &sources {
         table::read(source, &mut import)?;
+        if was_ended() {
+            break;
+        }
     }
     import.hosts.finish()?;
     if import.calls > 0 {
@@ -107,8 +114,14 @@ impl Rows for Import {
             self.calls += 1;
             return Ok(());
         }
-        let times = Times::of(&values)?;
         self.rows += 1;
+        let times = match Times::of(&values)? {
+            Ok(times) if is_in_store(times.end_ns) => times,
+            _ => {
+                self.hosts.leave_out();
+                return Ok(());
+            }
+        };
         let (first, last) = self.time_range_ns.unwrap_or((times.end_ns, times.end_ns));
         self.backwards += u64::from(times.end_ns < last);
         self.time_range_ns = Some((first.min(times.end_ns), last.max(times.end_ns)));
@@ -124,8 +137,11 @@ struct Times {
 }
 
 impl Times {
-    fn of(values: &Values<'_>) -> anyhow::Result<Self> {
-        let (end, start) = (values.ns(Field::Time)?, values.ns(Field::Start)?);
+    fn of(values: &Values<'_>) -> anyhow::Result<Result<Self, OutOfRange>> {
+        let [end, start] = [values.time_ns(Field::Time)?, values.time_ns(Field::Start)?];
+        let (Ok(end), Ok(start)) = (end.transpose(), start.transpose()) else {
+            return Ok(Err(OutOfRange));
+        };
         let latency_ns = values.length_ns(Field::Latency)?;
         let end_ns = match (end, start, latency_ns) {
             (Some(end), ..) => end,
@@ -139,10 +155,10 @@ impl Times {
             }
         };
         let between = end.zip(start).map(|(end, start)| end.saturating_sub(start));
-        Ok(Self {
+        Ok(Ok(Self {
             end_ns,
             latency_ns: latency_ns.or(between.and_then(|ns| u64::try_from(ns).ok())),
-        })
+        }))
     }
 
     fn begin_ns(&self) -> i64 {
@@ -169,30 +185,38 @@ fn add(values: &Values<'_>, times: &Times, hosts: &mut Hosts<ListedNames>) -> an
     if errno.unsigned_abs() > MAX_ERRNO {
         return Err(values.error(Field::Errno, &format!("there is no error {errno}")));
     }
-    let record = match direction {
-        None => None,
-        Some((_, is_write)) => Some(RequestRecord {
-            fileid: file.fileid,
-            dev: file.dev.0,
-            handle_hash: file.handle_hash,
-            uid: tenant.uid,
-            cgroup: tenant.cgroup,
-            error: -errno.abs(),
-            ..record(values, times, is_write)?
-        }),
+    let records = match direction {
+        None => Vec::new(),
+        Some((_, is_write)) => {
+            let record = RequestRecord {
+                fileid: file.fileid,
+                dev: file.dev.0,
+                handle_hash: file.handle_hash,
+                uid: tenant.uid,
+                cgroup: tenant.cgroup,
+                error: -errno.abs(),
+                ..record(values, times, is_write)?
+            };
+            values.needed(Field::Bytes)?;
+            let done = bytes(values, Field::Bytes)?.unwrap_or_default();
+            in_pieces(record, bytes(values, Field::Asked)?, done)
+        }
     };
     let operation = Operation {
         mount,
         op: direction.map_or(op, |(name, _)| name.to_owned()),
         transport: None,
     };
+    let done = Done {
+        operation,
+        sums: sums_of(times.latency_ns, errno != 0),
+        file: direction.is_none().then_some((file, tenant)),
+    };
     let completed = Completed {
         begin_ns: times.begin_ns(),
         end_ns: times.end_ns,
-        operation: &operation,
-        sums: &sums_of(times.latency_ns, errno != 0),
-        file: direction.is_none().then_some((file, tenant)),
-        records: record.as_slice(),
+        operations: &[done],
+        records: &records,
     };
     let host = values.text(Field::Host).unwrap_or(NO_HOST);
     hosts.add(host, &completed);
@@ -232,12 +256,39 @@ fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {
     })
 }
 
-/// A READ or WRITE, without its file, user and error.
+/// A request with so many bytes. Those beyond what a record can have are in further records, which are pieces of the same request.
+fn in_pieces(request: RequestRecord, asked: Option<u64>, bytes: u64) -> Vec<RequestRecord> {
+    let asked = asked.unwrap_or(bytes);
+    let count = bytes.div_ceil(LARGEST_RECORD).max(1);
+    let piece = |place: u64| {
+        let begin = place * LARGEST_RECORD;
+        let part = |of: u64| of.saturating_sub(begin).min(LARGEST_RECORD) as u32;
+        RequestRecord {
+            asked_bytes: part(asked),
+            done_bytes: part(bytes),
+            offset: request.offset.saturating_add(begin),
+            flags: request.flags | if place > 0 { flags::PIECE } else { 0 },
+            ..request
+        }
+    };
+    (0..count).map(piece).collect()
+}
+
+/// Bytes of an operation; of a sum over many there may be more than a request has.
+fn bytes(values: &Values<'_>, field: Field) -> anyhow::Result<Option<u64>> {
+    let bytes = values.parsed::<u64>(field, "a whole number below 2^50")?;
+    match bytes.filter(|bytes| *bytes >= MOST_BYTES) {
+        Some(bytes) => {
+            Err(values.error(field, &format!("{bytes} is not a whole number below 2^50")))
+        }
+        None => Ok(bytes),
+    }
+}
+
+/// A READ or WRITE, without its bytes, file, user and error.
 fn record(values: &Values<'_>, times: &Times, is_write: bool) -> anyhow::Result<RequestRecord> {
     let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
     let is = |field| anyhow::Ok(values.flag(field)? == Some(true));
-    values.needed(Field::Bytes)?;
-    let done_bytes = values.count(Field::Bytes)?.unwrap_or_default();
     let parts = values.length_ns(Field::Queue)?;
     let parts = parts.zip(values.length_ns(Field::Rtt)?);
     let (queue_ns, rtt_ns) = parts.unwrap_or_default();
@@ -249,8 +300,6 @@ fn record(values: &Values<'_>, times: &Times, is_write: bool) -> anyhow::Result<
         offset: values
             .parsed(Field::Offset, "a whole number that is not negative")?
             .unwrap_or_default(),
-        asked_bytes: values.count(Field::Asked)?.unwrap_or(done_bytes),
-        done_bytes,
         flags: flag(is_write, flags::WRITE)
             | flag(times.latency_ns.is_none(), flags::UNTIMED)
             | flag(parts.is_none(), flags::UNSPLIT)

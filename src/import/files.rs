@@ -133,6 +133,26 @@ impl Files {
         }
     }
 
+    /// A name leads from a directory to a file whose handle is not known: what stands for it is an alias of the file that is known by this
+    /// name, or else the file.
+    pub fn found_by_name(
+        &mut self,
+        server: IpAddr,
+        directory: &Handle,
+        name: &[u8],
+        file: &Handle,
+    ) {
+        let parent = self.index(server, directory, None);
+        let known = self.in_directory.get(&(parent, path_text(name).into()));
+        match known.copied() {
+            Some(index) => {
+                let server = self.server(server);
+                self.by_handle.insert((server, file.clone()), index);
+            }
+            None => self.named(server, directory, name, file, None),
+        }
+    }
+
     fn put_name(&mut self, directory: Index, name: Box<str>, file: Index) {
         let place = (directory, name.clone());
         self.in_directory.insert(place, file);

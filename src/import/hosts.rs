@@ -4,15 +4,16 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use trackiops_capture::Peers;
 use trackiops_collector::Replay;
 use trackiops_schemas::captured::{Stream, StreamBytes};
-use trackiops_schemas::ebpf::ring::RequestRecord;
+use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
@@ -20,7 +21,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
-use crate::output::say;
+use crate::output::{plural, say};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// A window is closed so long after its end: as long as a stream waits for what the capture lacks, and more.
@@ -31,6 +32,8 @@ const BACK_NS: i64 = -LONGEST_PAUSE_NS;
 /// Rows and single requests that wait to be written.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_REQUESTS: usize = 1 << 19;
+/// What is closed is written after this time, so that an import from a pipe loses little to a sudden end. Each writing makes files.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
 /// Single requests that are written at once.
 const BATCH: usize = 16 << 10;
 /// Connections of a host with a name of their own.
@@ -52,14 +55,25 @@ pub struct Completed<'a> {
     pub begin_ns: i64,
     /// When it completed, ns since the epoch.
     pub end_ns: i64,
-    /// What it is, on which mount and connection.
-    pub operation: &'a Operation,
-    /// Its sums.
-    pub sums: &'a OperationSums,
-    /// The file that it is about, and who made it; none for READ and WRITE.
-    pub file: Option<(FileId, TenantId)>,
+    /// What it did: one operation, or several of a COMPOUND.
+    pub operations: &'a [Done],
     /// Its READs and WRITEs.
     pub records: &'a [RequestRecord],
+}
+
+/// An operation of a request.
+pub struct Done {
+    /// What it is, on which mount and connection.
+    pub operation: Operation,
+    /// Its sums.
+    pub sums: OperationSums,
+    /// The file that it is about, and who made it; none for READ and WRITE.
+    pub file: Option<(FileId, TenantId)>,
+}
+
+/// Whether a store can have a time: its calendar begins with 1970, and 64 bits of ns end in 2262.
+pub fn is_in_store(ns: i64) -> bool {
+    (0..i64::MAX).contains(&ns)
 }
 
 /// What rows say of a file.
@@ -95,9 +109,11 @@ pub struct Hosts<N> {
     now_ns: i64,
     /// When windows are closed next.
     next_ns: i64,
+    written: Instant,
     /// Requests, and READs and WRITEs among them.
     counts: (u64, u64),
-    is_outside_of_calendar: bool,
+    /// Requests whose times a store cannot have.
+    left_out: u64,
 }
 
 impl<N: Names + Default + 'static> Hosts<N> {
@@ -109,9 +125,15 @@ impl<N: Names + Default + 'static> Hosts<N> {
             hosts: BTreeMap::new(),
             now_ns: i64::MIN,
             next_ns: i64::MIN,
+            written: Instant::now(),
             counts: (0, 0),
-            is_outside_of_calendar: false,
+            left_out: 0,
         }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Path {
+        &self.target.store
     }
 
     /// Number of requests, and of READs and WRITEs.
@@ -155,7 +177,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let (rows, requests) = hosts.fold((0, 0), |(rows, requests), host| {
             (rows + host.rows, requests + host.requests.len())
         });
-        if rows > MOST_ROWS || requests > MOST_REQUESTS {
+        let is_late = self.counts.0 > 0 && rows > 0 && self.written.elapsed() > WRITE_EVERY;
+        if rows > MOST_ROWS || requests > MOST_REQUESTS || is_late {
             self.write()?;
         }
         Ok(())
@@ -176,8 +199,11 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// Closes all windows and writes them. Without any request nothing is written.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.close(UtcMs(i64::MAX));
-        if self.is_outside_of_calendar {
-            say("warning: some requests are from before 1970 or after 9999, and were left out");
+        if self.left_out > 0 {
+            let rows = plural(self.left_out, "row");
+            say(format_args!(
+                "warning: {rows} left out: their times are before 1970 or after 2262-04-11"
+            ));
         }
         if self.counts.0 == 0 {
             return Ok(());
@@ -186,6 +212,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
+        self.written = Instant::now();
         let names = self.names.borrow();
         for (name, host) in &mut self.hosts {
             if host.windows.is_empty() && host.requests.is_empty() {
@@ -226,11 +253,16 @@ impl<N: Names + Default + 'static> Hosts<N> {
 
     /// Adds bytes of a stream of the capture, which the client has.
     pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
-        if UtcMs(at_ns.div_euclid(1_000_000)).is_in_calendar() && at_ns >= 0 {
+        if is_in_store(at_ns) {
             let host = stream.client.ip().to_string();
             let host = self.host(&host, at_ns);
             host.replay.add_captured(at_ns, stream, bytes);
         }
+    }
+
+    /// Counts a request whose time a store cannot have.
+    pub fn leave_out(&mut self) {
+        self.left_out += 1;
     }
 
     /// Adds what completed. Returns whether its time can be in a store.
@@ -238,22 +270,27 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let Completed {
             begin_ns,
             end_ns,
-            operation,
-            sums,
-            file,
+            operations,
             records,
         } = completed;
-        let end = UtcMs(end_ns.div_euclid(1_000_000));
-        if *end_ns < 0 || !end.is_in_calendar() {
-            self.is_outside_of_calendar = true;
+        if !is_in_store(*end_ns) {
+            self.leave_out();
             return false;
         }
         self.counts.0 += 1;
-        self.counts.1 += records.len() as u64;
+        let is_request = |record: &&RequestRecord| record.flags & flags::PIECE == 0;
+        self.counts.1 += records.iter().filter(is_request).count() as u64;
         let keeps_requests = self.target.requests_bytes.is_some();
         let host = self.host(host, *begin_ns);
         host.has_requests = true;
-        host.replay.add_operation(*end_ns, operation, sums, *file);
+        for Done {
+            operation,
+            sums,
+            file,
+        } in *operations
+        {
+            host.replay.add_operation(*end_ns, operation, sums, *file);
+        }
         host.replay.add(records);
         // Its own time is covered even where a pause follows.
         host.cover(*end_ns);

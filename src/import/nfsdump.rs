@@ -15,7 +15,7 @@ use super::account::print_time_range;
 use super::files::Files;
 use super::hosts::Hosts;
 use super::outcome::{Backwards, tell};
-use super::source::Source;
+use super::source::{Source, was_ended};
 use super::target_flags::TargetFlags;
 use crate::output::{plural, print, say};
 
@@ -68,6 +68,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut lines = Lines::default();
     for source in &sources {
         read(source, &mut decoder, &mut lines)?;
+        if was_ended() {
+            break;
+        }
     }
     let (mut hosts, report) = decoder.finish();
     hosts.finish()?;
@@ -88,7 +91,11 @@ fn read(
 ) -> anyhow::Result<()> {
     let mut number = 0;
     let mut ticked = Ok(());
-    let end = read_lines(source.open()?, |line| {
+    let end = read_lines(source.open_until_signal()?, |line| {
+        if was_ended() {
+            // The last line may be cut.
+            return ControlFlow::Break(());
+        }
         number += 1;
         lines.read += 1;
         if line.is_empty() || line.starts_with(b"#") {
@@ -116,6 +123,7 @@ fn read(
     });
     ticked?;
     match end {
+        Err(_) if was_ended() => {}
         Err(error) if number > 0 => say(format_args!(
             "warning: {} cannot be read after line {number}: {error}; what comes before was imported",
             source.name

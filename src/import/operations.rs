@@ -1,5 +1,6 @@
 //! What a request of a capture is in a store: READs and WRITEs, one operation, and names of files.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use trackiops_capture::{
@@ -24,7 +25,15 @@ pub struct Transfer<'r> {
     /// WRITE, or else READ.
     pub is_write: bool,
     /// Its file.
-    pub handle: &'r Handle,
+    pub handle: Cow<'r, Handle>,
+}
+
+/// A name by which a COMPOUND found a file without asking for its handle: the directory, the name, and what stands for the handle.
+type Step<'r> = (Handle, &'r [u8], Handle);
+
+/// Stands for the handle of a file that is known by a name in a directory alone.
+fn handle_of_name(directory: &Handle, name: &[u8]) -> Handle {
+    Handle([&directory.0, &b"/"[..], name].concat().into())
 }
 
 /// The sums of one operation, as far as its latency says. What the client adds to it is not known.
@@ -43,30 +52,65 @@ pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
     sums
 }
 
-/// What a call is called: its procedure, and for a COMPOUND the operation for which the others are there.
+/// What a call is called: its procedure, and a COMPOUND as the procedure of the Linux client that has such operations.
 pub fn name_of_call(call: &Call) -> String {
     let (version, procedure) = (call.version, call.procedure);
     if version != 4 || procedure != 1 {
         let name = procedure_name(version, procedure);
         return name.map_or_else(|| procedure.to_string(), str::to_owned);
     }
-    let numbers = call.operations.iter().map(|operation| operation.number);
-    let main = numbers.min_by_key(|number| rank(version, *number));
-    main.map_or("COMPOUND", |number| name_of(version, number))
-        .to_owned()
+    let names = || {
+        let operations = call.operations.iter();
+        operations.map(|operation| name_of(version, operation.number))
+    };
+    let has = |name: &str| names().any(|of| of == name);
+    let main = names().min_by_key(|name| Rank::of(name));
+    // As in fs/nfs/nfs4xdr.c: `encode_lookup_root`, and OPEN of a file whose handle is known.
+    match main {
+        None => "COMPOUND",
+        Some("GETATTR" | "GETFH") if has("PUTROOTFH") && has("GETFH") => "LOOKUP_ROOT",
+        Some("OPEN") if !has("GETFH") => "OPEN_NOATTR",
+        Some(name) => name,
+    }
+    .to_owned()
 }
 
 fn name_of(version: u32, number: u32) -> &'static str {
     operation_name(version, number).unwrap_or("(unknown)")
 }
 
-/// The first operation with the smallest rank does not only say which file, or what a client asks for beside it.
-fn rank(version: u32, number: u32) -> u8 {
-    match name_of(version, number) {
-        "SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => 3,
-        "GETFH" => 2,
-        "GETATTR" | "ACCESS" => 1,
-        _ => 0,
+/// How much an operation says of what a COMPOUND is for. It has the name of the first operation with the smallest rank.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It does something.
+    Action,
+    /// It moves bytes, and is counted by itself as well.
+    Transfer,
+    /// Linux sends it along with OPEN, CLOSE or DELEGRETURN.
+    Layout,
+    /// It finds a file for those after it.
+    Lookup,
+    /// It asks for something beside that.
+    Attributes,
+    /// It tells the handle.
+    Handle,
+    /// It says which file.
+    Current,
+}
+
+impl Rank {
+    fn of(name: &str) -> Self {
+        match name {
+            "READ" | "READ_PLUS" | "WRITE" => Self::Transfer,
+            "LAYOUTGET" | "LAYOUTRETURN" | "LAYOUTSTATS" | "LAYOUTERROR" => Self::Layout,
+            "LOOKUP" | "LOOKUPP" => Self::Lookup,
+            "GETATTR" | "ACCESS" | "VERIFY" | "NVERIFY" => Self::Attributes,
+            "GETFH" => Self::Handle,
+            "SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => {
+                Self::Current
+            }
+            _ => Self::Action,
+        }
     }
 }
 
@@ -121,16 +165,25 @@ impl<'r> Found<'r> {
         name_of(self.call().version, number)
     }
 
-    /// What the whole RPC is called.
-    pub fn name(&self) -> String {
-        name_of_call(self.call())
+    /// What is counted: each READ and WRITE, and what the whole RPC is called if that is something else.
+    pub fn operations(&self) -> Vec<String> {
+        let name = name_of_call(self.call());
+        let executed = self.pairs().filter(|(_, result)| result.is_some());
+        let numbers = executed.map(|(operation, _)| operation.number);
+        let numbers = numbers.map(|number| self.name_of(number));
+        let transfers = numbers.filter(|name| Self::is_transfer(name));
+        let mut names: Vec<String> = transfers.map(str::to_owned).collect();
+        if names.is_empty() || Rank::of(&name) != Rank::Transfer {
+            names.insert(0, name);
+        }
+        names
     }
 
     /// The operation for which the others of a COMPOUND are there.
     fn main(&self) -> Option<Pair<'r>> {
         let version = self.call().version;
         self.pairs()
-            .min_by_key(|(operation, _)| rank(version, operation.number))
+            .min_by_key(|(operation, _)| Rank::of(name_of(version, operation.number)))
     }
 
     /// Who made it.
@@ -141,9 +194,9 @@ impl<'r> Found<'r> {
         }
     }
 
-    /// Whether READ or WRITE is what the RPC is called.
-    pub fn is_transfer(&self) -> bool {
-        matches!(&*self.name(), "READ" | "WRITE" | "READ_PLUS")
+    /// Whether an operation moves bytes.
+    pub fn is_transfer(name: &str) -> bool {
+        Rank::of(name) == Rank::Transfer
     }
 
     /// The file that the RPC is about.
@@ -184,26 +237,55 @@ impl<'r> Found<'r> {
         OperationSums {
             sent_bytes: self.call().bytes * (1 + u64::from(self.request.retransmissions)),
             received_bytes: self.request.reply.bytes,
-            ..sums_of(self.request.latency_ns(), self.error().is_some())
+            ..self.sums_beside()
         }
     }
 
+    /// Its sums without the bytes of the messages.
+    pub fn sums_beside(&self) -> OperationSums {
+        sums_of(self.request.latency_ns(), self.error().is_some())
+    }
+
     /// Its READs and WRITEs.
-    pub fn transfers(&self) -> impl Iterator<Item = Transfer<'r>> + '_ {
-        self.pairs().filter_map(|(operation, result)| {
-            let is_write = match self.name_of(operation.number) {
-                "READ" | "READ_PLUS" => false,
-                "WRITE" => true,
-                _ => return None,
-            };
+    pub fn transfers(&self) -> Vec<Transfer<'r>> {
+        self.transfers_by_name().0
+    }
+
+    /// Its READs and WRITEs, and the names by which it found files without asking for their handles.
+    fn transfers_by_name(&self) -> (Vec<Transfer<'r>>, Vec<Step<'r>>) {
+        let (mut transfers, mut steps) = (Vec::new(), Vec::new());
+        let (mut current, mut saved): (Option<Cow<'r, Handle>>, _) = (None, None);
+        for (operation, result) in self.pairs() {
             let found = result.and_then(|result| result.handle.as_ref());
-            Some(Transfer {
-                operation,
-                result,
-                is_write,
-                handle: operation.handle.as_ref().or(found)?,
-            })
-        })
+            let own = operation.handle.as_ref();
+            match (self.name_of(operation.number), operation.name.as_deref()) {
+                (name @ ("READ" | "READ_PLUS" | "WRITE"), _) => {
+                    let known = own.or(found).map(Cow::Borrowed);
+                    transfers.extend(known.or(current.clone()).map(|handle| Transfer {
+                        operation,
+                        result,
+                        is_write: name == "WRITE",
+                        handle,
+                    }));
+                }
+                ("LOOKUP" | "OPEN" | "CREATE", Some(name)) => {
+                    let directory = own.map(Cow::Borrowed).or(current);
+                    let by_name = directory.filter(|_| found.is_none()).map(|directory| {
+                        let made = handle_of_name(&directory, name);
+                        steps.push((directory.into_owned(), name, made.clone()));
+                        Cow::Owned(made)
+                    });
+                    current = found.map(Cow::Borrowed).or(by_name);
+                }
+                ("PUTFH" | "PUTROOTFH" | "PUTPUBFH", _) => {
+                    current = own.or(found).map(Cow::Borrowed);
+                }
+                ("SAVEFH", _) => saved.clone_from(&current),
+                ("RESTOREFH", _) => current.clone_from(&saved),
+                _ => {}
+            }
+        }
+        (transfers, steps)
     }
 
     /// The number of a file in its file system, where the reply has it.
@@ -214,11 +296,17 @@ impl<'r> Found<'r> {
     /// Its READs and WRITEs as a recorder has them. Those whose outcome is not known are left out, and those that were not executed
     /// because an operation before them in the COMPOUND failed.
     pub fn records(&self, files: &mut Files, records: &mut Vec<RequestRecord>) {
-        for transfer in self.transfers() {
+        let (transfers, steps) = self.transfers_by_name();
+        if !transfers.is_empty() {
+            for (directory, name, file) in &steps {
+                files.found_by_name(self.server, directory, name, file);
+            }
+        }
+        for transfer in transfers {
             let Some((done_bytes, error)) = self.outcome(&transfer) else {
                 continue;
             };
-            let handle = transfer.handle;
+            let handle = &*transfer.handle;
             let file = files.id(self.server, handle, self.attributes_of(handle));
             let record = self.record(&transfer, file);
             records.push(RequestRecord {

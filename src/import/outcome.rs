@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use super::hosts::{Hosts, Names};
+use super::source::was_ended;
 use crate::output::{Output, plural, print, say};
 
 /// Exit status if there was no request.
@@ -31,6 +32,14 @@ pub fn tell<N: Names + Default + 'static>(
         say(format_args!(
             "note: {them} stand after later ones; {advice}"
         ));
+    }
+    if was_ended() && requests > 0 {
+        let store = hosts.store().display();
+        say(format_args!(
+            "ended by a signal: what was read until then is in {store}"
+        ));
+    } else if was_ended() {
+        say("ended by a signal: nothing was imported");
     }
     Output::Stdout.write(|out| {
         let hosts = plural(hosts.clients() as u64, host);

@@ -15,7 +15,7 @@ use super::files::Files;
 use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};
-use super::source::Source;
+use super::source::{Source, was_ended};
 use super::target_flags::TargetFlags;
 use crate::help_headings::{TARGET, WHAT};
 use crate::output::{plural, say};
@@ -58,6 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut decoder = Decoder::new(found, &args.ports);
     for source in &sources {
         read(source, &mut decoder)?;
+        if was_ended() {
+            break;
+        }
     }
     let (found, report) = decoder.finish();
     let Found {
@@ -115,7 +118,7 @@ impl Receiver for Found {
 
 fn read(source: &Source, decoder: &mut Decoder<Found>) -> anyhow::Result<()> {
     let mut ticked = Ok(());
-    let end = read_packets(source.open()?, |packet| {
+    let end = read_packets(source.open_until_signal()?, |packet| {
         if decoder.receiver().hosts.is_due(packet.time_ns) {
             decoder.report_accounts();
         }
@@ -127,8 +130,13 @@ fn read(source: &Source, decoder: &mut Decoder<Found>) -> anyhow::Result<()> {
         ControlFlow::Continue(())
     });
     ticked?;
-    let end = end.with_context(|| format!("cannot import {}", source.name))?;
-    if let Some(damage) = end.damage {
+    let end = match end {
+        Err(_) if was_ended() => return Ok(()),
+        end => end.with_context(|| format!("cannot import {}", source.name))?,
+    };
+    let (untimed, bytes) = end.untimed;
+    decoder.untimed(untimed, bytes);
+    if let Some(damage) = end.damage.filter(|_| !was_ended()) {
         say(format_args!(
             "warning: {}: {damage}; what comes before it was imported, {}",
             source.name,

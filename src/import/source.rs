@@ -2,9 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::signals;
 
 /// A file, or standard input.
 pub struct Source {
@@ -44,14 +50,61 @@ impl Source {
 
     /// Opens it.
     pub fn open(&self) -> anyhow::Result<Box<dyn Read + Send>> {
-        Ok(match &self.path {
-            Some(path) => Box::new(File::open(path).with_context(|| {
+        Ok(Box::new(self.file()?))
+    }
+
+    /// Opens it for an import, which a signal ends as the end of the file does: what was read until then is kept.
+    pub fn open_until_signal(&self) -> anyhow::Result<Box<dyn Read + Send>> {
+        let asked = signals::asked_to_end().context("cannot listen to signals")?;
+        let file = self.file()?;
+        Ok(Box::new(UntilSignal { file, asked }))
+    }
+
+    fn file(&self) -> anyhow::Result<File> {
+        match &self.path {
+            Some(path) => File::open(path).with_context(|| {
                 format!(
                     "cannot open {}; check its name and who may read it",
                     self.name
                 )
-            })?),
-            None => Box::new(io::stdin()),
-        })
+            }),
+            None => {
+                let own = io::stdin().as_fd().try_clone_to_owned();
+                Ok(own.context("cannot read standard input")?.into())
+            }
+        }
+    }
+}
+
+/// Whether a signal has ended the reading.
+static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal has ended the reading.
+pub fn was_ended() -> bool {
+    HAS_ENDED.load(Ordering::Acquire)
+}
+
+/// A file that ends when a signal asks the process to end.
+struct UntilSignal {
+    file: File,
+    asked: BorrowedFd<'static>,
+}
+
+impl Read for UntilSignal {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.asked, PollFlags::IN),
+        ];
+        while let Err(error) = poll(&mut fds, None) {
+            if error != Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        if fds[1].revents().is_empty() {
+            return self.file.read(buffer);
+        }
+        HAS_ENDED.store(true, Ordering::Release);
+        Ok(0)
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of tables, CSV or Parquet, as texts.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -10,8 +10,11 @@ use arrow::datatypes::DataType;
 use trackiops_analyses::source::files::{Batches, columns_of};
 use trackiops_capture::decompressed;
 
-use super::source::Source;
+use super::source::{Source, was_ended};
+use crate::output::plural;
 
+/// Bytes of the first line that are looked at.
+const LONGEST_LINE: u64 = 1 << 16;
 /// How Parquet files begin.
 const PARQUET: [u8; 4] = *b"PAR1";
 
@@ -33,7 +36,7 @@ pub trait Rows {
 
 /// Reads a table, whichever it is by its first bytes.
 pub fn read(source: &Source, rows: &mut impl Rows) -> anyhow::Result<()> {
-    let mut input = source.open()?;
+    let mut input = source.open_until_signal()?;
     let mut magic = Vec::with_capacity(PARQUET.len());
     let name = &source.name;
     let mut begin = input.by_ref().take(PARQUET.len() as u64);
@@ -52,28 +55,78 @@ pub fn read(source: &Source, rows: &mut impl Rows) -> anyhow::Result<()> {
     .with_context(|| format!("cannot import {name}"))
 }
 
-struct CsvRow<'a>(&'a csv::StringRecord);
+struct CsvRow<'a> {
+    record: &'a csv::StringRecord,
+    line: u64,
+}
 
 impl Row for CsvRow<'_> {
     fn value(&self, column: usize) -> Option<&str> {
-        self.0.get(column).filter(|value| !value.is_empty())
+        self.record.get(column).filter(|value| !value.is_empty())
     }
 
     fn place(&self) -> String {
-        let position = self.0.position();
-        position.map_or_else(String::new, |position| format!("line {}", position.line()))
+        format!("line {}", self.line)
     }
 }
 
 fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
-    let mut reader = csv::Reader::from_reader(decompressed(input)?);
+    let mut input = io::BufReader::new(decompressed(input)?);
+    let mut first = Vec::new();
+    input
+        .by_ref()
+        .take(LONGEST_LINE)
+        .read_until(b'\n', &mut first)?;
+    let line_end = LineEnd::of(&first);
+    let input = io::Cursor::new(first).chain(input);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
     let header: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
     rows.header(&header)?;
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record)? {
-        rows.row(&CsvRow(&record))?;
+        if was_ended() {
+            // The last line may be cut.
+            break;
+        }
+        let line = line_end.line_of(&record);
+        if record.len() != header.len() {
+            let (fields, columns) = (record.len(), header.len());
+            bail!(
+                "line {line} has {}, and the header {columns}",
+                plural(fields as u64, "field")
+            );
+        }
+        let record = &record;
+        rows.row(&CsvRow { record, line })?;
     }
     Ok(())
+}
+
+/// How lines end.
+#[derive(Clone, Copy)]
+enum LineEnd {
+    Lf,
+    CrLf,
+}
+
+impl LineEnd {
+    /// As the first line of a text.
+    fn of(text: &[u8]) -> Self {
+        let end = text.iter().position(|byte| *byte == b'\n');
+        match end.and_then(|end| text[..end].last()) {
+            Some(b'\r') => Self::CrLf,
+            _ => Self::Lf,
+        }
+    }
+
+    /// The line of a record. The reader counts line feeds, and begins a record before that of the line before.
+    fn line_of(self, record: &csv::StringRecord) -> u64 {
+        let line = record.position().map_or(0, csv::Position::line);
+        match self {
+            Self::Lf => line,
+            Self::CrLf => line + 1,
+        }
+    }
 }
 
 struct ParquetRow<'a> {
@@ -113,6 +166,9 @@ fn parquet(path: &Path, rows: &mut impl Rows) -> anyhow::Result<()> {
         let columns: Vec<StringArray> = columns.collect();
         for row in 0..batch.num_rows() {
             number += 1;
+            if was_ended() {
+                return Ok(());
+            }
             rows.row(&ParquetRow {
                 columns: &columns,
                 row,

@@ -66,8 +66,12 @@ impl Values<'_> {
         }
     }
 
-    /// A time since the epoch, or a length of time, ns.
-    pub fn ns(&self, field: Field) -> anyhow::Result<Option<i64>> {
+    /// A time since the epoch, ns. `Err` inside is a time that no store can have, such as the year 1 or 9999.
+    pub fn time_ns(&self, field: Field) -> anyhow::Result<Option<Result<i64, OutOfRange>>> {
+        self.ns(field)
+    }
+
+    fn ns(&self, field: Field) -> anyhow::Result<Option<Result<i64, OutOfRange>>> {
         let (Some(text), Some(place)) = (self.text(field), self.columns.place(field)) else {
             return Ok(None);
         };
@@ -89,16 +93,26 @@ impl Values<'_> {
 
     /// A length of time that is not negative, ns.
     pub fn length_ns(&self, field: Field) -> anyhow::Result<Option<u64>> {
-        let ns = self.ns(field)?.map(u64::try_from).transpose();
-        ns.map_err(|_| self.error(field, &"it is negative"))
+        match self.ns(field)? {
+            None => Ok(None),
+            Some(Err(OutOfRange)) => Err(self.error(field, &"it is longer than 292 years")),
+            Some(Ok(ns)) => match u64::try_from(ns) {
+                Ok(ns) => Ok(Some(ns)),
+                Err(_) => Err(self.error(field, &"it is negative")),
+            },
+        }
     }
 }
 
+/// A time or a length of time that 64 bits of nanoseconds cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange;
+
 /// A decimal number of units, each of this many ns.
-fn decimal(text: &str, unit: i64) -> Option<i64> {
+fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_negative = whole.starts_with('-');
-    let whole: i64 = whole.parse().ok()?;
+    let whole: i128 = whole.parse().ok()?;
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -110,23 +124,24 @@ fn decimal(text: &str, unit: i64) -> Option<i64> {
     } else {
         digits.parse().ok()?
     };
-    let part = (i128::from(part) * i128::from(unit) / i128::from(scale)) as i64;
-    let whole = whole.checked_mul(unit)?;
-    match is_negative {
-        true => whole.checked_sub(part),
-        false => whole.checked_add(part),
-    }
+    let part = i128::from(part) * i128::from(unit) / i128::from(scale);
+    let whole = whole.saturating_mul(unit.into());
+    let ns = match is_negative {
+        true => whole.saturating_sub(part),
+        false => whole.saturating_add(part),
+    };
+    Some(i64::try_from(ns).map_err(|_| OutOfRange))
 }
 
 /// A date and time of day; UTC if no offset is there.
-fn rfc3339(text: &str) -> Option<i64> {
-    let with_offset = DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_nanos_opt());
-    if let Ok(ns) = with_offset {
-        return ns;
+fn rfc3339(text: &str) -> Option<Result<i64, OutOfRange>> {
+    let with_offset = DateTime::parse_from_rfc3339(text);
+    if let Ok(time) = with_offset {
+        return Some(time.timestamp_nanos_opt().ok_or(OutOfRange));
     }
     let text = text.replacen(' ', "T", 1);
     let utc = NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()?;
-    utc.and_utc().timestamp_nanos_opt()
+    Some(utc.and_utc().timestamp_nanos_opt().ok_or(OutOfRange))
 }
 
 #[cfg(test)]
@@ -137,14 +152,18 @@ mod tests {
     fn times_are_exact_to_the_nanosecond() {
         assert_eq!(
             decimal("1006231504.285023001", 1_000_000_000),
-            Some(1_006_231_504_285_023_001)
+            Some(Ok(1_006_231_504_285_023_001))
         );
-        assert_eq!(decimal("12.5", 1_000), Some(12_500));
-        assert_eq!(decimal("7.9", 1), Some(7));
-        assert_eq!(decimal("-1.5", 1_000), Some(-1_500));
-        assert_eq!(rfc3339("1970-01-01T01:00:00.000000001+01:00"), Some(1));
-        assert_eq!(rfc3339("1970-01-01 00:00:01"), Some(1_000_000_000));
-        for wrong in ["", "x", "1.x", "99999999999999999999", "1e9"] {
+        assert_eq!(decimal("12.5", 1_000), Some(Ok(12_500)));
+        assert_eq!(decimal("7.9", 1), Some(Ok(7)));
+        assert_eq!(decimal("-1.5", 1_000), Some(Ok(-1_500)));
+        assert_eq!(rfc3339("1970-01-01T01:00:00.000000001+01:00"), Some(Ok(1)));
+        assert_eq!(rfc3339("1970-01-01 00:00:01"), Some(Ok(1_000_000_000)));
+        assert_eq!(decimal("99999999999999999999", 1), Some(Err(OutOfRange)));
+        for sentinel in ["0001-01-01T00:00:00Z", "9999-12-31 23:59:59"] {
+            assert_eq!(rfc3339(sentinel), Some(Err(OutOfRange)));
+        }
+        for wrong in ["", "x", "1.x", "1e9"] {
             assert_eq!(decimal(wrong, 1_000_000), None, "{wrong}");
         }
     }

@@ -219,7 +219,7 @@ fn errors_name_the_file_the_line_and_the_column() {
         (
             "end_time,op,done_bytes\n2026-11-21T03:00:00Z,READ\n",
             "",
-            "line: 2",
+            "line 2 has 2 fields, and the header 3",
         ),
         (
             "end_time,op,done_bytes,errno\n2026-11-21T03:00:00Z,READ,1,99999\n",
@@ -227,8 +227,14 @@ fn errors_name_the_file_the_line_and_the_column() {
             "column `errno`: there is no error 99999",
         ),
     ];
-    for (table, map, expected) in cases {
-        std::fs::write(&file, table).unwrap();
+    let with = |end: &str| {
+        let of = move |(table, map, expected): &(&str, _, _)| {
+            (table.replace('\n', end), *map, *expected)
+        };
+        cases.iter().map(of).collect::<Vec<_>>()
+    };
+    for (table, map, expected) in [with("\n"), with("\r\n")].concat() {
+        std::fs::write(&file, &table).unwrap();
         let words = [&["--map"][..], &[map]].concat();
         let output = import(&file, &store, if map.is_empty() { &[] } else { &words });
         assert_eq!(output.status.code(), Some(2), "{table}: {output:?}");
@@ -240,6 +246,70 @@ fn errors_name_the_file_the_line_and_the_column() {
     }
     std::fs::write(&file, "end_time,op,done_bytes\n").unwrap();
     assert_eq!(import(&file, &store, &[]).status.code(), Some(1));
+}
+
+#[test]
+fn sentinels_are_left_out_and_large_sums_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("table.csv"), dir.path().join("store"));
+    let table = "end_time,op,done_bytes,host,path\n\
+                 0001-01-01T00:00:00Z,READ,1,h,/mnt/never\n\
+                 1969-12-31T23:59:59Z,READ,1,h,/mnt/before\n\
+                 2026-01-01T00:00:00.5Z,READ,10000000000,h,/mnt/a\n\
+                 2262-04-11T23:47:17Z,READ,1,h,/mnt/after\n\
+                 9999-12-31T23:59:59Z,READ,1,h,/mnt/ever\n";
+    std::fs::write(&file, table).unwrap();
+    let output = import(&file, &store, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("4 rows left out: their times are before 1970 or after 2262-04-11"),
+        "{said}"
+    );
+    let words = [
+        "query",
+        "--since",
+        "1970-01-02",
+        "--csv",
+        "--store",
+        text(&store),
+    ];
+    let found = rows(&words);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["read_bytes"], "10000000000");
+    assert_eq!(
+        (&*found[0]["read_requests"], &*found[0]["read_short"]),
+        ("1", "0")
+    );
+    let check = trackiops(&["store", "check", "--store", text(&store)]);
+    assert!(check.status.success(), "{check:?}");
+    for wrong in [
+        "1125899906842624",
+        "18446744073709551615",
+        "99999999999999999999",
+    ] {
+        std::fs::write(
+            &file,
+            format!(
+                "end_time_s,op,done_bytes
+1767225600,READ,{wrong}
+"
+            ),
+        )
+        .unwrap();
+        let output = import(&file, &store, &["--map", "time=end_time_s"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is not a whole number below 2^50"), "{said}");
+    }
+    std::fs::write(
+        &file,
+        "end_time_s,op,done_bytes
+253402300799,READ,1
+",
+    )
+    .unwrap();
+    let output = import(&file, &store, &["--map", "time=end_time_s"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 /// What JSON says of identifiers, whichever command writes it.

@@ -29,6 +29,65 @@ fn attributes(fileid: u32) -> Vec<u8> {
     ])
 }
 
+/// A COMPOUND of NFSv4.0, with its arguments, and its results.
+pub struct Compound {
+    operations: Vec<(u32, Vec<u8>, Vec<u8>)>,
+}
+
+impl Compound {
+    /// About a directory or file with this handle.
+    pub fn about(handle: &[u8]) -> Self {
+        let operations = vec![(22, opaque(handle), Vec::new())];
+        Self { operations }
+    }
+
+    fn and(mut self, number: u32, arguments: Vec<u8>, results: Vec<u8>) -> Self {
+        self.operations.push((number, arguments, results));
+        self
+    }
+
+    pub fn lookup(self, name: &[u8]) -> Self {
+        self.and(15, opaque(name), Vec::new())
+    }
+
+    pub fn open(self, name: &[u8]) -> Self {
+        let arguments = [
+            words(&[1, 1, 0, 7, 7]),
+            opaque(b"owner"),
+            words(&[0, 0]),
+            opaque(name),
+        ];
+        // Its stateid, a change of the directory, flags, no attributes, no delegation.
+        self.and(18, arguments.concat(), words(&[0; 4 + 5 + 3]))
+    }
+
+    pub fn get_handle(self, handle: &[u8]) -> Self {
+        self.and(10, Vec::new(), opaque(handle))
+    }
+
+    pub fn read(self, bytes: u32) -> Self {
+        let results = [words(&[1]), opaque(&vec![7; bytes as usize])].concat();
+        self.and(25, words(&[0, 0, 0, 0, 0, 0, bytes]), results)
+    }
+
+    /// Its call and its reply.
+    pub fn datagrams(&self, xid: u32) -> [Vec<u8>; 2] {
+        let count = self.operations.len() as u32;
+        let header = words(&[
+            xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 1000, 100, 0, 0, 0, 0, 0, count,
+        ]);
+        let (mut call, mut replied) = (header, words(&[0, 0, count]));
+        for (number, arguments, results) in &self.operations {
+            call.extend([words(&[*number]), arguments.clone()].concat());
+            replied.extend([words(&[*number, 0]), results.clone()].concat());
+        }
+        [
+            datagram(true, &call),
+            datagram(false, &reply(xid, &replied)),
+        ]
+    }
+}
+
 /// A datagram between client and server, in a raw IP packet.
 pub fn datagram(to_server: bool, message: &[u8]) -> Vec<u8> {
     let len = 28 + message.len() as u16;

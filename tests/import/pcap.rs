@@ -9,8 +9,10 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use trackiops_testkit::program;
 
-use super::packets::{START_S, pcap, requests_with, some_requests};
-use super::{OF_A_REQUEST, Row, lines, operations, requests, shared, text, trackiops, transfers};
+use super::packets::{Compound, START_S, pcap, requests_with, some_requests};
+use super::{
+    OF_A_REQUEST, Row, lines, operations, requests, rows, shared, text, trackiops, transfers,
+};
 
 /// Imports a capture by a pipe.
 pub fn import(capture: &Path, store: &Path) -> Output {
@@ -186,6 +188,122 @@ fn requests_have_their_file_user_times_and_errors() {
         operations(&store),
         expected.map(|(op, count)| (op.to_owned(), count)).into()
     );
+}
+
+#[test]
+fn a_compound_is_what_it_is_for_and_each_read_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, store) = (dir.path().join("a.pcap"), dir.path().join("store"));
+    let compounds = [
+        Compound::about(b"root").lookup(b"a").get_handle(b"file"),
+        // Without the handle of what was found.
+        Compound::about(b"root").lookup(b"a").read(100),
+        Compound::about(b"root").lookup(b"b").read(100),
+        Compound::about(b"file").read(100).read(200),
+        Compound::about(b"root")
+            .lookup(b"dir")
+            .open(b"c")
+            .get_handle(b"opened"),
+        Compound::about(b"root")
+            .open(b"c")
+            .get_handle(b"opened")
+            .read(50),
+    ];
+    let packets = compounds.iter().zip(1..);
+    let packets: Vec<_> = packets.flat_map(|(of, xid)| of.datagrams(xid)).collect();
+    std::fs::write(&capture, pcap(START_S, &packets)).unwrap();
+    let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("6 requests of 1 client, 5 READs and WRITEs\n12 packets"),
+        "{said}"
+    );
+    let expected = [("LOOKUP", 1), ("OPEN", 2), ("READ", 5)];
+    assert_eq!(
+        operations(&store),
+        expected.map(|(op, count)| (op.to_owned(), count)).into()
+    );
+    assert_eq!(transfers(&store)[0], (5, 550));
+    let words = [
+        "query",
+        "--since",
+        "1990-01-01",
+        "--csv",
+        "--columns",
+        "path,read_requests",
+    ];
+    let rows = rows(&[&words[..], &["--store", text(&store)]].concat());
+    let of = |ending: &str| {
+        let own = rows.iter().filter(|row| row["path"].ends_with(ending));
+        own.map(|row| row["read_requests"].parse::<u64>().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!((of("/a"), of("/b"), of("/c")), (3, 1, 1), "{rows:?}");
+}
+
+#[test]
+fn packets_without_a_time_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, store) = (dir.path().join("a.pcapng"), dir.path().join("store"));
+    let words =
+        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let mut file = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
+    file.extend(words(&[1, 20, 101, 65535, 20]));
+    for packet in some_requests() {
+        let mut data = packet.clone();
+        data.resize(packet.len().next_multiple_of(4), 0);
+        let len = 16 + data.len() as u32;
+        file.extend(words(&[3, len, packet.len() as u32]));
+        file.extend(data);
+        file.extend(words(&[len]));
+    }
+    // One of an interface that is not described.
+    file.extend(words(&[6, 36, 9, 0, 0, 4, 40, 0, 36]));
+    std::fs::write(&capture, file).unwrap();
+    let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("9 packets (") && said.contains("not read: without a time"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_signal_keeps_what_was_read_from_a_pipe() {
+    for (format, text_of) in [
+        ("pcap", pcap(START_S, &some_requests())),
+        (
+            "csv",
+            b"end_time,op,done_bytes\n2026-11-29T00:00:00Z,READ,1\n2026-11-29T00:00:01Z,READ,40"
+                .to_vec(),
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+        command.args(["import", format, "-", "--store", text(&store)]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(&text_of).unwrap();
+        // The handlers are there, and all is read.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(pipe);
+        assert!(output.status.success(), "{format}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("ended by a signal: what was read"), "{said}");
+        let [reads, _] = transfers(&store);
+        // A line without its end may be cut.
+        assert_eq!(reads.0, 1, "{format}");
+    }
 }
 
 #[test]
