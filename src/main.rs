@@ -47,6 +47,7 @@ mod terminal;
 mod top;
 mod volume;
 mod watch;
+mod why;
 
 use std::env;
 use std::process::ExitCode;
@@ -86,6 +87,9 @@ enum Command {
     Metrics(metrics::Args),
     /// Serve a read-only view of stores and the running recorder to a browser or a script
     Serve(serve::Args),
+    /// Say what was slow, who suffered and what caused it
+    #[command(long_about = why::ABOUT)]
+    Why(why::Args),
     /// Ask a store what files did
     Query(query::Args),
     /// Show how latencies are distributed: a bar for each power of two, and percentiles
@@ -141,6 +145,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Metrics(args) => metrics::run(args),
         Command::Serve(_) => serve::run(&config::Source::of_process(Cli::command)),
+        Command::Why(args) => why::run(args),
         Command::Query(args) => query::run(args),
         Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),
@@ -253,6 +258,7 @@ mod tests {
                 "doctor",
                 "watch",
                 "top",
+                "why",
                 "query",
                 "histogram",
                 "files",

@@ -131,6 +131,14 @@ pub fn exit_status(notes: &[Note]) -> ExitCode {
     status_of_rows(1, notes)
 }
 
+/// The exit status if nothing was found.
+pub fn exit_status_of_nothing(notes: &[Note]) -> ExitCode {
+    match is_damaged(notes) {
+        true => ExitCode::from(DAMAGED),
+        false => ExitCode::from(NOTHING),
+    }
+}
+
 fn is_damaged(notes: &[Note]) -> bool {
     let mut notes = notes.iter();
     notes.any(Note::is_damage)

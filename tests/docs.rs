@@ -264,7 +264,7 @@ fn commands_of_the_guide_run() {
             let output = run(&about_the_recorder(&line.replace("/tmp", "."), &recording));
             let said = String::from_utf8_lossy(&output.stderr);
             // What was asked for by date or number was not recorded just now, and single requests were not kept.
-            // This recorder has closed no window for a while.
+            // This recorder has closed no window for a while, and nothing was slow.
             let unknown = [
                 "2026-",
                 "0:49:",
@@ -272,6 +272,7 @@ fn commands_of_the_guide_run() {
                 "trackiops requests ",
                 "trackiops analyze ",
                 "trackiops stalls ",
+                "trackiops why",
                 "trackiops status",
                 "trackiops top --since ",
                 " --tenant ",

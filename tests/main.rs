@@ -38,3 +38,4 @@ mod tables;
 mod tenants;
 mod top;
 mod watch;
+mod why;

@@ -91,6 +91,15 @@ pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Em
     Ok(Interval::new(start, end))
 }
 
+/// The recorded time of a question's stores, or of its view; or why there is none.
+pub fn ask_span(question: &Question) -> Result<Result<Interval, EmptyReason>, QueryError> {
+    if let Some(view) = &question.view {
+        return Ok(recorded(view, question));
+    }
+    let stores = question.stores.iter().map(PathBuf::as_path);
+    Ok(recorded(&Snapshot::open_all(stores)?, question))
+}
+
 /// The range of the question. An open end takes the end of the recorded time.
 pub fn asked(span: Interval, question: &Question) -> Interval {
     let Range { since, until } = question.range;

@@ -29,6 +29,7 @@ pub mod terminal_style;
 pub mod units;
 pub mod visible;
 mod volume;
+pub mod why;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
 pub use distribution::{

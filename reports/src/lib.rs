@@ -20,3 +20,4 @@ pub mod settings;
 pub mod slow;
 pub mod subject;
 pub mod usage;
+pub mod why;

@@ -299,7 +299,7 @@ impl<V: Sums> Series<V> {
 }
 
 /// The recorded time of each host in each interval.
-fn recorded_hosts(answer: &Answer, intervals: Intervals) -> Vec<RecordedHost> {
+pub(crate) fn recorded_hosts(answer: &Answer, intervals: Intervals) -> Vec<RecordedHost> {
     let mut hosts: HashMap<&str, Vec<u64>> = HashMap::new();
     for (host, piece, ms) in answer.recorded.pieces(intervals.length) {
         let of_host = hosts

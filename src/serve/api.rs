@@ -111,7 +111,7 @@ impl Api {
         let is_arrow = parameters.first("format") == Some("arrow");
         let format: &[(&str, &str)] = match (endpoint.answer, is_arrow) {
             (Kind::Rows, true) => &[("format", "arrow")],
-            (Kind::Rows, false) => &[("format", "json")],
+            (Kind::Rows, false) | (Kind::Objects, _) => &[("format", "json")],
             _ => &[],
         };
         let mut words = self.words(endpoint, &parameters, format);

@@ -2,6 +2,7 @@
 //!
 //! * [`windows`] and [`generated`]: windows as a recorder hands them on, a few that a test spells out, and many from a seed;
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
+//! * [`incidents`]: hosts on which one thing goes wrong;
 //! * [`recording`]: a recorder without a kernel, to which others listen;
 //! * [`merging`]: a store that is asked while its recorder merges;
 //! * [`usage`]: two hosts with single requests, for reports;
@@ -24,6 +25,7 @@ pub mod case;
 pub mod content;
 pub mod forge;
 pub mod generated;
+pub mod incidents;
 pub mod lake;
 pub mod merging;
 pub mod program;

@@ -18,6 +18,8 @@ pub struct Endpoint {
 pub enum Kind {
     /// JSON, a line for each row, or Arrow.
     Rows,
+    /// JSON, a line for each object.
+    Objects,
     /// Stacks and their values.
     Stacks,
     /// Windows as they close.
@@ -35,6 +37,16 @@ const WINDOW_WORDS: &[&str] = &[
 
 /// All of them.
 pub const ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        name: "why",
+        about: "What was slow, who suffered and what caused it, the moments that lost most time first",
+        command: &["why"],
+        words: &[
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "level",
+        ],
+        usual: &[],
+        answer: Kind::Objects,
+    },
     Endpoint {
         name: "series",
         about: "What files, or what else rows stand for, did in each window",

@@ -53,7 +53,7 @@ pub fn openapi() -> Value {
             }));
         }
         let schema = match endpoint.answer {
-            Kind::Rows => "Rows",
+            Kind::Rows | Kind::Objects => "Rows",
             Kind::Stacks => "Stacks",
             Kind::Live => "Window",
         };
@@ -64,7 +64,7 @@ pub fn openapi() -> Value {
             Kind::Rows => {
                 found["content"][ARROW] = json!({"schema": {"type": "string", "format": "binary"}})
             }
-            Kind::Stacks => {}
+            Kind::Objects | Kind::Stacks => {}
             Kind::Live => found["content"] = json!({"text/event-stream": {"schema": schema}}),
         }
         let mut responses = json!({

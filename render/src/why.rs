@@ -1,0 +1,327 @@
+//! Slow moments in words, and as objects for programs.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
+use trackiops_reports::why::cause::{Facts, Part};
+use trackiops_reports::why::load::{Load, Measure};
+use trackiops_reports::why::victims::Victim;
+use trackiops_reports::why::{Cause, Confidence, Moment};
+use trackiops_schemas::level::IoLevel;
+
+use crate::units;
+
+/// Files that are named as those who lost time.
+const NAMED: usize = 3;
+
+/// What was slow, whose doing it was, who lost time, and the cause.
+pub fn sentences(of: &Moment, zone: Zone) -> String {
+    let mut all = vec![format!(
+        "{}{}: {}.",
+        show_range(of.time.start, of.time.end, zone),
+        if of.lasts { " (still so)" } else { "" },
+        what(of)
+    )];
+    all.extend(evidence(of));
+    all.extend(lost(of));
+    all.push(cause(of));
+    all.join(" ")
+}
+
+/// The same in a few words, for a line of a screen.
+pub fn headline(of: &Moment, zone: Zone) -> String {
+    let time = |at| {
+        let time = show(at, zone);
+        time.rsplit(' ').next().unwrap_or_default().to_owned()
+    };
+    let until = match of.lasts {
+        true => "now".to_owned(),
+        false => time(of.time.end),
+    };
+    let whose = match whose(of) {
+        Some(load) => format!(" ({})", load.owner.name()),
+        None => String::new(),
+    };
+    format!(
+        "{} to {until}: {}: {}{whose}",
+        time(of.time.start),
+        what(of),
+        of.cause.in_words(),
+    )
+}
+
+/// For programs.
+pub fn object(of: &Moment, zone: Zone) -> Value {
+    let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
+    let some = |number: Option<f64>| number.map(rounded);
+    let victim = |of: &Victim| {
+        json!({
+            "path": &*of.name, "tenant": of.tenant.as_deref(), "host": &*of.host, "lost_s": rounded(of.lost_s),
+            "mean_us_before": some(of.before_us), "mean_us": some(of.now_us),
+        })
+    };
+    let load = |of: &Load| {
+        json!({
+            "kind": of.owner.kind(), "name": &**of.owner.name(), "tenant": of.tenant.as_deref(),
+            "host": &**of.owner.host(), "measure": measure(of.measure),
+            "per_second_before": rounded(of.before), "per_second": rounded(of.now),
+            "share": rounded(of.share),
+        })
+    };
+    let facts = &of.facts;
+    json!({
+        "since": rfc3339(of.time.start), "until": rfc3339(of.time.end), "lasts": of.lasts,
+        "level": of.level.as_str(), "mounts": texts(&of.mounts), "hosts": texts(&of.hosts),
+        "slow": of.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+        "cause": of.cause.name(), "confidence": of.confidence.name(),
+        "lost_s": rounded(of.lost_s), "ratio": some(of.ratio),
+        "mean_us_before": some(facts.before.mean_us), "mean_us": some(facts.now.mean_us),
+        "p99_us_before": some(facts.before.p99_us), "p99_us": some(facts.now.p99_us),
+        "part": facts.part.map(part),
+        "requests": facts.requests, "errors": facts.errors, "retransmissions": facts.retrans,
+        "load": whose(of).map(load),
+        "victims": of.victims.iter().map(victim).collect::<Vec<_>>(),
+        "victims_all": of.all_victims,
+        "text": sentences(of, zone),
+    })
+}
+
+fn texts(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
+}
+
+fn part(of: Part) -> &'static str {
+    match of {
+        Part::Queue => "queue",
+        Part::Service => "service",
+        Part::Completion => "completion",
+    }
+}
+
+fn measure(of: Measure) -> &'static str {
+    match of {
+        Measure::ReadBytes => "read_bytes",
+        Measure::WrittenBytes => "write_bytes",
+        Measure::Requests => "requests",
+        Measure::Metadata => "metadata_operations",
+        Measure::Syncs => "syncs",
+    }
+}
+
+/// What happened, and where.
+fn what(of: &Moment) -> String {
+    let mounts = listed(&texts(&of.mounts), 2);
+    let hosts = match of.has_other_hosts {
+        true => format!(" of {}", listed(&texts(&of.hosts), 2)),
+        false => String::new(),
+    };
+    let kinds = and(&of.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>());
+    match of.cause {
+        Cause::Stall => format!(
+            "{mounts} did not answer{} for {}",
+            hosts.replace(" of ", " "),
+            show_length(of.facts.stall.as_ref().map_or(0, |stall| stall.waited_ms))
+        ),
+        Cause::Errors => format!(
+            "{} of the {kinds}{hosts} on {mounts} failed",
+            units::share(of.facts.now.error_share.unwrap_or(0.0)),
+        ),
+        _ => format!(
+            "{kinds}{hosts} on {mounts} took {}{}",
+            longer(of),
+            figures(of)
+        ),
+    }
+}
+
+fn longer(of: &Moment) -> String {
+    match of.ratio {
+        Some(ratio) if ratio >= 9.95 => format!("{ratio:.0} times as long"),
+        Some(ratio) if ratio >= 1.15 => format!("{ratio:.1} times as long"),
+        // The mean of all hides a few.
+        _ => "longer, a few of them by far".to_owned(),
+    }
+}
+
+/// In brackets: the 99th percentile before and now, and where the time went.
+fn figures(of: &Moment) -> String {
+    let facts = &of.facts;
+    let pair = |name: &str, before: Option<f64>, now: Option<f64>| {
+        let (before, now) = before.zip(now)?;
+        Some(format!(
+            "{name} {} to {}",
+            units::latency(before),
+            units::latency(now)
+        ))
+    };
+    let p99 = pair("p99", facts.before.p99_us, facts.now.p99_us);
+    let latency = p99.or_else(|| pair("mean", facts.before.mean_us, facts.now.mean_us));
+    let place = of.part().map(|part| match (part, of.level) {
+        (Part::Queue, _) => "in the client's queue",
+        (Part::Service, IoLevel::Block) => "in the device",
+        (Part::Service, _) => "in the network or the server",
+        (Part::Completion, _) => "in the client, after the reply",
+    });
+    let both: Vec<_> = latency
+        .into_iter()
+        .chain(place.map(str::to_owned))
+        .collect();
+    match both.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", both.join(", ")),
+    }
+}
+
+/// The load that a cause is about.
+fn whose(of: &Moment) -> Option<&Load> {
+    let is_of_load = matches!(
+        of.cause,
+        Cause::Neighbour | Cause::OwnLoad | Cause::MetadataStorm | Cause::SyncStorm
+    );
+    of.culprit.as_ref().filter(|_| is_of_load)
+}
+
+/// What a cause was told from.
+fn evidence(of: &Moment) -> Option<String> {
+    let facts = &of.facts;
+    let shares = |now: f64, before: f64| (units::share(now), units::share(before));
+    Some(match of.cause {
+        Cause::Neighbour | Cause::OwnLoad | Cause::MetadataStorm | Cause::SyncStorm => {
+            did(whose(of)?, of)
+        }
+        Cause::Errors => {
+            let before = facts.before.error_share.unwrap_or(0.0);
+            format!(
+                "That were {} errors ({} before).",
+                facts.errors,
+                units::share(before)
+            )
+        }
+        Cause::Retransmissions => {
+            let [now, before] = [&facts.now, &facts.before].map(|of| of.retrans.unwrap_or(0.0));
+            let (now, before) = shares(now, before);
+            format!(
+                "{} requests were sent again, {now} ({before} before).",
+                facts.retrans
+            )
+        }
+        Cause::ColdCache => {
+            let [before, now] = facts.hit_share?;
+            let (now, before) = shares(now, before);
+            format!("The page cache had {now} of the bytes that were read ({before} before).")
+        }
+        Cause::Pattern => pattern(facts),
+        Cause::OneFile => {
+            "Other files were as fast as before, and its load did not rise.".to_owned()
+        }
+        Cause::Server | Cause::Device => "All files were slower, and no load rose.".to_owned(),
+        Cause::Network => "Other servers were slow for this host at the same time.".to_owned(),
+        Cause::ClientQueue => "Requests waited before they were sent, and no load rose.".to_owned(),
+        Cause::ClientCpu => "Replies waited for the client, and no load rose.".to_owned(),
+        Cause::Stall | Cause::Unknown => return None,
+    })
+}
+
+fn pattern(facts: &Facts) -> String {
+    match facts.larger {
+        Some([larger, per_byte]) if larger >= 2.0 => format!(
+            "Its requests became {larger:.1} times as large, and took {per_byte:.1} times as long for each byte."
+        ),
+        _ => format!(
+            "{} of the requests continued where one before them ended ({} before).",
+            units::share(facts.sequential[1]),
+            units::share(facts.sequential[0])
+        ),
+    }
+}
+
+/// What the owner of a load did.
+fn did(load: &Load, of: &Moment) -> String {
+    let rate = |number: f64| match load.measure {
+        Measure::ReadBytes | Measure::WrittenBytes => units::bytes_per_second(number),
+        _ => format!("{}/s", units::rate(number)),
+    };
+    let (verb, what) = match load.measure {
+        Measure::ReadBytes => ("read", "all bytes read"),
+        Measure::WrittenBytes => ("wrote", "all bytes written"),
+        Measure::Requests => ("made", "all requests"),
+        Measure::Metadata => ("made", "all operations beside reads and writes"),
+        Measure::Syncs => ("made", "all syncs"),
+    };
+    let noun = match load.measure {
+        Measure::ReadBytes | Measure::WrittenBytes => "",
+        Measure::Requests => " requests",
+        Measure::Metadata => " operations",
+        Measure::Syncs => " syncs",
+    };
+    let host = match of.has_other_hosts || of.hosts.len() > 1 {
+        true => format!(" on {}", load.owner.host()),
+        false => String::new(),
+    };
+    format!(
+        "{}{host} {verb} {}{noun}, {} of {what} ({} before).",
+        named(load.owner.name(), load.tenant.as_deref()),
+        rate(load.now),
+        units::share(load.share),
+        rate(load.before),
+    )
+}
+
+fn named(name: &str, tenant: Option<&str>) -> String {
+    match tenant.filter(|tenant| *tenant != name) {
+        Some(tenant) => format!("`{name}` ({tenant})"),
+        None => format!("`{name}`"),
+    }
+}
+
+/// Who lost time.
+fn lost(of: &Moment) -> Option<String> {
+    let first = of.victims.iter().take(NAMED).filter(|of| of.lost_s >= 0.05);
+    let first = first.map(|of| {
+        let lost = units::time(of.lost_s * 1e6);
+        format!("{} lost {lost}", named(&of.name, of.tenant.as_deref()))
+    });
+    let first: Vec<_> = first.collect();
+    let others = of.all_victims.saturating_sub(first.len());
+    let others = match others {
+        0 => String::new(),
+        n => format!("; {n} more lost time"),
+    };
+    (!first.is_empty()).then(|| format!("{}{others}.", first.join(", ")))
+}
+
+fn cause(of: &Moment) -> String {
+    match (of.cause, of.confidence) {
+        (Cause::Unknown, _) => "What caused it is not known.".to_owned(),
+        (cause, Confidence::Low) => {
+            format!(
+                "Perhaps caused by {}; the evidence is weak.",
+                cause.in_words()
+            )
+        }
+        (cause, confidence) => {
+            format!(
+                "Cause: {} ({} confidence).",
+                cause.in_words(),
+                confidence.name()
+            )
+        }
+    }
+}
+
+fn and(words: &[&str]) -> String {
+    match words {
+        [] => "requests".to_owned(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// The first of some names, and how many there are beyond.
+fn listed(names: &[&str], most: usize) -> String {
+    match names.len().saturating_sub(most) {
+        0 => and(names),
+        more => format!("{} and {more} more", names[..most].join(", ")),
+    }
+}

@@ -1,0 +1,278 @@
+//! The facts of a draft: what changed from a usual time to the slow one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use trackiops_query::Question;
+use trackiops_query::coverage::Interval;
+use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::time::UtcMs;
+
+use super::cause::{Facts, Part, StalledFor, TopVictim};
+use super::draft::Draft;
+use super::find::Sign;
+use super::load::{Load, risen};
+use super::track::Kind;
+use super::victims::{Losses, Lost, LostBy, kinds, losses};
+use super::who::Uses;
+use crate::report::ReportError;
+use crate::slow::comparison::{Figures, both};
+
+/// Where most of the added time went has this part of it.
+const MOST: f64 = 0.6;
+/// Others are there if they make this part of the requests.
+const OTHERS: f64 = 0.1;
+/// Calls read at least so many bytes for their share in the cache to be known.
+const LEAST_CALLED: u64 = 1 << 20;
+/// Requests count rather than the calls that wait for them, if they lost this part of it.
+const REQUESTS_COUNT: f64 = 0.3;
+/// A load that is this part of itself just before or after did not make it slow.
+const AS_HIGH: f64 = 0.6;
+
+/// A draft beside a usual time.
+pub struct Compared {
+    /// The uses of the usual time.
+    before: Uses,
+    /// Those of the draft.
+    now: Uses,
+    /// Hosts that waited.
+    pub hosts: Vec<Arc<str>>,
+    /// The kinds of work that were slow.
+    pub kinds: Vec<Kind>,
+    are_calls: bool,
+}
+
+impl Compared {
+    /// Asks for both times.
+    pub fn ask(question: &Question, draft: &Draft, usual: Interval) -> Result<Self, ReportError> {
+        let signs = draft.signs.iter();
+        let hosts: BTreeSet<_> = signs.map(|of| Arc::clone(&of.place.host)).collect();
+        let are_calls = are_calls(draft);
+        let of_kind = |of: &Kind| of.is_call(draft.site.level) == are_calls;
+        let kinds: BTreeSet<_> = draft
+            .signs
+            .iter()
+            .map(|of| of.kind)
+            .filter(of_kind)
+            .collect();
+        Ok(Self {
+            before: Uses::ask(question, &draft.site, usual)?,
+            now: Uses::ask(question, &draft.site, draft.time)?,
+            hosts: hosts.into_iter().collect(),
+            kinds: kinds.into_iter().collect(),
+            are_calls,
+        })
+    }
+
+    /// What was lost, and by whom.
+    pub fn losses(&self, level: IoLevel) -> (Losses, Lost<'_>) {
+        let kinds = kinds(level, self.are_calls);
+        losses(&self.before, &self.now, &kinds, &self.hosts)
+    }
+
+    /// All hosts that used the site.
+    pub fn all_hosts(&self) -> usize {
+        let uses = self.now.of.values().chain(self.before.of.values());
+        uses.map(|of| &of.host).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The slow kinds of work together, before and now.
+    pub fn slow(&self) -> [Direction; 2] {
+        [&self.before, &self.now].map(|uses| {
+            let mut sum = Direction::default();
+            let kinds = self.kinds.iter();
+            kinds.for_each(|kind| sum.merge(&uses.sum(*kind, &self.hosts)));
+            sum
+        })
+    }
+
+    /// The facts.
+    pub fn facts(&self, draft: &Draft, losses: &Losses, lost: &Lost<'_>) -> Facts {
+        let [before, now] = self.slow();
+        let figures = |of: &Direction, uses: &Uses| {
+            let row = Row {
+                read: of.clone(),
+                ..Row::default()
+            };
+            Figures::new(&row, uses.recorded_ms)
+        };
+        let loads = risen(&self.before, &self.now);
+        let own_part = loads.first().map_or(0.0, |load| own_part(load, lost));
+        let only_errors = draft.signs.iter().all(|of| of.sign == Sign::Errors);
+        let (hit_share, called) = self.cache();
+        Facts {
+            is_device: draft.site.level == IoLevel::Block,
+            seconds: draft.time.ms() as f64 / 1000.0,
+            requests: now.requests,
+            errors: now.errors,
+            retrans: now.retrans,
+            part: part(&before, &now),
+            stall: stall(draft),
+            only_errors,
+            hit_share,
+            called,
+            own_part,
+            slowed: losses.slowed,
+            new: new(loads.first(), lost),
+            sequential: [sequential(&before), sequential(&now)],
+            top: self.top(losses),
+            larger: self.larger(losses),
+            before: figures(&before, &self.before),
+            now: figures(&now, &self.now),
+            hosts: [self.hosts.len(), self.all_hosts()],
+            loads,
+            ..Facts::default()
+        }
+    }
+
+    /// Part of the bytes of calls that read that the cache answered, and how many bytes calls read now, relative to before.
+    fn cache(&self) -> (Option<[f64; 2]>, f64) {
+        let of = |uses: &Uses| {
+            let sums = uses.of.values().filter(|of| self.hosts.contains(&of.host));
+            sums.fold((0, 0), |(called, read), of| {
+                (called + of.row.app_read.bytes, read + of.row.read.bytes)
+            })
+        };
+        let [(called_before, read_before), (called, read)] = [of(&self.before), of(&self.now)];
+        if called_before < LEAST_CALLED || called < LEAST_CALLED {
+            return (None, 0.0);
+        }
+        let hit = |called: u64, read: u64| (1.0 - read as f64 / called as f64).max(0.0);
+        let rates = [
+            self.before.per_second(called_before),
+            self.now.per_second(called),
+        ];
+        (
+            Some([hit(called_before, read_before), hit(called, read)]),
+            rates[1] / rates[0].max(1e-9),
+        )
+    }
+
+    /// Reads and writes of the file that lost most, before and now.
+    fn of_top(&self, losses: &Losses) -> Option<[Direction; 2]> {
+        let top = losses.victims.first()?;
+        Some([&self.before, &self.now].map(|uses| {
+            let mut sum = Direction::default();
+            let own = uses
+                .of
+                .values()
+                .filter(|of| of.name == top.name && of.host == top.host);
+            own.for_each(|of| sum.merge(&both(&of.row)));
+            sum
+        }))
+    }
+
+    fn top(&self, losses: &Losses) -> Option<TopVictim> {
+        let top = losses.victims.first()?;
+        let [before, now] = self.of_top(losses)?;
+        let all_s = losses.net_s.max(top.lost_s);
+        let own_s = now.latency_ns_sum as f64 / 1e9;
+        let others_s = (losses.all_s - own_s).max(1e-9);
+        let all = self
+            .now
+            .of
+            .values()
+            .map(|of| both(&of.row).requests)
+            .sum::<u64>();
+        let has_others = (all - now.requests) as f64 >= OTHERS * all as f64;
+        let rates = [
+            self.before.per_second(before.requests),
+            self.now.per_second(now.requests),
+        ];
+        Some(TopVictim {
+            part: top.lost_s / all_s.max(1e-9),
+            ratio: top.now_us? / top.before_us?.max(1e-9),
+            load: rates[1] / rates[0].max(1e-9),
+            others: has_others.then_some((losses.net_s - top.lost_s) / others_s),
+        })
+    }
+
+    /// How much larger requests of the file that lost most became, and how much longer they take for each byte.
+    fn larger(&self, losses: &Losses) -> Option<[f64; 2]> {
+        let [before, now] = self.of_top(losses)?;
+        let sizes = [&before, &now].map(|of| of.bytes as f64 / of.requests.max(1) as f64);
+        let means = now.latency_ns_mean()? / before.latency_ns_mean()?.max(1.0);
+        let larger = sizes[1] / sizes[0].max(1.0);
+        Some([larger, means / larger.max(1e-9)])
+    }
+
+    /// Whether a load was about as high just before the draft, or just after it, when it was not slow.
+    pub fn is_elsewhere(
+        question: &Question,
+        draft: &Draft,
+        load: &Load,
+        whole: Interval,
+    ) -> Result<bool, ReportError> {
+        let ms = (draft.time.ms() / 4).clamp(4000, 60_000).cast_signed();
+        let (begin, end) = (draft.time.start.0 - 1000, draft.time.end.0 + 1000);
+        for (from, to) in [(begin - ms, begin), (end, end + ms)] {
+            let time = Interval::new(UtcMs(from), UtcMs(to)).intersect(whole);
+            if time.ms() < 3000 {
+                continue;
+            }
+            let uses = Uses::ask(question, &draft.site, time)?;
+            let own = uses.of.values().filter(|of| load.owner.has(of));
+            let own = uses.per_second(own.map(|of| load.measure.of(&of.row)).sum());
+            if own >= AS_HIGH * load.now {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether calls were slow, rather than the requests that they wait for.
+fn are_calls(draft: &Draft) -> bool {
+    let lost = |are_calls: bool| {
+        let signs = draft.signs.iter();
+        let signs = signs.filter(|of| of.kind.is_call(draft.site.level) == are_calls);
+        signs.map(|of| of.lost_s.max(1e-6)).fold(0.0, f64::max)
+    };
+    lost(true) > 0.0 && lost(false) < REQUESTS_COUNT * lost(true)
+}
+
+/// Where most of the added time went.
+fn part(before: &Direction, now: &Direction) -> Option<Part> {
+    let [queue, service, completion] = now.parts_ns_mean()?;
+    let was = before.parts_ns_mean()?;
+    let added = [queue - was[0], service - was[1], completion - was[2]];
+    let sum: f64 = added.iter().sum();
+    let parts = [Part::Queue, Part::Service, Part::Completion];
+    // What is not known in parts is in the last one.
+    let is_known = now.unsplit * 5 < now.requests;
+    let most = added
+        .iter()
+        .zip(parts)
+        .find(|(added, _)| **added >= MOST * sum);
+    most.filter(|_| sum > 0.0 && is_known).map(|(_, part)| part)
+}
+
+fn sequential(of: &Direction) -> f64 {
+    of.sequential as f64 / of.requests.max(1) as f64
+}
+
+fn stall(draft: &Draft) -> Option<StalledFor> {
+    let stalls = draft.signs.iter().filter(|of| of.sign == Sign::StoodStill);
+    let longest = stalls.max_by_key(|of| of.time.ms())?;
+    Some(StalledFor {
+        waited_ms: longest.time.ms(),
+    })
+}
+
+/// The part of what was lost that the owner of a load lost itself.
+fn own_part(load: &Load, lost: &Lost<'_>) -> f64 {
+    let positive = |of: &LostBy<'_>| of.lost_s.max(0.0);
+    let all: f64 = lost.iter().map(positive).sum();
+    let own = lost.iter().filter(|by| load.owner.has(by.of));
+    own.map(positive).sum::<f64>() / all.max(1e-9)
+}
+
+/// Part of the requests that can be compared with nothing, without those of a load that rose.
+fn new(load: Option<&Load>, lost: &Lost<'_>) -> f64 {
+    let others = lost
+        .iter()
+        .filter(|by| load.is_none_or(|load| !load.owner.has(by.of)));
+    let (new, all) = others.fold((0, 0), |(new, all), by| (new + by.new, all + by.requests));
+    new as f64 / all.max(1) as f64
+}

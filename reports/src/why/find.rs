@@ -1,0 +1,266 @@
+//! Finds the times in which something was slow, failed or stood still, in the tracks of all places.
+
+use std::ops::Range;
+
+use trackiops_query::coverage::Interval;
+use trackiops_schemas::histogram::{middle_us, upper_bound_us};
+use trackiops_schemas::row::Direction;
+use trackiops_schemas::time::UtcMs;
+
+use super::burst::bursts;
+use super::track::{Kind, Place, Tracks};
+use crate::median::median;
+use crate::slow::{self, Found, Latency};
+
+/// A request is far slower than usual beyond so many times the usual largest latency of an interval.
+const FAR_SLOWER: f64 = 3.0;
+/// A request that took longer may have stood still, ns.
+const STOOD_STILL_NS: u64 = 2_000_000_000;
+/// Part of such a request's time in which nothing else completed, at least.
+const STILL_PART: f64 = 0.5;
+/// Part of the intervals in which a place completes something, at least, for a pause to mean anything.
+const BUSY: f64 = 0.7;
+/// The baseline is the time before the range if it has so many intervals with requests.
+const LEAST_BEFORE: usize = 60;
+/// The time before is the baseline if latency was so much lower then.
+const LOWER_BEFORE: f64 = 1.5;
+/// A slow time begins and ends where the logarithm of the ratio is at least this part of its mean.
+const EDGE: f64 = 0.5;
+
+/// What showed that something was not as usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sign {
+    /// Nothing completed, and then what took as long.
+    StoodStill,
+    /// The mean or the 99th percentile rose.
+    Slower,
+    /// A few requests were far slower than any before.
+    FewFarSlower,
+    /// There were errors.
+    Errors,
+}
+
+/// A time that was not as usual.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub kind: Kind,
+    /// Why it is one.
+    pub sign: Sign,
+    /// When.
+    pub time: Interval,
+    /// About how long requests waited more than usual, s.
+    pub lost_s: f64,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Candidates {
+    /// The times that were not as usual.
+    pub found: Vec<Candidate>,
+    /// Places of which nothing can be said: they had too few intervals with requests.
+    pub unknown: Vec<Place>,
+}
+
+/// Looks through all tracks. What ends before `since` is of the baseline alone.
+pub fn candidates(tracks: &Tracks, since: UtcMs) -> Candidates {
+    let mut all = Candidates::default();
+    for place in tracks.places.keys() {
+        let mut is_known = false;
+        for kind in Kind::ALL {
+            let track = tracks.track(place, kind);
+            if track.iter().flatten().all(|of| of.requests == 0) {
+                continue;
+            }
+            let of = OfTrack::new(tracks, place, kind, &track, since);
+            is_known |= of.find(&mut all.found);
+        }
+        all.found.extend(stood_still(tracks, place));
+        if !is_known {
+            all.unknown.push(place.clone());
+        }
+    }
+    all.found.retain(|of| of.time.end > since);
+    all
+}
+
+/// One track, with its baseline.
+struct OfTrack<'t> {
+    tracks: &'t Tracks,
+    place: &'t Place,
+    kind: Kind,
+    track: &'t [Option<Direction>],
+    /// Means by interval, us.
+    means: Vec<Option<f64>>,
+    baseline: Range<usize>,
+    /// The usual mean, us.
+    usual: f64,
+}
+
+impl<'t> OfTrack<'t> {
+    fn new(
+        tracks: &'t Tracks,
+        place: &'t Place,
+        kind: Kind,
+        track: &'t [Option<Direction>],
+        since: UtcMs,
+    ) -> Self {
+        let mean = |of: &Option<Direction>| Some(of.as_ref()?.latency_ns_mean()? / 1000.0);
+        let means: Vec<_> = track.iter().map(mean).collect();
+        let first = tracks.intervals.place(since).unwrap_or(0);
+        let middle = |of: Range<usize>| {
+            let mut known: Vec<f64> = means[of].iter().flatten().copied().collect();
+            (known.len(), median(&mut known))
+        };
+        let ((count, before), (_, whole)) = (middle(0..first), middle(0..means.len()));
+        let is_lower = count >= LEAST_BEFORE && whole > LOWER_BEFORE * before;
+        let (baseline, usual) = match is_lower {
+            true => (0..first, before),
+            false => (0..means.len(), whole),
+        };
+        Self {
+            tracks,
+            place,
+            kind,
+            track,
+            means,
+            baseline,
+            usual,
+        }
+    }
+
+    /// Returns whether there is a baseline.
+    fn find(&self, found: &mut Vec<Candidate>) -> bool {
+        let errors: Vec<_> = self.counts(|of| of.errors);
+        let errors = bursts(&errors, self.baseline.clone());
+        let errors = errors
+            .into_iter()
+            .map(|at| self.candidate(Sign::Errors, &at, 0.0));
+        found.extend(errors);
+        let all = 0..self.track.len();
+        let Found::Compared(slow) = slow::find(self.track, self.baseline.clone(), all) else {
+            return false;
+        };
+        for time in slow {
+            let at = match time.latency {
+                Latency::Mean => self.sharpened(time.intervals),
+                Latency::P99 => time.intervals,
+            };
+            found.push(self.candidate(Sign::Slower, &at, self.lost_s(&at)));
+        }
+        found.extend(self.far_slower());
+        true
+    }
+
+    fn candidate(&self, sign: Sign, at: &Range<usize>, lost_s: f64) -> Candidate {
+        Candidate {
+            place: self.place.clone(),
+            kind: self.kind,
+            sign,
+            time: self.tracks.time(at),
+            lost_s,
+        }
+    }
+
+    fn counts(&self, of: impl Fn(&Direction) -> u64) -> Vec<Option<u64>> {
+        self.track.iter().map(|at| at.as_ref().map(&of)).collect()
+    }
+
+    /// The part of a slow time in which it was clearly slow at both ends.
+    fn sharpened(&self, at: Range<usize>) -> Range<usize> {
+        let above = |at: usize| Some((self.means[at]? / self.usual.max(1e-9)).ln());
+        let known: Vec<f64> = at.clone().filter_map(above).collect();
+        let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+        let is_slow = |at: &usize| above(*at).is_some_and(|above| above >= EDGE * mean);
+        match (at.clone().find(is_slow), at.clone().rev().find(is_slow)) {
+            (Some(first), Some(last)) => first..last + 1,
+            _ => at,
+        }
+    }
+
+    fn lost_s(&self, at: &Range<usize>) -> f64 {
+        let lost = |of: &Direction| {
+            let all_s = of.latency_ns_sum as f64 / 1e9;
+            all_s - self.usual * of.requests.saturating_sub(of.untimed) as f64 / 1e6
+        };
+        self.track[at.clone()].iter().flatten().map(lost).sum()
+    }
+
+    /// Times with requests that are far slower than any usual one.
+    fn far_slower(&self) -> Vec<Candidate> {
+        let largest = |of: &Direction| (of.requests > 0).then_some(of.latency_ns_max as f64);
+        let known = self.track.iter().flatten().filter_map(largest);
+        let far_us = FAR_SLOWER * median(&mut known.collect::<Vec<_>>()) / 1000.0;
+        let slow = |of: &Direction| slower_than(of, far_us);
+        let counts = self.counts(|of| slow(of).0);
+        let found = bursts(&counts, self.baseline.clone()).into_iter();
+        found
+            .map(|at| {
+                let lost_s = self.track[at.clone()].iter().flatten().map(|of| slow(of).1);
+                self.candidate(Sign::FewFarSlower, &at, lost_s.sum())
+            })
+            .collect()
+    }
+}
+
+/// How many requests took longer than this, and their time, s.
+pub fn slower_than(of: &Direction, us: f64) -> (u64, f64) {
+    let buckets = of.latency.buckets().iter();
+    let slow = buckets.filter(|(bucket, _)| upper_bound_us(*bucket) > us * 1.03);
+    slow.fold((0, 0.0), |(all, sum_s), (bucket, count)| {
+        (
+            all + count,
+            sum_s + *count as f64 * middle_us(*bucket) / 1e6,
+        )
+    })
+}
+
+/// Times in which nothing completed at a place, until something did that had waited as long.
+fn stood_still(tracks: &Tracks, place: &Place) -> Vec<Candidate> {
+    let [reads, writes] = [Kind::Read, Kind::Write].map(|kind| tracks.track(place, kind));
+    let pairs: Vec<_> = reads.into_iter().zip(writes).collect();
+    let completed: Vec<Option<u64>> = pairs
+        .iter()
+        .map(|(read, write)| Some(read.as_ref()?.requests + write.as_ref()?.requests))
+        .collect();
+    let busy = completed
+        .iter()
+        .flatten()
+        .filter(|count| **count > 0)
+        .count();
+    if (busy as f64) < BUSY * completed.iter().flatten().count() as f64 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (at, (read, write)) in pairs.iter().enumerate() {
+        let both = [(Kind::Read, read), (Kind::Write, write)];
+        let both = both
+            .into_iter()
+            .filter_map(|(kind, of)| Some((kind, of.as_ref()?)));
+        let Some((kind, of)) = both.max_by_key(|(_, of)| of.latency_ns_max) else {
+            continue;
+        };
+        let waited_ms = of.latency_ns_max / 1_000_000;
+        let still = completed[..at]
+            .iter()
+            .rev()
+            .take_while(|count| **count == Some(0));
+        let still_ms = still.count() as u64 * tracks.intervals.length.ms().unsigned_abs();
+        if of.latency_ns_max < STOOD_STILL_NS || (still_ms as f64) < STILL_PART * waited_ms as f64 {
+            continue;
+        }
+        let end = tracks.intervals.at(at).end;
+        let begun_ms = still_ms.min(waited_ms).cast_signed();
+        let begun = UtcMs(tracks.intervals.at(at).start.0 - begun_ms);
+        found.push(Candidate {
+            place: place.clone(),
+            kind,
+            sign: Sign::StoodStill,
+            time: Interval::new(begun, end).intersect(tracks.range),
+            lost_s: of.latency_ns_sum as f64 / 1e9,
+        });
+    }
+    found
+}

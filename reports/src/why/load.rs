@@ -1,0 +1,226 @@
+//! Whose load rose: the file, the directory or the tenant that did much more than before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trackiops_schemas::row::Row;
+
+use super::track::Kind;
+use super::who::{Use, UseKey, Uses};
+
+/// A load is that of a file, a directory or a tenant if it has this part of what was added.
+const PART: f64 = 0.7;
+/// What stands between the names of a path.
+const SEPARATOR: char = '/';
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes/s that were read.
+    ReadBytes,
+    /// Bytes/s that were written.
+    WrittenBytes,
+    /// Requests/s.
+    Requests,
+    /// Operations/s beside reads, writes and syncs.
+    Metadata,
+    /// Syncs/s.
+    Syncs,
+}
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::ReadBytes,
+        Self::WrittenBytes,
+        Self::Requests,
+        Self::Metadata,
+        Self::Syncs,
+    ];
+
+    /// That of a row.
+    pub fn of(self, row: &Row) -> u64 {
+        match self {
+            Self::ReadBytes => row.read.bytes,
+            Self::WrittenBytes => row.write.bytes,
+            Self::Requests => row.read.requests + row.write.requests,
+            Self::Metadata => Kind::Metadata.of(row).requests,
+            Self::Syncs => Kind::Sync.of(row).requests,
+        }
+    }
+
+    /// Less is no load, for each second.
+    fn least(self) -> f64 {
+        match self {
+            Self::ReadBytes | Self::WrittenBytes => 1_048_576.0,
+            Self::Requests | Self::Metadata => 20.0,
+            Self::Syncs => 5.0,
+        }
+    }
+}
+
+/// What has a load.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Owner {
+    /// A file on a host.
+    File(Arc<str>, Arc<str>),
+    /// All files below a directory on a host.
+    Dir(Arc<str>, Arc<str>),
+    /// A tenant on a host.
+    Tenant(Arc<str>, Arc<str>),
+}
+
+impl Owner {
+    /// Whether a use is its own.
+    pub fn has(&self, of: &Use) -> bool {
+        match self {
+            Self::File(host, name) => of.host == *host && of.name == *name,
+            Self::Dir(host, dir) => of.host == *host && is_below(&of.name, dir),
+            Self::Tenant(host, tenant) => of.host == *host && of.tenant.as_ref() == Some(tenant),
+        }
+    }
+
+    /// As people call it.
+    pub fn name(&self) -> &Arc<str> {
+        match self {
+            Self::File(_, name) | Self::Dir(_, name) | Self::Tenant(_, name) => name,
+        }
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Arc<str> {
+        match self {
+            Self::File(host, _) | Self::Dir(host, _) | Self::Tenant(host, _) => host,
+        }
+    }
+
+    /// For programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::File(..) => "file",
+            Self::Dir(..) => "dir",
+            Self::Tenant(..) => "tenant",
+        }
+    }
+}
+
+fn is_below(name: &str, dir: &str) -> bool {
+    let rest = name.strip_prefix(dir);
+    rest.is_some_and(|rest| dir.ends_with(SEPARATOR) || rest.starts_with(SEPARATOR))
+}
+
+/// A load that rose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its tenant, if all of it is of one.
+    pub tenant: Option<Arc<str>>,
+    /// What is counted.
+    pub measure: Measure,
+    /// For each second, before.
+    pub before: f64,
+    /// For each second, now.
+    pub now: f64,
+    /// Its part of what all did, 0 to 1.
+    pub share: f64,
+    /// All of this, for each second: before and now.
+    pub all: [f64; 2],
+}
+
+impl Load {
+    /// How much of all load is new and its own, 0 to 1.
+    pub fn weight(&self) -> f64 {
+        self.share * (1.0 - self.before / self.now.max(1e-9)).max(0.0)
+    }
+}
+
+/// For each measure, the load that rose most.
+pub fn risen(before: &Uses, now: &Uses) -> Vec<Load> {
+    let of = |measure| rise(before, now, measure);
+    let mut all: Vec<Load> = Measure::ALL.into_iter().filter_map(of).collect();
+    all.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    all
+}
+
+fn rise(before: &Uses, now: &Uses, measure: Measure) -> Option<Load> {
+    let total = |uses: &Uses| {
+        let sum = uses.of.values().map(|of| measure.of(&of.row)).sum();
+        uses.per_second(sum)
+    };
+    let all = [total(before), total(now)];
+    let grown = |(key, of): (&UseKey, &'_ Use)| {
+        let was = before.of.get(key).map_or(0, |was| measure.of(&was.row));
+        now.per_second(measure.of(&of.row)) - before.per_second(was)
+    };
+    let mut added: Vec<_> = now
+        .of
+        .iter()
+        .map(|(key, of)| (of, grown((key, of))))
+        .filter(|(_, added)| *added > 0.0)
+        .collect();
+    added.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let sum: f64 = added.iter().map(|(_, added)| added).sum();
+    // What has everything, such as the root of a mount, says nothing.
+    let has_all = |owner: &Owner| now.of.values().all(|of| owner.has(of));
+    let mut owners = owners(&added, PART * sum);
+    owners.sort_by_key(has_all);
+    let owner = owners.into_iter().next()?;
+    let own = |uses: &Uses| {
+        let own = uses.of.values().filter(|of| owner.has(of));
+        uses.per_second(own.map(|of| measure.of(&of.row)).sum())
+    };
+    let (own_before, own_now) = (own(before), own(now));
+    let tenants: Vec<_> = now
+        .of
+        .values()
+        .filter(|of| owner.has(of))
+        .map(|of| &of.tenant)
+        .collect();
+    let tenant = tenants.first().copied().cloned().flatten();
+    let is_load = own_now - own_before >= measure.least();
+    is_load.then(|| Load {
+        tenant: tenant.filter(|_| tenants.windows(2).all(|pair| pair[0] == pair[1])),
+        measure,
+        before: own_before,
+        now: own_now,
+        share: own_now / all[1].max(1e-9),
+        all,
+        owner,
+    })
+}
+
+/// The things that have so much of what was added: a file, the deepest directory, a tenant.
+fn owners(added: &[(&Use, f64)], most: f64) -> Vec<Owner> {
+    let mut files: HashMap<(&Arc<str>, &Arc<str>), f64> = HashMap::new();
+    let mut dirs: HashMap<(&Arc<str>, &str), f64> = HashMap::new();
+    let mut tenants: HashMap<(&Arc<str>, &Arc<str>), f64> = HashMap::new();
+    for (of, added) in added {
+        *files.entry((&of.host, &of.name)).or_default() += added;
+        for dir in ancestors(of) {
+            *dirs.entry((&of.host, dir)).or_default() += added;
+        }
+        if let Some(tenant) = &of.tenant {
+            *tenants.entry((&of.host, tenant)).or_default() += added;
+        }
+    }
+    let file = files.into_iter().find(|(_, added)| *added >= most);
+    let dirs = dirs.into_iter().filter(|(_, added)| *added >= most);
+    let dir = dirs.max_by_key(|((_, dir), _)| dir.len());
+    let tenant = tenants.into_iter().find(|(_, added)| *added >= most);
+    let file = file.map(|((host, name), _)| Owner::File(Arc::clone(host), Arc::clone(name)));
+    let dir = dir.map(|((host, dir), _)| Owner::Dir(Arc::clone(host), dir.into()));
+    let tenant =
+        tenant.map(|((host, tenant), _)| Owner::Tenant(Arc::clone(host), Arc::clone(tenant)));
+    [file, dir, tenant].into_iter().flatten().collect()
+}
+
+/// All directories of a path but the root.
+fn ancestors(of: &Use) -> impl Iterator<Item = &str> {
+    let name: &str = match of.has_path {
+        true => &of.name,
+        false => "",
+    };
+    let ends = name.match_indices(SEPARATOR).map(|(at, _)| at);
+    ends.filter(|end| *end > 0).map(|end| &name[..end])
+}

@@ -1,0 +1,177 @@
+//! Who lost time: for each file, the time that its requests took more than they did before.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::row::Direction;
+
+use super::track::Kind;
+use super::who::{Use, UseKey, Uses};
+
+/// A file's own mean of before counts from so many requests on.
+const OWN_MEAN: u64 = 3;
+/// A file without a mean of before is compared with others if its requests are as large, within this factor.
+const AS_LARGE: f64 = 2.0;
+/// A file is slowed from this ratio on.
+const SLOWED: f64 = 1.4;
+
+/// One who lost time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Victim {
+    /// The file's path, or its number; or the tenant.
+    pub name: Arc<str>,
+    /// The tenant of a file, if there is one.
+    pub tenant: Option<Arc<str>>,
+    /// The host.
+    pub host: Arc<str>,
+    /// Time that its requests took more than before, s.
+    pub lost_s: f64,
+    /// Mean latency before, us.
+    pub before_us: Option<f64>,
+    /// Mean latency now, us.
+    pub now_us: Option<f64>,
+}
+
+/// Who lost time, and how much in all.
+#[derive(Clone, Debug, Default)]
+pub struct Losses {
+    /// Files, those who lost most first.
+    pub victims: Vec<Victim>,
+    /// Time that all lost, less that which some gained, s.
+    pub net_s: f64,
+    /// Time of all requests, s.
+    pub all_s: f64,
+    /// Part of the requests that were slowed, of files that were there before. 0 to 1.
+    pub slowed: f64,
+}
+
+/// What one use of a file lost: for causes that ask whose time it was.
+pub struct LostBy<'u> {
+    key: &'u UseKey,
+    /// The use.
+    pub of: &'u Use,
+    /// Time that its requests took more than before, s.
+    pub lost_s: f64,
+    /// Its requests.
+    pub requests: u64,
+    /// Its requests that can be compared with nothing.
+    pub new: u64,
+}
+
+/// A host, and the name of a file there.
+type FileOfHost<'u> = (&'u Arc<str>, &'u Arc<str>);
+
+/// What all uses lost.
+pub type Lost<'u> = Vec<LostBy<'u>>;
+
+/// What was lost on some hosts in these kinds of work.
+pub fn losses<'u>(
+    before: &Uses,
+    now: &'u Uses,
+    kinds: &[Kind],
+    hosts: &[Arc<str>],
+) -> (Losses, Lost<'u>) {
+    let usual: BTreeMap<Kind, Direction> = kinds
+        .iter()
+        .map(|kind| (*kind, before.sum(*kind, hosts)))
+        .collect();
+    let mut losses = Losses::default();
+    let (mut known, mut slowed) = (0, 0);
+    let mut lost: Lost<'u> = Vec::new();
+    let uses = now.of.iter().filter(|(_, of)| hosts.contains(&of.host));
+    for (key, of) in uses {
+        let was = before.of.get(key);
+        let mut by = LostBy {
+            key,
+            of,
+            lost_s: 0.0,
+            requests: 0,
+            new: 0,
+        };
+        for kind in kinds {
+            let did = kind.of(&of.row);
+            let timed = did.requests.saturating_sub(did.untimed);
+            let own = was.map(|was| kind.of(&was.row));
+            let mean_ns = usual_ns(own.as_ref(), &usual[kind], &did);
+            by.requests += timed;
+            losses.all_s += did.latency_ns_sum as f64 / 1e9;
+            let Some((mean_ns, now_ns)) = mean_ns.zip(did.latency_ns_mean()) else {
+                by.new += timed;
+                continue;
+            };
+            by.lost_s += timed as f64 * (now_ns - mean_ns) / 1e9;
+            known += timed;
+            slowed += if now_ns >= SLOWED * mean_ns { timed } else { 0 };
+        }
+        losses.net_s += by.lost_s;
+        lost.push(by);
+    }
+    losses.slowed = slowed as f64 / known.max(1) as f64;
+    losses.victims = victims(before, &lost, kinds);
+    (losses, lost)
+}
+
+/// The mean that is usual for requests: that of the same file, or else that of others if these are as large.
+fn usual_ns(own: Option<&Direction>, others: &Direction, did: &Direction) -> Option<f64> {
+    match own {
+        Some(own) if own.requests >= OWN_MEAN => own.latency_ns_mean(),
+        _ if is_alike(did, others) => others.latency_ns_mean(),
+        _ => None,
+    }
+}
+
+/// Whether requests are as large as those of others.
+fn is_alike(did: &Direction, others: &Direction) -> bool {
+    let size = |of: &Direction| of.bytes as f64 / of.requests.max(1) as f64;
+    let (own, others) = (size(did).max(1.0), size(others).max(1.0));
+    own <= AS_LARGE * others && others <= AS_LARGE * own
+}
+
+/// Files that lost time, with all of their users.
+fn victims(before: &Uses, lost: &Lost<'_>, kinds: &[Kind]) -> Vec<Victim> {
+    let mut files: HashMap<FileOfHost<'_>, (Victim, Direction, Direction)> = HashMap::new();
+    for LostBy {
+        key, of, lost_s, ..
+    } in lost
+    {
+        let new = || {
+            let victim = Victim {
+                name: Arc::clone(&of.name),
+                tenant: of.tenant.clone(),
+                host: Arc::clone(&of.host),
+                lost_s: 0.0,
+                before_us: None,
+                now_us: None,
+            };
+            (victim, Direction::default(), Direction::default())
+        };
+        let (victim, was, did) = files.entry((&of.host, &of.name)).or_insert_with(new);
+        victim.lost_s += lost_s;
+        if victim.tenant != of.tenant {
+            victim.tenant = None;
+        }
+        for kind in kinds {
+            did.merge(&kind.of(&of.row));
+            if let Some(before) = before.of.get(key) {
+                was.merge(&kind.of(&before.row));
+            }
+        }
+    }
+    let us = |of: &Direction| of.latency_ns_mean().map(|ns| ns / 1000.0);
+    let files = files.into_values().map(|(victim, was, did)| Victim {
+        before_us: us(&was),
+        now_us: us(&did),
+        ..victim
+    });
+    let mut victims: Vec<_> = files.filter(|of| of.lost_s > 0.0).collect();
+    victims.sort_by(|a, b| b.lost_s.total_cmp(&a.lost_s).then(a.name.cmp(&b.name)));
+    victims
+}
+
+/// The kinds of work of a site that are requests, or calls.
+pub fn kinds(level: IoLevel, are_calls: bool) -> Vec<Kind> {
+    let all = Kind::ALL.into_iter();
+    all.filter(|kind| kind.is_call(level) == are_calls)
+        .collect()
+}

@@ -1,0 +1,490 @@
+//! `why` names what was planted: its cause, its moment, who did it and who suffered; and says nothing for nothing.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::sync::Arc;
+
+use trackiops_query::{Question, Range};
+use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_testkit::incidents::{
+    self, BEGIN, END, SECONDS, Second, Usual, at, in_windows, is_planted, local, nfs, office,
+    office_of, recorded, usual,
+};
+use trackiops_testkit::questions::question;
+use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::windows::stalled;
+
+fn verdict(hosts: &[(&str, Vec<ClosedWindow>)]) -> Why {
+    verdict_of(hosts, Range::default())
+}
+
+fn verdict_of(hosts: &[(&str, Vec<ClosedWindow>)], range: Range) -> Why {
+    let dir = tempfile::tempdir().unwrap();
+    for (host, windows) in hosts {
+        record(
+            &dir.path().join(host),
+            options_of(host, "1s,10s,1m", "1h"),
+            windows,
+        );
+    }
+    let question = Question {
+        stores: hosts
+            .iter()
+            .map(|(host, _)| dir.path().join(host))
+            .collect(),
+        range,
+        ..question(dir.path())
+    };
+    let why = make(&question).unwrap().unwrap();
+    for of in &why.moments {
+        eprintln!(
+            "{}..{} {:?} {:?} {:?} {:?} lost {:.1} s, {:?}; {:?}",
+            (of.time.start.0 - at(0).0) as f64 / 1000.0,
+            (of.time.end.0 - at(0).0) as f64 / 1000.0,
+            of.mounts,
+            of.kinds,
+            of.cause,
+            of.confidence,
+            of.lost_s,
+            of.victims.iter().take(2).collect::<Vec<_>>(),
+            of.facts,
+        );
+    }
+    why
+}
+
+/// The first moment, which is from [`BEGIN`] to [`END`] within two seconds.
+fn planted(windows: Vec<ClosedWindow>) -> Moment {
+    let why = verdict(&[("h", windows)]);
+    is_at(&why, 2)
+}
+
+fn is_at(why: &Why, within_s: i64) -> Moment {
+    let first = why.moments.first().expect("nothing was found");
+    let off = |time: i64, second: i64| (time - at(second).0).abs() <= 1000 * within_s;
+    assert!(off(first.time.start.0, BEGIN), "{:?}", first.time);
+    assert!(off(first.time.end.0, END), "{:?}", first.time);
+    assert_eq!(why.moments.len(), 1, "more than was planted");
+    first.clone()
+}
+
+fn first_victim(of: &Moment) -> &str {
+    &of.victims.first().expect("no victim").name
+}
+
+fn culprit(of: &Moment) -> &str {
+    of.culprit.as_ref().expect("no culprit").owner.name()
+}
+
+/// What goes on at a device: a database, and other files.
+fn disk(second: &mut Second, times: f64) {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    second.reads(&orders, usual(60.0, 8192, 250.0).slower(times));
+    second.writes(&orders, usual(20.0, 8192, 400.0).slower(times));
+    for number in 0..6 {
+        let file = local(
+            "/dev/sdb1",
+            &format!("/data/web/{number}.html"),
+            "/web.service",
+        );
+        second.reads(&file, usual(5.0, 16_384, 300.0).slower(times));
+    }
+}
+
+#[test]
+fn a_noisy_neighbour_on_a_mount() {
+    let of = planted(incidents::noisy_neighbour());
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Neighbour, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/srv/scratch/backup.tar");
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+    assert!(of.ratio.unwrap() > 5.0);
+}
+
+#[test]
+fn a_noisy_neighbour_on_a_device() {
+    let backup = local("/dev/sdb1", "/data/scratch/backup.tar", "/backup.service");
+    let of = planted(recorded(2, SECONDS, |number, second| {
+        disk(second, if is_planted(number) { 8.0 } else { 1.0 });
+        if is_planted(number) {
+            second.writes(&backup, usual(900.0, 1 << 20, 20_000.0));
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Neighbour, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/data/scratch/backup.tar");
+    assert_eq!(first_victim(&of), "/data/db/orders.db");
+}
+
+#[test]
+fn a_server_that_is_slower_for_all() {
+    let of = planted(recorded(3, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 3.0 } else { 1.0 });
+    }));
+    assert_eq!((of.cause, of.confidence), (Cause::Server, Confidence::High));
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
+#[test]
+fn the_queue_of_one_client() {
+    // The database does ten times as much, and waits for it before requests are sent.
+    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+    let page = nfs("nas:/data", "/srv/web/page", "1001:/web.service");
+    let of = planted(recorded(4, SECONDS, |number, second| {
+        let usual_reads = usual(40.0, 8192, 400.0);
+        let queued = Usual {
+            parts: [0.9, 0.08],
+            ..usual_reads.more(10.0).slower(8.0)
+        };
+        second.reads(
+            &orders,
+            if is_planted(number) {
+                queued
+            } else {
+                usual_reads
+            },
+        );
+        second.reads(&page, usual(10.0, 16_384, 500.0));
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::OwnLoad, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/srv/db/orders.db");
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
+#[test]
+fn a_client_that_is_slow_to_send_or_to_complete() {
+    for (parts, cause) in [
+        ([0.85, 0.1], Cause::ClientQueue),
+        ([0.05, 0.15], Cause::ClientCpu),
+    ] {
+        let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+        let of = planted(recorded(5, SECONDS, |number, second| {
+            let usual = usual(60.0, 8192, 400.0);
+            let starved = Usual {
+                parts,
+                ..usual.slower(6.0)
+            };
+            second.reads(&orders, if is_planted(number) { starved } else { usual });
+        }));
+        assert_eq!(of.cause, cause);
+        assert_ne!(of.confidence, Confidence::High);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_and_returns() {
+    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+    let mut windows = recorded(6, SECONDS, |number, second| match number {
+        BEGIN..660 => {}
+        END => second.reads(&orders, usual(30.0, 8192, 60e6).held_up()),
+        _ => office(second, 1.0),
+    });
+    for (number, window) in (BEGIN + 1..END).zip(&mut windows[BEGIN as usize + 1..]) {
+        let age_ms = 1000 * (number - BEGIN).cast_unsigned();
+        window.health.pending = Some(stalled("10.0.0.5", "nas:/data", age_ms, 30));
+    }
+    let of = planted(windows);
+    assert_eq!((of.cause, of.confidence), (Cause::Stall, Confidence::High));
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
+#[test]
+fn a_device_that_stands_still_and_returns() {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    let of = planted(recorded(7, SECONDS, |number, second| match number {
+        BEGIN..659 => {}
+        659 => second.reads(&orders, usual(30.0, 8192, 59e6).held_up()),
+        _ => disk(second, 1.0),
+    }));
+    assert_eq!((of.cause, of.confidence), (Cause::Stall, Confidence::High));
+}
+
+#[test]
+fn requests_that_are_sent_again() {
+    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+    let of = planted(recorded(8, SECONDS, |number, second| {
+        let usual = usual(50.0, 8192, 400.0);
+        match is_planted(number) {
+            true => second.faulty(&orders, usual.slower(20.0), 0, 6),
+            false => second.faulty(&orders, usual, 0, 0),
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Retransmissions, Confidence::High)
+    );
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
+#[test]
+fn requests_that_fail_as_fast_as_ever() {
+    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+    let of = planted(recorded(9, SECONDS, |number, second| {
+        let errors = if is_planted(number) { 12 } else { 0 };
+        second.faulty(&orders, usual(50.0, 8192, 400.0), errors, 0);
+    }));
+    assert_eq!((of.cause, of.confidence), (Cause::Errors, Confidence::High));
+}
+
+#[test]
+fn a_cache_that_went_cold() {
+    let of = planted(recorded(10, SECONDS, |number, second| {
+        let hit = if is_planted(number) { 0.1 } else { 0.97 };
+        for name in ["a", "b", "c"] {
+            let file = local(
+                "/dev/sdb1",
+                &format!("/data/index/{name}"),
+                "/search.service",
+            );
+            second.calls(&file, usual(80.0, 65_536, 12.0), hit, 900.0);
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::ColdCache, Confidence::High)
+    );
+}
+
+#[test]
+fn a_storm_of_metadata_operations() {
+    let of = planted(recorded(11, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 5.0 } else { 1.0 });
+        if is_planted(number) {
+            for file in 0..200 {
+                let path = format!("/srv/build/out/{}/{file}.o", number % 60);
+                let file = nfs("nas:/data", &path, "1002:/ci.service");
+                second.operations(&file, "OPEN", usual(2.0, 0, 300.0));
+                second.operations(&file, "RENAME", usual(1.0, 0, 300.0));
+            }
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::MetadataStorm, Confidence::High)
+    );
+    assert!(culprit(&of).contains("build"), "{:?}", of.culprit);
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
+#[test]
+fn a_storm_of_syncs() {
+    let of = planted(recorded(12, SECONDS, |number, second| {
+        disk(second, if is_planted(number) { 6.0 } else { 1.0 });
+        let log = local("/dev/sdb1", "/data/queue/log", "/queue.service");
+        let rate = if is_planted(number) { 150.0 } else { 1.0 };
+        let us = if is_planted(number) { 9000.0 } else { 2500.0 };
+        second.operations(&log, "fsync", usual(rate, 0, us));
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::SyncStorm, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/data/queue/log");
+}
+
+#[test]
+fn one_slow_file_of_ten_thousand() {
+    let files: Vec<Arc<FileAttributes>> = (0..10_000)
+        .map(|number| {
+            nfs(
+                "nas:/data",
+                &format!("/srv/img/{}/{number}", number % 100),
+                "7:/w",
+            )
+        })
+        .collect();
+    let of = planted(recorded(13, SECONDS, |number, second| {
+        for (place, file) in files.iter().enumerate() {
+            let slow = place == 4711;
+            if slow || (place as i64 + number) % 100 == 0 {
+                let times = if slow && is_planted(number) {
+                    400.0
+                } else {
+                    1.0
+                };
+                second.reads(file, usual(1.5, 16_384, 600.0).slower(times));
+            }
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::OneFile, Confidence::High)
+    );
+    assert_eq!(first_victim(&of), "/srv/img/11/4711");
+}
+
+#[test]
+fn a_tenant_that_grows_slowly() {
+    let crawl = nfs("nas:/data", "/srv/crawl/segment", "1003:/crawl.service");
+    let why = verdict(&[(
+        "h",
+        recorded(14, SECONDS, |number, second| {
+            let grown = (number as f64 / SECONDS as f64).powi(2);
+            office(second, 1.0 + 6.0 * grown);
+            second.reads(
+                &crawl,
+                usual(10.0 + 400.0 * grown, 131_072, 900.0 + 5400.0 * grown),
+            );
+        }),
+    )]);
+    let of = why.moments.first().expect("nothing was found");
+    assert!(
+        matches!(of.cause, Cause::Neighbour | Cause::OwnLoad),
+        "{:?}",
+        of.cause
+    );
+    assert!(culprit(of).contains("crawl"), "{:?}", of.culprit);
+    assert!(of.lasts && of.time.start > at(300), "{:?}", of.time);
+}
+
+#[test]
+fn larger_requests_take_longer_and_that_is_all() {
+    let video = nfs("nas:/data", "/srv/video/raw", "1004:/encode.service");
+    let of = planted(recorded(15, SECONDS, |number, second| {
+        match is_planted(number) {
+            true => second.reads(&video, usual(20.0, 1 << 20, 6400.0)),
+            false => second.reads(&video, usual(60.0, 131_072, 800.0)),
+        }
+    }));
+    assert_eq!(of.cause, Cause::Pattern);
+}
+
+#[test]
+fn nothing_is_slow_on_quiet_days() {
+    for seed in 20..23 {
+        let quiet = recorded(seed, SECONDS, |_, second| office(second, 1.0));
+        assert!(verdict(&[("h", quiet)]).moments.is_empty(), "{seed}");
+        let quiet = recorded(seed, SECONDS, |_, second| disk(second, 1.0));
+        assert!(verdict(&[("h", quiet)]).moments.is_empty(), "{seed}");
+    }
+}
+
+/// A hundred files, of which each is used more by day than by night, and by bursts.
+#[test]
+fn nothing_is_slow_on_a_quiet_day_of_a_hundred_files() {
+    let files: Vec<_> = (0..100)
+        .map(|number| nfs("nas:/data", &format!("/srv/home/{number}"), "7:/w"))
+        .collect();
+    let day = in_windows(27, 60, 1440, |minute, second| {
+        let by_day = 1.0 + 3.0 * (minute as f64 / 1440.0 * std::f64::consts::PI).sin();
+        for (place, file) in files.iter().enumerate() {
+            let burst = if (minute + 7 * place as i64) % 97 == 0 {
+                8.0
+            } else {
+                1.0
+            };
+            let own = 200.0 + 9.0 * place as f64;
+            second.reads(file, usual(2.0 * by_day * burst, 4096 << (place % 6), own));
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), options_of("h", "1m,10m", "6h"), &day);
+    let question = Question {
+        range: Range {
+            since: Some(at(0)),
+            until: None,
+        },
+        ..question(dir.path())
+    };
+    assert!(make(&question).unwrap().unwrap().moments.is_empty());
+}
+
+#[test]
+fn a_batch_that_harms_nobody_is_nothing() {
+    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
+    let harmless = recorded(30, SECONDS, |number, second| {
+        office(second, 1.0);
+        if is_planted(number) {
+            second.writes(&backup, usual(300.0, 1 << 20, 15_000.0));
+        }
+    });
+    assert!(verdict(&[("h", harmless)]).moments.is_empty());
+}
+
+#[test]
+fn hosts_are_told_apart() {
+    // The culprit is on one host, and those who suffer on another.
+    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
+    let one = recorded(31, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 6.0 } else { 1.0 });
+    });
+    let two = recorded(32, SECONDS, |number, second| {
+        let log = nfs("nas:/data", "/srv/log/two", "0:/log.service");
+        second.writes(&log, usual(10.0, 4096, 500.0));
+        if is_planted(number) {
+            second.writes(&backup, usual(500.0, 1 << 20, 9000.0));
+        }
+    });
+    let why = verdict(&[("one", one), ("two", two)]);
+    let of = is_at(&why, 2);
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Neighbour, Confidence::High)
+    );
+    assert!(
+        of.hosts.iter().any(|host| &**host == "one"),
+        "{:?}",
+        of.hosts
+    );
+    assert_eq!(&**of.culprit.as_ref().unwrap().owner.host(), "two");
+    // A device is that of one host.
+    let one = recorded(33, SECONDS, |number, second| {
+        disk(second, if is_planted(number) { 5.0 } else { 1.0 });
+    });
+    let two = recorded(34, SECONDS, |_, second| disk(second, 1.0));
+    let of = is_at(&verdict(&[("one", one), ("two", two)]), 2);
+    assert_eq!(of.cause, Cause::Device);
+    assert_eq!(of.hosts, [Arc::from("one")]);
+}
+
+#[test]
+fn several_levels_are_not_added_up() {
+    let of = planted(recorded(35, SECONDS, |number, second| {
+        office(second, 1.0);
+        disk(second, if is_planted(number) { 5.0 } else { 1.0 });
+    }));
+    assert_eq!(of.cause, Cause::Device);
+    assert_eq!(of.mounts, [Arc::from("/dev/sdb1")]);
+}
+
+#[test]
+fn several_servers_at_once_are_the_network() {
+    let why = verdict(&[(
+        "h",
+        recorded(36, SECONDS, |number, second| {
+            let times = if is_planted(number) { 5.0 } else { 1.0 };
+            office_of(second, "nas:/data", times);
+            office_of(second, "filer:/home", times);
+        }),
+    )]);
+    assert_eq!(why.moments.len(), 2);
+    assert!(why.moments.iter().all(|of| of.cause == Cause::Network));
+}
+
+#[test]
+fn a_range_of_the_incident_alone_is_compared_with_the_time_before() {
+    let range = Range {
+        since: Some(at(BEGIN)),
+        until: Some(at(END)),
+    };
+    let why = verdict_of(&[("h", incidents::noisy_neighbour())], range);
+    assert_eq!(is_at(&why, 2).cause, Cause::Neighbour);
+    let range = Range {
+        since: Some(at(0)),
+        until: Some(at(BEGIN)),
+    };
+    let why = verdict_of(&[("h", incidents::noisy_neighbour())], range);
+    assert!(why.moments.is_empty());
+}
