@@ -41,7 +41,7 @@ make_root() {
     mkdir "$work"
     local page unit doc=usr/share/doc/trackiops
     put 755 "$binary" usr/bin/trackiops
-    for unit in trackiops trackiops-metrics; do
+    for unit in trackiops trackiops-metrics trackiops-serve; do
         sed 's|/usr/local/bin/|/usr/bin/|' "contrib/$unit.service" >"$work/$unit.service"
         put 644 "$work/$unit.service" "usr/lib/systemd/system/$unit.service"
     done
@@ -78,7 +78,7 @@ make_archive() {
 }
 
 make_deb() {
-    local deb_arch maintainer dir=$work/trackiops-$version
+    local deb_arch maintainer unit dir=$work/trackiops-$version
     case $arch in x86_64) deb_arch=amd64 ;; aarch64) deb_arch=arm64 ;; esac
     maintainer=$(sed -n 's/^Maintainer: //p' contrib/package/debian/control)
     mkdir "$dir"
@@ -86,7 +86,9 @@ make_deb() {
     cp -a "$root" "$dir/root"
     # Debian has its own places for these.
     mv "$dir/root/usr/lib/systemd/system/trackiops.service" "$dir/debian"
-    mv "$dir/root/usr/lib/systemd/system/trackiops-metrics.service" "$dir/debian/trackiops.trackiops-metrics.service"
+    for unit in trackiops-metrics trackiops-serve; do
+        mv "$dir/root/usr/lib/systemd/system/$unit.service" "$dir/debian/trackiops.$unit.service"
+    done
     mv "$dir/root/usr/lib/sysusers.d/trackiops.conf" "$dir/debian/trackiops.sysusers"
     rm -r "$dir/root/usr/lib"
     scripts/third-party.py copyright "$binary" >"$dir/debian/copyright"

@@ -78,7 +78,7 @@ install_files() {
         mkdir -p "${config%/*}"
         [ -e "$config" ] || cp "$example" "$config"
         systemctl daemon-reload
-        systemctl try-restart trackiops trackiops-metrics
+        systemctl try-restart trackiops trackiops-metrics trackiops-serve
         say "to record always: systemctl enable --now trackiops"
     else
         say "to record: $prefix/bin/trackiops record"
@@ -89,7 +89,7 @@ uninstall_files() {
     [ -f "$list" ] || die "install.sh has installed nothing below $prefix: which --prefix was it?"
     [ -w "$list" ] || die "cannot write below $prefix: run this as root"
     if has_systemd; then
-        systemctl disable --now trackiops-metrics trackiops
+        systemctl disable --now trackiops-serve trackiops-metrics trackiops
         # One that was changed is the administrator's.
         if cmp -s "$example" "$config"; then
             rm "$config"
