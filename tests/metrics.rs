@@ -386,7 +386,8 @@ fn hostile_scrapers_cost_a_bounded_amount() {
     for (request, status) in [
         (&b"\x16\x03\x01\x02\x00\x01\x00"[..], "400"),
         (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody", "405"),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "200"),
+        (b"GET /other HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
         (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
         (b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", "421"),
     ] {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use bytes::Bytes;
 
@@ -43,6 +43,10 @@ impl Answers {
     }
 }
 
+/// What a browser is shown that has only the address.
+const INDEX: &str =
+    "<!doctype html><title>TrackIOps</title><a href=\"/metrics\">Metrics for Prometheus</a>\n";
+
 /// Answers `GET /metrics`.
 pub fn router(follower: Follower) -> Router {
     let answers = Arc::new(Answers {
@@ -50,6 +54,7 @@ pub fn router(follower: Follower) -> Router {
         kept: Mutex::default(),
     });
     Router::new()
+        .route("/", get(|| async { Html(INDEX) }))
         .route("/metrics", get(metrics))
         .fallback((StatusCode::NOT_FOUND, "the metrics are at /metrics\n"))
         .with_state(answers)
