@@ -46,7 +46,7 @@ struct Group {
 }
 
 /// Answers a question about operations of mounts. If it selects files, tenants or a level other than the wire, the answer is from the
-/// rows of these files, by mount; and so it is if it names operations that no NFS mount had.
+/// rows of these files, by mount; and so it is of local files where NFS mounts had no operations, or none of the named ones.
 ///
 /// Fails with [`QueryError::ConnectionsOfFile`] for connections of selected files.
 pub fn ask_operations(
@@ -68,9 +68,7 @@ pub fn ask_operations(
     let of_mounts = ask_with(question, |snapshot, question| {
         ask_once(snapshot, question, connections)
     })?;
-    let may_be_local = question.levels.is_empty()
-        && connections == Connections::Together
-        && !question.ops.is_empty();
+    let may_be_local = question.levels.is_empty() && connections == Connections::Together;
     let Outcome::Nothing { why, .. } = &of_mounts else {
         return Ok(of_mounts);
     };
@@ -81,7 +79,7 @@ pub fn ask_operations(
         why,
         EmptyReason::NoOperation { .. } | EmptyReason::LeftOut { .. }
     );
-    let of_files = ask_operations_by(question, GroupBy::MOUNT)?;
+    let of_files = ask_operations_by(&about_local(question), GroupBy::MOUNT)?;
     Ok(match &of_files {
         Outcome::Found(_) => of_files,
         Outcome::Nothing {
@@ -90,6 +88,18 @@ pub fn ask_operations(
         } if has_none => of_files,
         Outcome::Nothing { .. } => of_mounts,
     })
+}
+
+/// The question about files of other file systems. Rows of NFS files have named operations, but not all.
+fn about_local(question: &Question) -> Question {
+    let levels = match question.ops.is_empty() {
+        true => vec![IoLevel::Block],
+        false => Vec::new(),
+    };
+    Question {
+        levels,
+        ..question.clone()
+    }
 }
 
 fn ask_once(
