@@ -9,11 +9,11 @@ help:
 
 ## make demo-nfs    record a real workload on real NFS in a small emulated machine, then ask about it
 demo-nfs: setup
-	@scripts/demo.sh nfs
+	@$(FAST_RELEASE) scripts/demo.sh nfs
 
 ## make demo        the same workload on an ext4 of its own on this machine, in under a minute
 demo: setup
-	@scripts/demo.sh native
+	@$(FAST_RELEASE) scripts/demo.sh native
 
 ## make test        format, lints, kernel object, unit and integration tests, one test in a guest
 test: lint unit guest-workloads
@@ -51,7 +51,7 @@ unit: setup
 
 # One build for all tests: without the variables that name them, fail points do nothing.
 TEST = $(CARGO) test --locked --features fail-points --workspace
-# What guests run is built once, and sooner without LTO. Tests wait for guests, of which few run at once (tests/guest/run.rs).
+# What guests and demos run is built once, and sooner without LTO. Tests wait for guests, of which few run at once (tests/guest/run.rs).
 FAST_RELEASE = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 test-long: FAST_RELEASE =
 GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON="$$(scripts/python.sh)" \

@@ -16,7 +16,7 @@ sync media/movie.mkv
 dd if=media/movie.mkv iflag=nocache count=0 status=none
 
 ready=$(mktemp -u)
-trackiops record --store "$OUT/store" --ready-file "$ready" --rotate 10s ${RECORD:-} &
+trackiops record --store "$OUT/store" --ready-file "$ready" --rotate 10s --requests ${RECORD:-} &
 recorder=$!
 until [ -s "$ready" ]; do
     kill -0 "$recorder" 2>/dev/null || { wait "$recorder"; exit 1; }

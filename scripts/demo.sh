@@ -60,6 +60,7 @@ ask "where did its requests spend their time?" query --store "$out/store" --file
 ask "which directories moved the most?" query --store "$out/store" --by dir
 ask "the same as a picture" flamegraph --store "$out/store" --output "$out/files.svg"
 echo "    $out/files.svg is for a browser"
+ask "which single requests were the slowest?" requests --store "$out/store" --top 3
 if [ "$kind" = nfs ]; then
     ask "what was the server asked to do?" query --store "$out/store" --by op
 fi
