@@ -19,10 +19,10 @@ use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::outcome;
 use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{EXPORTS, format_of, list_with_or};
+use crate::{notes, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -179,7 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         exported.notes.extend(notes);
     }
     let path = target.finish(&place, &export, &exported, kind)?;
-    outcome::say_notes(&exported.notes, zone);
+    notes::say_notes(&exported.notes, zone);
     let told = format!("{}: {}", path.display(), plural(exported.rows, "row"));
     Output::Stdout.write(|out| print(&told, 4, out))?;
     Ok(outcome::exit_status(&exported.notes))

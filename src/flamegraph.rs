@@ -8,11 +8,11 @@ use trackiops_query::Outcome;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 
 use crate::help_headings::{OUTPUT, ROWS};
-use crate::outcome;
 use crate::output::{FilePermissions, Output};
 use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{GRAPHS, format_of};
+use crate::{notes, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(outcome::say_nothing_found(&why, &notes, zone));
         }
     };
-    outcome::say_notes(&answer.notes, zone);
+    notes::say_notes(&answer.notes, zone);
     // Drawn before anything is written, so that no half-drawn picture is left.
     let mut drawn = Vec::new();
     match folded {

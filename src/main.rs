@@ -21,6 +21,7 @@ mod live_socket;
 mod mark;
 mod metrics;
 mod mounts;
+mod notes;
 mod outcome;
 mod output;
 #[cfg(test)]

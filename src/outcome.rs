@@ -10,6 +10,7 @@ use trackiops_query::{Answer, Columns, EmptyReason, Outcome};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{Format, Render};
 
+use crate::notes::{self, say_notes, say_step};
 use crate::output::{Output, say};
 
 /// Exit status when nothing matched.
@@ -63,6 +64,7 @@ pub fn write_found<R>(
 ) -> anyhow::Result<ExitCode> {
     match outcome {
         Outcome::Found(answer) => {
+            say_step(answer.step);
             say_notes(&answer.notes, zone);
             output.write(|out| write(&answer, out))?;
             let status = exit_status(&answer.notes);
@@ -80,27 +82,11 @@ pub fn write_found<R>(
     }
 }
 
-/// Writes an answer's notes to stderr.
-pub fn say_notes(notes: &[Note], zone: Zone) {
-    note_lines(notes, zone).iter().for_each(say);
-}
-
-/// Notes in words, each once: several parts of an answer may lead to the same one.
-fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
-    let mut lines = Vec::new();
-    for note in notes {
-        let line = note.show(zone);
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
-}
-
 /// Says why there is no answer. Returns the exit status.
-pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
-    say_notes(notes, zone);
-    let (why, status) = match is_damaged(notes) {
+pub fn say_nothing_found(why: &EmptyReason, found: &[Note], zone: Zone) -> ExitCode {
+    say_notes(found, zone);
+    let zone = notes::zone(zone);
+    let (why, status) = match is_damaged(found) {
         true => (why.show_damaged(zone), DAMAGED),
         false => (why.show(zone), NOTHING),
     };
@@ -142,18 +128,4 @@ pub fn exit_status_of_nothing(notes: &[Note]) -> ExitCode {
 fn is_damaged(notes: &[Note]) -> bool {
     let mut notes = notes.iter();
     notes.any(Note::is_damage)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_said_once() {
-        let missing = || Note::NoSuchFile("no file /mnt/a".into());
-        let other = Note::NoSuchFile("no file /mnt/b".into());
-        let notes = [missing(), other, missing()];
-        let said = note_lines(&notes, Zone::utc());
-        assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
-    }
 }

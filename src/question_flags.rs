@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
 use trackiops_query::Figures;
-use trackiops_query::times::{self, Moment, Zone};
+use trackiops_query::times::{self, Zone};
 use trackiops_query::{
     Columns, Condition, Explain, FileSelector, GroupBy, Projection, Question, Range, Record, Sort,
     Step,
@@ -19,7 +19,8 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
-use crate::output::{FilePermissions, Output, say};
+use crate::notes::say_moment;
+use crate::output::{FilePermissions, Output};
 use crate::shorthands::Shorthands;
 use crate::store_flag::StoreFlags;
 use crate::suffix;
@@ -150,7 +151,8 @@ impl WhenFlags {
             None => None,
             Some(text) => {
                 let moment = times::parse_end(text, since, now, zone).context("--until")?;
-                Some(told("--until", moment, zone))
+                say_moment("--until", moment, zone);
+                Some(moment.at)
             }
         };
         Ok(Range { since, until })
@@ -207,21 +209,8 @@ impl ListFlags {
 /// The time that --since names.
 pub fn since_of(text: &str, now: UtcMs, zone: Zone) -> anyhow::Result<UtcMs> {
     let moment = times::parse(text, now, zone).context("--since")?;
-    Ok(told("--since", moment, zone))
-}
-
-/// The time that an option names. Says which that is if it was local.
-fn told(option: &str, moment: Moment, zone: Zone) -> UtcMs {
-    if moment.local {
-        // With the offset of that time, which can differ from the one in the answer's note on local
-        // times.
-        say(format_args!(
-            "{option} {}{}",
-            times::show(moment.at, zone),
-            times::show_offset(moment.at, zone)
-        ));
-    }
-    moment.at
+    say_moment("--since", moment, zone);
+    Ok(moment.at)
 }
 
 /// The time by the wall clock.

@@ -2,6 +2,7 @@
 
 mod commands;
 mod events;
+mod frames;
 mod paper;
 
 use std::collections::{BTreeMap, HashSet};
@@ -37,12 +38,13 @@ use trackiops_store::live::{
 use crate::help_headings::{EVENTS, OUTPUT, WHEN};
 use crate::lifeline;
 use crate::live_socket::SocketFlag;
-use crate::outcome::say_notes;
+use crate::notes::say_notes;
 use crate::output::{Output, plural, say};
 use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
 use crate::question_flags::{FileFlags, RowFlags, now, since_of};
 use crate::watch::commands::{Commands, OnEvent};
 use crate::watch::events::{Event, Events};
+use crate::watch::frames::Frames;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,6 +60,8 @@ const MOST_ALERTS: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The recorder says something each second.
 const SILENCE: Duration = Duration::from_secs(5);
+/// What is said of a recorder that says nothing.
+const SILENT: &str = "the recorder does not answer: it may be stopped";
 /// Windows of a step after which they are added up.
 const MOST_PENDING: usize = 64;
 /// Interval of attempts to find a recorder again.
@@ -98,6 +102,12 @@ pub struct Args {
     /// One JSON object per row
     #[arg(long, group = "form", help_heading = OUTPUT)]
     json: bool,
+    /// One JSON object per window, until the recorder ends
+    ///
+    /// {"since", "until", "from", "notes", "rows"}, also for windows without rows. A window from the `store` replaces an earlier one with
+    /// the same start; one from the `recorder` adds to it. The last object is {"end", "notes"}: it says why there are no more.
+    #[arg(long, group = "form", help_heading = OUTPUT)]
+    windows: bool,
     /// CSV, with one header
     #[arg(long, group = "form", help_heading = OUTPUT)]
     csv: bool,
@@ -112,12 +122,12 @@ pub struct Args {
     /// `alert` and `alert-end`: a row matches --where; it does not any more. `lost`: requests were lost. `audit`: rows and the kernel's
     /// counters differ for no known reason. `store-failing` and `store-written`: the store cannot be written; it can again. `budget`:
     /// the store has used 90 % of --store-size. `recorder-ended` and `recorder-started`.
-    #[arg(long, conflicts_with_all = ["csv", "paper", "since"], help_heading = EVENTS)]
+    #[arg(long, conflicts_with_all = ["csv", "paper", "windows", "since"], help_heading = EVENTS)]
     events: bool,
     /// Run a program at such an event; repeatable
     ///
     /// Implies --events. The program runs without a shell, as `nobody` if you are root, with the event as JSON on its standard input.
-    #[arg(long, value_name = "EVENT=COMMAND", conflicts_with_all = ["csv", "paper", "since"], help_heading = EVENTS)]
+    #[arg(long, value_name = "EVENT=COMMAND", conflicts_with_all = ["csv", "paper", "windows", "since"], help_heading = EVENTS)]
     on: Vec<OnEvent>,
     /// How often --on may run a program for the same event
     ///
@@ -126,7 +136,7 @@ pub struct Args {
     on_every: Duration,
     /// For an alert, windows in a row that match --where
     #[arg(long = "for", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "1", help_heading = EVENTS)]
-    windows: u32,
+    matching: u32,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -181,6 +191,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         match watch.follow(&mut subscription, after, is_over)? {
             End::Over => return Ok(ExitCode::SUCCESS),
+            End::Recorder(_) if watch.is_of_windows() => {
+                return watch.end_windows("the recorder has ended");
+            }
+            End::Broken(_) if watch.is_of_windows() => {
+                return watch.end_windows("the recorder has ended without a word");
+            }
+            End::Silent => return watch.end_windows(SILENT),
             End::Recorder(position) => {
                 last = Some(position.max(subscription.hello().position));
                 watch.tell_ended()?;
@@ -201,6 +218,8 @@ enum End {
     Recorder(Position),
     /// The connection broke after this window: the recorder was killed, or ended before all was read.
     Broken(Position),
+    /// The recorder does not answer, and windows are to end then.
+    Silent,
 }
 
 /// How windows are written.
@@ -208,10 +227,22 @@ enum End {
 enum Form {
     Answer(Format),
     Paper,
+    /// An object per window.
+    Windows,
     /// Events, as JSON or as lines for people.
     Events {
         json: bool,
     },
+}
+
+impl Form {
+    /// How rows are written.
+    fn format(self) -> Format {
+        match self {
+            Self::Answer(format) => format,
+            Self::Paper | Self::Windows | Self::Events { .. } => Format::Json,
+        }
+    }
 }
 
 /// What is asked of each window, and the windows of the step that is not over yet.
@@ -234,6 +265,7 @@ struct Watch {
     /// End of the last window.
     end: Option<UtcMs>,
     events: Events,
+    frames: Frames,
     commands: Commands,
     recorder: Option<RecorderInfo>,
 }
@@ -241,11 +273,12 @@ struct Watch {
 impl Watch {
     /// `None` if columns were to be listed, which is done then.
     fn new(args: Args) -> anyhow::Result<Option<Self>> {
-        let form = match (args.json, args.csv, args.paper) {
+        let form = match (args.json, args.csv, args.paper, args.windows) {
             (json, ..) if args.events || !args.on.is_empty() => Form::Events { json },
             (true, ..) => Form::Answer(Format::Json),
-            (_, true, _) => Form::Answer(Format::Csv(Texts::AsTheyAre)),
-            (.., true) => Form::Paper,
+            (_, true, ..) => Form::Answer(Format::Csv(Texts::AsTheyAre)),
+            (_, _, true, _) => Form::Paper,
+            (.., true) => Form::Windows,
             _ => Form::Answer(with_parts(Format::Table(Figures::Rates), args.parts)),
         };
         let (subject, form) = match (args.about.subject(), form) {
@@ -275,9 +308,9 @@ impl Watch {
             question.top.get_or_insert(MOST_ROWS);
         }
         let columns = match (subject, form) {
-            (Subject::Files(_), Form::Answer(format)) => match args.rows.columns()? {
+            (Subject::Files(_), Form::Answer(_) | Form::Windows) => match args.rows.columns()? {
                 None => return Ok(None),
-                Some(columns) => columns_of_files(columns, &mut question, format)?,
+                Some(columns) => columns_of_files(columns, &mut question, form.format())?,
             },
             (Subject::Files(_), Form::Paper | Form::Events { .. }) => {
                 question.projection = Projection::all();
@@ -303,7 +336,8 @@ impl Watch {
             pending: Vec::new(),
             start: UtcMs(0),
             end: None,
-            events: Events::new(args.windows),
+            events: Events::new(args.matching),
+            frames: Frames::default(),
             commands: Commands::new(args.on, args.on_every)?,
             recorder: None,
         }))
@@ -412,6 +446,13 @@ impl Watch {
 
     /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
     fn history(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
+        self.frames.from_store = true;
+        let written = self.stored(store, since);
+        self.frames.from_store = false;
+        written
+    }
+
+    fn stored(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
         let mut left_out = HashSet::new();
         let mut attempts = 0;
         let mut step = Some(self.step);
@@ -437,7 +478,7 @@ impl Watch {
                 Some(QueryError::Vanished(path) | QueryError::Damaged { path, .. })
                     if left_out.insert(path.clone()) =>
                 {
-                    say(format_args!("{error}; the rest follows"));
+                    self.note(format!("{error}; the rest follows"));
                 }
                 _ => return Err(error),
             }
@@ -460,7 +501,7 @@ impl Watch {
     fn follow(
         &mut self,
         subscription: &mut Subscription,
-        after: Position,
+        mut after: Position,
         is_over: impl Fn() -> bool,
     ) -> anyhow::Result<End> {
         let mut last = after;
@@ -475,8 +516,11 @@ impl Watch {
             if !matches!(heard, Ok(None)) {
                 silent_since = Some(Instant::now());
             } else if silent_since.is_some_and(|since| since.elapsed() > SILENCE) {
+                if self.is_of_windows() {
+                    return Ok(End::Silent);
+                }
                 silent_since = None;
-                say("the recorder does not answer: it may be stopped");
+                say(SILENT);
             }
             let goes_on = match heard {
                 Ok(None) => true,
@@ -495,6 +539,17 @@ impl Watch {
                     let gone: Vec<_> = known.into_iter().filter(is_gone).collect();
                     self.mounts.extend(gone);
                     true
+                }
+                Ok(Some(Message::Gap(gap))) if self.is_of_windows() => {
+                    let flushed = self.flush()?;
+                    let store = &subscription.hello().recorder.store;
+                    match self.history(store, UtcMs(gap.since_ms))? {
+                        Some(position) if flushed => {
+                            (after, last, has_begun) = (position, position, false);
+                            true
+                        }
+                        _ => false,
+                    }
                 }
                 Ok(Some(Message::Gap(gap))) => {
                     last = gap.until;
@@ -521,6 +576,24 @@ impl Watch {
             if !goes_on {
                 return Ok(End::Over);
             }
+        }
+    }
+
+    fn is_of_windows(&self) -> bool {
+        matches!(self.form, Form::Windows)
+    }
+
+    /// Writes why there are no more windows.
+    fn end_windows(&mut self, why: &str) -> anyhow::Result<ExitCode> {
+        emit(self.frames.end(why).as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says something about the rows.
+    fn note(&mut self, note: String) {
+        match self.is_of_windows() {
+            true => self.frames.say(note),
+            false => say(note),
         }
     }
 
@@ -630,17 +703,17 @@ impl Watch {
             }
             (_, Form::Events { .. }) => self.alerts(&question),
             (_, Form::Paper) => Ok(true),
-            (Subject::Files(_), Form::Answer(format)) => {
+            (Subject::Files(_), _) => {
                 let columns = self.columns.clone();
-                self.put(ask(&question)?, columns, format, &question)
+                self.put(ask(&question)?, columns, &question)
             }
-            (Subject::Operations(connections), Form::Answer(format)) => {
+            (Subject::Operations(connections), _) => {
                 let outcome = ask_operations(&question, connections)?;
-                self.put(outcome, self.rows.columns()?.flatten(), format, &question)
+                self.put(outcome, self.rows.columns()?.flatten(), &question)
             }
-            (Subject::OperationsBy(by), Form::Answer(format)) => {
+            (Subject::OperationsBy(by), _) => {
                 let outcome = ask_operations_by(&question, by)?;
-                self.put(outcome, self.rows.columns()?.flatten(), format, &question)
+                self.put(outcome, self.rows.columns()?.flatten(), &question)
             }
         }
     }
@@ -649,11 +722,18 @@ impl Watch {
         &mut self,
         outcome: Outcome<R>,
         columns: Option<Columns<R>>,
-        format: Format,
         question: &Question,
     ) -> anyhow::Result<bool> {
+        let format = self.form.format();
         let Some(answer) = self.answer(outcome) else {
-            return Ok(true);
+            return match self.is_of_windows() && question.step.is_some() {
+                true => emit(
+                    self.frames
+                        .windows::<R>(None, "", question.range)
+                        .as_bytes(),
+                ),
+                false => Ok(true),
+            };
         };
         let style = Style {
             look: Output::Stdout.look(),
@@ -666,6 +746,11 @@ impl Watch {
                 trackiops_render::write_columns(&answer, &columns, format, style, &mut text)?;
             }
         }
+        if self.is_of_windows() {
+            let text = String::from_utf8_lossy(&text);
+            let windows = self.frames.windows(Some(&answer), &text, question.range);
+            return emit(windows.as_bytes());
+        }
         if matches!(format, Format::Csv(_)) && mem::replace(&mut self.has_header, true) {
             let header = text.iter().position(|byte| *byte == b'\n');
             text.drain(..=header.unwrap_or(0));
@@ -674,7 +759,7 @@ impl Watch {
     }
 
     /// The answer, if there is one. Says what it lacks.
-    fn answer<R>(&self, outcome: Outcome<R>) -> Option<Answer<R>> {
+    fn answer<R>(&mut self, outcome: Outcome<R>) -> Option<Answer<R>> {
         let (answer, mut notes) = match outcome {
             Outcome::Found(mut answer) => {
                 let notes = mem::take(&mut answer.notes);
@@ -683,7 +768,12 @@ impl Watch {
             Outcome::Nothing { notes, .. } => (None, notes),
         };
         notes.retain(Note::is_of_the_recording);
-        say_notes(&notes, self.question.zone);
+        match self.is_of_windows() {
+            true => notes
+                .iter()
+                .for_each(|note| self.frames.say(note.show(Zone::utc()))),
+            false => say_notes(&notes, self.question.zone),
+        }
         answer
     }
 }

@@ -8,7 +8,8 @@ use trackiops_render::why::{object, sentences};
 use trackiops_reports::why::{Why, make};
 
 use crate::help_headings::OUTPUT;
-use crate::outcome::{self, say_notes};
+use crate::notes::say_notes;
+use crate::outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use crate::server::{LONG, NOBODY, Server, answer, request, trackiops};
 use serde_json::Value;
+use trackiops_query::times::rfc3339;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::windows::T0;
 
@@ -578,7 +580,8 @@ fn windows_are_sent_as_they_close() {
     recording.put(&of_two_files(later, 3));
     let events: Vec<_> = (0..3).map(|_| next(&mut stream)).collect();
     let counts = events.iter().map(|(id, data)| {
-        assert_eq!(data["rows"][0]["time"].as_str(), Some(&**id));
+        assert_eq!(data["since"].as_str(), Some(&**id));
+        assert_eq!(data["from"], "recorder");
         data["rows"][0]["read_requests"].as_u64().unwrap()
     });
     assert_eq!(counts.collect::<Vec<_>>(), [10, 11, 12]);
@@ -586,10 +589,11 @@ fn windows_are_sent_as_they_close() {
     wait_for("nobody follows", || serve.children() == 0);
     // From the last one on, which comes again.
     let mut stream = follow(&format!("Last-Event-ID: {}\r\n", events[1].0));
-    assert_eq!(
-        [next(&mut stream), next(&mut stream)],
-        [events[1].clone(), events[2].clone()]
-    );
+    for event in &events[1..] {
+        let (id, again) = next(&mut stream);
+        assert_eq!((&id, &again["rows"]), (&event.0, &event.1["rows"]));
+        assert_eq!(again["from"], "store");
+    }
     drop(stream);
     let (head, _) = serve.get(
         "/api/v1/live",
@@ -599,6 +603,83 @@ fn windows_are_sent_as_they_close() {
     // The recorder has noticed nothing.
     recording.put(&of_two_files(later + 10_000, 1));
     recording.end();
+}
+
+/// Events of `/api/v1/live`, from the first on until it ends: type and data.
+fn events(serve: &Serve, path: &str) -> impl Iterator<Item = (String, Value)> + use<> {
+    let mut stream = serve.connect();
+    let question = request(&format!("/api/v1/live{path}"), &serve.headers(""));
+    stream.write_all(question.as_bytes()).unwrap();
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut kind = "window".to_owned();
+    lines.filter_map(move |line| match line.split_once(": ") {
+        Some(("event", of)) => {
+            kind = of.trim().to_owned();
+            None
+        }
+        Some(("data", data)) => Some((kind.clone(), serde_json::from_str(data).unwrap())),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_window_is_one_event_whatever_its_columns_and_the_last_event_says_why() {
+    let mut recording = Recording::begin();
+    recording.put(&recent(5));
+    let serve = Serve::start(&recording);
+    let since = rfc3339(recent(5)[0].start);
+    let path = format!("?columns=read_requests,path&since={since}");
+    let mut events_of_all = events(&serve, &path);
+    let windows: Vec<_> = events_of_all.by_ref().take(5).collect();
+    for (kind, window) in &windows {
+        assert_eq!(kind, "window");
+        let rows = window["rows"].as_array().unwrap();
+        assert!(rows.len() > 1, "{window}");
+        assert!(rows.iter().all(|row| row["time"].is_null()), "{window}");
+    }
+    // A window in which nothing was done is one, too.
+    let idle = windows_of_idle(recent(5)[0].start.0 + 20_000);
+    recording.put(&idle);
+    let (_, window) = events_of_all.next().unwrap();
+    assert_eq!(window["rows"], Value::Array(vec![]), "{window}");
+    recording.end();
+    let (kind, end) = events_of_all.next().unwrap();
+    assert_eq!(kind, "end");
+    assert_eq!(end["error"], "the recorder has ended");
+    assert!(events_of_all.next().is_none());
+    for (path, words) in [
+        ("", "no recorder"),
+        ("?columns=nothing", "there is no column `nothing`"),
+    ] {
+        let (kind, end) = events(&serve, path).next().unwrap();
+        let error = end["error"].as_str().unwrap();
+        assert!(kind == "end" && error.contains(words), "{path}: {end}");
+    }
+}
+
+/// A window in which nothing was done.
+fn windows_of_idle(start_ms: i64) -> Vec<ClosedWindow> {
+    let mut windows = of_two_files(start_ms, 1);
+    windows[0].rows.clear();
+    windows
+}
+
+#[test]
+fn the_step_of_an_answer_is_data_and_notes_are_about_the_recording() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    for (path, step) in [
+        ("series?step=auto", Value::from("1s")),
+        ("series?step=30s", Value::from("30s")),
+        ("top?since=2026-11-21+03:52&until=%2B1m", Value::Null),
+    ] {
+        let (_, answer) = serve.ask(&format!("/api/v1/{path}"));
+        assert_eq!(answer["step"], step, "{path}");
+        assert_eq!(answer["notes"], Value::Array(vec![]), "{path}");
+    }
+    let (_, meta) = serve.ask("/api/v1/meta");
+    let store = meta["stores"][0].as_str().unwrap();
+    assert!(Path::new(store).is_absolute(), "{meta}");
 }
 
 #[test]

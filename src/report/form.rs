@@ -16,10 +16,10 @@ use trackiops_render::terminal_style::Style;
 use trackiops_reports::report::About;
 
 use crate::help_headings::OUTPUT;
-use crate::outcome;
 use crate::output::{FilePermissions, Output, say};
 use crate::shorthands::Shorthands;
 use crate::suffix;
+use crate::{notes, outcome};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Form {
         zone: Zone,
     ) -> anyhow::Result<ExitCode> {
         about.remarks.iter().for_each(say);
-        outcome::say_notes(&about.notes, zone);
+        notes::say_notes(&about.notes, zone);
         let is_asked = |table: &&&dyn ReportTable| {
             let asked = self.table.as_deref();
             asked.is_none_or(|name| name == table.name())

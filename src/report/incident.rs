@@ -12,12 +12,12 @@ use trackiops_schemas::unit::Unit;
 use super::document;
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, WHAT};
-use crate::outcome;
 use crate::output::{FilePermissions, Output, print};
 use crate::progress::with_progress;
 use crate::question_flags::{FileFlags, WhenFlags, now};
 use crate::store_flag::StoreFlags;
 use crate::suffix::{PAGES, format_of};
+use crate::{notes, outcome};
 
 /// Bytes of a report, at most.
 const MOST_BYTES: usize = 5_000_000;
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(status);
         }
     };
-    outcome::say_notes(&report.notes, zone);
+    notes::say_notes(&report.notes, zone);
     let page = document::with_data(&report.text);
     output.write(|out| out.write_all(page.as_bytes()))?;
     if let Output::File(path, _) = &output {

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::jobs::Jobs;
 use super::{live, state};
-use answers::{arrow, notes, rows, stacks, tagged, written};
-pub use answers::{refuse, refuse_job};
+pub use answers::{Said, refuse, refuse_job};
+use answers::{arrow, rows, stacks, tagged, written};
 use endpoints::{ENDPOINTS, Endpoint, Kind};
 use openapi::openapi;
 
@@ -124,17 +124,17 @@ impl Api {
             Ok(answered) => answered,
             Err(error) => return refuse_job(&error),
         };
-        let notes = notes(&answered.stderr);
+        let said = Said::read(&answered.stderr);
         match answered.status.code() {
             Some(0 | NOTHING | DAMAGED) => {
                 let answer = match (endpoint.answer, is_arrow) {
-                    (Kind::Rows, true) => arrow(answered, &notes),
-                    (Kind::Stacks, _) => stacks(&answered.stdout, &notes),
-                    _ => rows(&answered, &notes),
+                    (Kind::Rows, true) => arrow(answered, &said.notes),
+                    (Kind::Stacks, _) => stacks(&answered.stdout, &said),
+                    _ => rows(&answered, &said),
                 };
                 tagged(answer, weak)
             }
-            Some(_) => refuse(StatusCode::BAD_REQUEST, &notes.join("; ")),
+            Some(_) => refuse(StatusCode::BAD_REQUEST, &said.notes.join("; ")),
             None => refuse(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 &format!("the question has ended early ({})", answered.status),

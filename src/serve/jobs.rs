@@ -12,6 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::notes;
+
 /// Questions that are answered at once.
 const MOST_RUNNING: usize = 2;
 /// Those that wait for their turn.
@@ -103,6 +105,7 @@ impl Process {
         let mut child = Command::new("/proc/self/exe")
             .arg0("trackiops")
             .args(words)
+            .env(notes::VARIABLE, notes::AS_DATA)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `/api/v1/live`: the windows of a running recorder, as server-sent events.
+//! `/api/v1/live`: the windows of a running recorder, as server-sent events. `trackiops watch --windows` makes an object of each.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,26 +8,24 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use trackiops_query::times::{Zone, parse, rfc3339};
 
-use super::api::{refuse, refuse_job};
+use super::api::{Said, refuse, refuse_job};
 use super::jobs::{Jobs, Process};
 use crate::question_flags::now;
 
-/// Rows of a window arrive at once; after this time no more of them come.
-const END_OF_WINDOW: Duration = Duration::from_millis(50);
 /// After which a comment shows that the connection is there.
 const ALIVE: Duration = Duration::from_secs(10);
 /// What a browser sends when it connects again: the id of the last event that it had.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Follows a recording until the client leaves. Its windows come from the last event on that the client had; that window comes again,
-/// because the client may not have had all of it.
+/// Follows a recording until it ends or the client leaves. Windows come from the last event on that the client had; that window comes
+/// again, because more may have been recorded in it.
 pub fn follow(
     jobs: &Jobs,
     mut words: Vec<OsString>,
@@ -66,9 +64,8 @@ pub fn follow(
 
 struct Followed {
     process: Process,
+    /// None after the last event.
     lines: Option<Lines<BufReader<ChildStdout>>>,
-    /// The first row of the next window.
-    row: Option<(String, String)>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -78,51 +75,46 @@ impl Followed {
         Self {
             process,
             lines,
-            row: None,
             _place: place,
         }
     }
 
     /// The next event, or none after the last.
     async fn next(&mut self) -> Option<Bytes> {
-        let (time, first) = match self.row.take() {
-            Some(row) => row,
-            None => {
-                self.lines.as_ref()?;
-                match timeout(ALIVE, self.line()).await {
-                    Err(_) => return Some(Bytes::from_static(b":\n\n")),
-                    Ok(Some(row)) => row,
-                    Ok(None) => return Some(self.end().await),
-                }
-            }
+        let lines = self.lines.as_mut()?;
+        let line = match timeout(ALIVE, lines.next_line()).await {
+            Err(_) => return Some(Bytes::from_static(b":\n\n")),
+            Ok(line) => line.ok().flatten(),
         };
-        let mut rows = first;
-        while let Ok(Some((at, row))) = timeout(END_OF_WINDOW, self.line()).await {
-            if at != time {
-                self.row = Some((at, row));
-                break;
+        let object = line.as_deref().map(serde_json::from_str::<Value>);
+        match (object, line) {
+            (Some(Ok(object)), Some(line)) if object["since"].is_string() => {
+                let since = object["since"].as_str().unwrap_or_default();
+                Some(format!("id: {since}\ndata: {line}\n\n").into())
             }
-            rows.push(',');
-            rows += &row;
+            (Some(Ok(object)), _) if object["end"].is_string() => Some(self.end(&object["end"])),
+            _ => {
+                let why = self.why_ended().await;
+                Some(self.end(&why.into()))
+            }
         }
-        Some(format!("id: {time}\ndata: {{\"rows\":[{rows}]}}\n\n").into())
     }
 
-    /// A row and its window's time.
-    async fn line(&mut self) -> Option<(String, String)> {
-        let line = self.lines.as_mut()?.next_line().await.ok()??;
-        let row: Value = serde_json::from_str(&line).ok()?;
-        Some((row["time"].as_str()?.to_owned(), line))
-    }
-
-    /// An event that says why there are no more.
-    async fn end(&mut self) -> Bytes {
+    /// The last event, which says why there are no more.
+    fn end(&mut self, why: &Value) -> Bytes {
         self.lines = None;
+        format!("event: end\ndata: {}\n\n", json!({"error": why})).into()
+    }
+
+    /// What the process said when it ended without its own last object.
+    async fn why_ended(&mut self) -> String {
         let mut said = Vec::new();
         if let Some(stderr) = &mut self.process.stderr {
             let _ = stderr.take(4096).read_to_end(&mut said).await;
         }
-        let said = Value::from(String::from_utf8_lossy(&said));
-        format!("event: end\ndata: {{\"error\":{said}}}\n\n").into()
+        match &Said::read(&String::from_utf8_lossy(&said)).notes[..] {
+            [] => "the recording is no longer followed, for an unknown reason".to_owned(),
+            notes => notes.join("; "),
+        }
     }
 }

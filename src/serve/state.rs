@@ -73,7 +73,7 @@ pub fn describe(stores: &[PathBuf]) -> Result<Value, StoreError> {
     let granularities = view.granularities().into_iter();
     let span = view.span();
     Ok(json!({
-        "stores": stores,
+        "stores": stores.iter().map(|store| std::path::absolute(store).unwrap_or_else(|_| store.clone())).collect::<Vec<_>>(),
         "hosts": hosts,
         "since": span.map(|(since, _)| times::rfc3339(since)),
         "until": span.map(|(_, until)| times::rfc3339(until)),

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer } from './report/answers.ts';
 import { report } from './report/data.ts';
+import { visibleIn } from './visible.ts';
 import type { Row } from './windows.ts';
 
 export type Parameters = [name: string, value: string][];
@@ -9,6 +10,8 @@ export type Parameters = [name: string, value: string][];
 export interface Answer<R = Row> {
   rows: R[];
   notes: string[];
+  /** Length of the rows' windows. */
+  step?: string;
 }
 
 export interface Stack {
@@ -24,6 +27,8 @@ export interface Meta {
   until: string | null;
   granularities: string[];
   recorder: unknown;
+  /** Absent in an answer. */
+  rows?: undefined;
 }
 
 export class ApiError extends Error {
@@ -79,8 +84,8 @@ async function errorOf(response: Response): Promise<ApiError> {
   }
 }
 
-/** Asks until there is an answer: a server that is busy says when to ask again. */
-export async function ask<T>(name: string, parameters: Parameters, signal: AbortSignal): Promise<T> {
+/** Asks until there is an answer: a server that is busy says when to ask again. Names in it are visible. */
+export async function ask<T extends { rows?: unknown }>(name: string, parameters: Parameters, signal: AbortSignal): Promise<T> {
   const data = report();
   if (data !== null) {
     try {
@@ -100,7 +105,8 @@ export async function ask<T>(name: string, parameters: Parameters, signal: Abort
     }
     setClock(response, asked);
     if (response.ok) {
-      return (await response.json()) as T;
+      const answered = (await response.json()) as T;
+      return 'rows' in answered ? { ...answered, rows: visibleIn(answered.rows) } : answered;
     }
     const error = await errorOf(response);
     if (response.status !== 503) {
@@ -118,7 +124,7 @@ export interface Asked<T> {
 }
 
 /** Asks again whenever the question changes, or `again` does; null asks nothing. */
-export function useAsk<T = Answer>(name: string, parameters: Parameters | null, again = 0): Asked<T> {
+export function useAsk<T extends { rows?: unknown } = Answer>(name: string, parameters: Parameters | null, again = 0): Asked<T> {
   const key = parameters === null ? null : apiAddress(name, parameters);
   const [asked, setAsked] = useState<Asked<T>>({ data: null, error: null, loading: key !== null });
   const latest = useRef(parameters);

@@ -3,13 +3,18 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { apiAddress, ApiError, ask, now, type Answer, type Meta, type Parameters } from './api.ts';
 import { rangeParameters, type Range, type Selection } from './selection.ts';
 import { autoStep, niceStep, parseLength, showLength } from './time.ts';
-import { joined, windowsOf, WINDOW_COLUMNS, type Row, type Window } from './windows.ts';
+import { visibleIn } from './visible.ts';
+import { joined, together, windowsOf, WINDOW_COLUMNS, type Row, type Window } from './windows.ts';
 
 /** Below it a picture has too few columns to show much, and finer windows are asked for. */
 const FEW_WINDOWS = 100;
 const ENOUGH_WINDOWS = 400;
 /** A window does not come again after so long. */
 const LATE_MS = 120_000;
+/** How long a server may say nothing after a connection broke. */
+const SILENCE_MS = 5000;
+/** After which a recorder that has ended is looked for again. */
+const AGAIN_MS = 10_000;
 
 export interface Recording {
   windows: Window[];
@@ -64,19 +69,21 @@ function stepsOf(range: Range, meta: Meta, asked: string | null): (number | 'aut
   return fine < quick ? [quick, fine] : [quick];
 }
 
-/** The step of an answer for which the server chose it. */
-function stepOf(answer: Answer, guess: number): number {
-  const noted = answer.notes.map((note) => /^rows of (\w+);/.exec(note)?.[1]).find((step) => step !== undefined);
-  return (noted === undefined ? null : parseLength(noted)) ?? guess;
-}
-
 async function fetchStep(base: Parameters, step: number | 'auto', guess: number, signal: AbortSignal): Promise<[Parameters, Answer, number]> {
   const parameters: Parameters = [...base, ['by', 'host'], ['step', step === 'auto' ? 'auto' : showLength(step)], ['columns', WINDOW_COLUMNS]];
   const answer = await ask<Answer>('series', parameters, signal);
-  return [parameters, answer, step === 'auto' ? stepOf(answer, guess) : step];
+  return [parameters, answer, parseLength(answer.step ?? '') ?? (step === 'auto' ? guess : step)];
 }
 
-export function gapsOf(rows: Row[], range: Range, step: number): Gap[] {
+/** What goes on has no gap at its end. */
+function endOf(rows: Row[], range: Range, goesOn: boolean): number {
+  const last = Math.max(...rows.map((row) => Date.parse(String(row.until))));
+  return goesOn && range.moves && range.until - last < LATE_MS ? Math.min(last, range.until) : range.until;
+}
+
+/** Times that were not recorded. Without any recorded time that is all of it. */
+export function gapsOf(rows: Row[], whole: Range, step: number, goesOn: boolean): Gap[] {
+  const range = { ...whole, until: endOf(rows, whole, goesOn) };
   const first = Math.floor(range.since / step);
   const count = Math.ceil(range.until / step) - first;
   const hosts = new Map<unknown, Float64Array>();
@@ -178,13 +185,11 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
   }, [fetched, live, range.since]);
   const step = fetched?.step ?? 1000;
   const gaps = useMemo(() => {
-    if (recorded === null || fetched === null || recorded.key !== fetched.key || recorded.rows.length === 0) {
+    if (recorded === null || fetched === null || recorded.key !== fetched.key) {
       return [];
     }
-    // What goes on has no gap at its end.
-    const until = selection.range.moves ? Math.max(...recorded.rows.map((row) => Date.parse(String(row.until)))) : selection.range.until;
-    return gapsOf(recorded.rows, { ...selection.range, until: Math.min(until, selection.range.until) }, step);
-  }, [recorded, fetched, step]);
+    return gapsOf(recorded.rows, selection.range, step, isFollowed);
+  }, [recorded, fetched, step, isFollowed]);
   return {
     windows,
     step,
@@ -210,6 +215,14 @@ interface Live {
   ended: string | null;
 }
 
+/** A window of the recorder. One from the store has all of its rows; one from the recorder adds to it. */
+interface Frame {
+  since: string;
+  until: string | null;
+  from: 'store' | 'recorder';
+  rows: Row[];
+}
+
 const NOT_LIVE: Live = { windows: new Map(), until: null, ended: null };
 
 /** Follows the recorder's own windows, and adds them up to those of the picture. */
@@ -226,46 +239,63 @@ function useLive(selection: Selection | null, fetched: Fetched | null, meta: Met
     const finest = granularities(meta)[0] ?? 1000;
     // The last window of the answer may not have been over; it comes again.
     const last = Math.max(...fetched.windows.keys(), Math.floor((now() - step) / step) * step);
-    const parameters: Parameters = [...selection.files, ['by', 'host'], ['since', new Date(last).toISOString()], ['columns', WINDOW_COLUMNS]];
-    const source = new EventSource(apiAddress('live', parameters));
-    const take = (rows: Row[]) => {
-      const came = windowsOf(rows);
-      const touched = new Set<number>();
-      // One that comes again replaces the one that was there.
-      came.forEach((window, time) => {
-        short.current.set(time, window);
-        touched.add(Math.floor(time / step) * step);
-      });
-      const end = Math.max(...short.current.keys()) + finest;
+    const parameters: Parameters = [...selection.files, ['by', 'host'], ['columns', WINDOW_COLUMNS]];
+    const take = ({ since, until, from, rows }: Frame) => {
+      const start = Date.parse(since);
+      const end = Date.parse(until ?? since);
+      const came = windowsOf(visibleIn(rows).map((row) => ({ ...row, time: since }))).get(start);
+      const known = from === 'recorder' ? short.current.get(start) : undefined;
+      if (came !== undefined) {
+        short.current.set(start, known === undefined ? came : together(known, came));
+      } else if (from === 'store') {
+        short.current.delete(start);
+      }
       for (const time of short.current.keys()) {
         if (time < end - 3 * step - LATE_MS) {
           short.current.delete(time);
         }
       }
+      const time = Math.floor(start / step) * step;
       setLive((before) => {
         const windows = new Map(before.windows);
-        for (const time of touched) {
-          // Of an older one only a part is here.
-          if (time < end - 2 * step - LATE_MS) {
-            continue;
-          }
-          const inside = [...short.current.values()].filter((window) => window.time >= time && window.time < time + step);
+        const inside = [...short.current.values()].filter((window) => window.time >= time && window.time < time + step);
+        // Of an older one only a part is here.
+        if (inside.length > 0 && time >= end - 2 * step - LATE_MS) {
           const only = inside.length === 1 && step === finest ? inside[0] : undefined;
           windows.set(time, only ?? joined(time, inside, Math.max(finest, Math.min(time + step, end) - time) / 1000));
         }
         return { windows, until: Math.max(before.until ?? 0, end), ended: null };
       });
     };
-    source.onmessage = (event: MessageEvent<string>) => take((JSON.parse(event.data) as { rows: Row[] }).rows);
-    source.addEventListener('end', (event) => {
-      source.close();
-      const text = event instanceof MessageEvent ? String((JSON.parse(String(event.data)) as { error: string }).error).trim() : '';
-      setLive((before) => ({ ...before, ended: text === '' ? 'the recording ended' : text }));
-    });
-    // Where nothing is read or written no window comes, and time goes on.
-    const clock = setInterval(() => setLive((before) => ({ ...before, until: Math.max(before.until ?? 0, now() - 1000) })), 1000);
+    let source: EventSource;
+    let timer = 0;
+    let from = last;
+    const ended = (why: string) => setLive((before) => ({ ...before, ended: why }));
+    const follow = () => {
+      const words: Parameters = [...parameters, ['since', new Date(from).toISOString()]];
+      source = new EventSource(apiAddress('live', words));
+      source.onopen = () => clearTimeout(timer);
+      source.onerror = () => {
+        // A connection lasts two minutes, and another one follows at once.
+        clearTimeout(timer);
+        timer = setTimeout(() => ended('the server does not answer'), SILENCE_MS);
+      };
+      source.onmessage = (event: MessageEvent<string>) => {
+        const frame = JSON.parse(event.data) as Frame;
+        from = Math.max(from, Date.parse(frame.since));
+        take(frame);
+      };
+      source.addEventListener('end', (event) => {
+        source.close();
+        clearTimeout(timer);
+        ended((JSON.parse(String((event as MessageEvent).data)) as { error: string }).error);
+        // There may be another recorder by then.
+        timer = setTimeout(follow, AGAIN_MS);
+      });
+    };
+    follow();
     return () => {
-      clearInterval(clock);
+      clearTimeout(timer);
       source.close();
     };
   }, [fetched, selection !== null]);

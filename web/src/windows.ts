@@ -91,6 +91,11 @@ export function windowsOf(rows: Row[]): Map<number, Window> {
   return windows;
 }
 
+/** Two parts of one window, which has lasted as long for both. */
+export function together(a: Window, b: Window): Window {
+  return { time: a.time, read: addUp([a.read, b.read]), write: addUp([a.write, b.write]) };
+}
+
 /** Short windows as one, which has lasted for some seconds so far. */
 export function joined(time: number, windows: Window[], seconds: number): Window {
   const one = (direction: 'read' | 'write') => {

@@ -290,6 +290,11 @@ impl Note {
         ) || self.is_damage()
     }
 
+    /// Whether the note is about how the answer is written, which programs see in its data.
+    pub fn is_about_form(&self) -> bool {
+        matches!(self, Self::LocalTimes { .. } | Self::StepChosen { .. })
+    }
+
     /// Whether it reports damage.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::MoreDamaged { .. })

@@ -15,8 +15,43 @@ const NOTES: HeaderName = HeaderName::from_static("trackiops-notes");
 /// Bytes of notes in a header; scripts read them in JSON.
 const MOST_NOTES_BYTES: usize = 4 << 10;
 
+/// What a command says beside its rows.
+#[derive(Default)]
+pub struct Said {
+    /// Notes, or why there are no rows.
+    pub notes: Vec<String>,
+    /// Length of the rows' windows.
+    pub step: Option<String>,
+}
+
+impl Said {
+    /// Reads what was written to stderr: objects of [`crate::notes`], and lines for people, of which those about the command line are left out.
+    pub fn read(stderr: &str) -> Self {
+        let mut said = Self::default();
+        for line in stderr.lines().map(str::trim) {
+            match serde_json::from_str::<Value>(line) {
+                Ok(Value::Object(object)) => {
+                    let text = |name: &str| Some(object.get(name)?.as_str()?.to_owned());
+                    said.notes.extend(text("note"));
+                    said.step = text("step").or(said.step);
+                }
+                _ => said.notes.extend(plain(line)),
+            }
+        }
+        said
+    }
+
+    fn object(&self, mut object: Value) -> Value {
+        object["notes"] = json!(self.notes);
+        if let Some(step) = &self.step {
+            object["step"] = json!(step);
+        }
+        object
+    }
+}
+
 /// Lines of JSON as one object, with the notes.
-pub fn rows(answered: &Answered, notes: &[String]) -> Response {
+pub fn rows(answered: &Answered, said: &Said) -> Response {
     let mut body = b"{\"rows\":[".to_vec();
     let lines = answered.stdout.split(|byte| *byte == b'\n');
     for (i, line) in lines.filter(|line| !line.is_empty()).enumerate() {
@@ -25,9 +60,9 @@ pub fn rows(answered: &Answered, notes: &[String]) -> Response {
         }
         body.extend_from_slice(line);
     }
-    body.extend_from_slice(b"],\"notes\":");
-    body.extend_from_slice(json!(notes).to_string().as_bytes());
-    body.push(b'}');
+    body.extend_from_slice(b"],");
+    let about = said.object(json!({})).to_string();
+    body.extend_from_slice(&about.as_bytes()[1..]);
     ([(CONTENT_TYPE, JSON)], body).into_response()
 }
 
@@ -65,7 +100,7 @@ fn ascii(json: &str) -> String {
 }
 
 /// Folded stacks: `frame;frame VALUE`.
-pub fn stacks(folded: &[u8], notes: &[String]) -> Response {
+pub fn stacks(folded: &[u8], said: &Said) -> Response {
     let folded = String::from_utf8_lossy(folded);
     let stack = |line: &str| {
         let (frames, value) = line.rsplit_once(' ')?;
@@ -73,20 +108,17 @@ pub fn stacks(folded: &[u8], notes: &[String]) -> Response {
         Some(json!({"frames": frames, "value": value.parse::<u64>().ok()?}))
     };
     let rows: Vec<_> = folded.lines().filter_map(stack).collect();
-    written(&json!({"rows": rows, "notes": notes}))
+    written(&said.object(json!({"rows": rows})))
 }
 
-/// What a command has said, without what is about its command line.
-pub fn notes(stderr: &str) -> Vec<String> {
-    let lines = stderr.lines().map(str::trim);
-    let lines = lines.filter(|line| {
-        !line.is_empty() && !line.starts_with("For more information") && !line.starts_with("Usage:")
-    });
-    let plain = |line: &str| {
-        let line = line.strip_prefix("trackiops: ").unwrap_or(line);
-        line.strip_prefix("error: ").unwrap_or(line).to_owned()
-    };
-    lines.map(plain).collect()
+/// A line without what is about the command line.
+fn plain(line: &str) -> Option<String> {
+    let is_left_out = ["For more information", "Usage:"]
+        .iter()
+        .any(|words| line.starts_with(words));
+    let line = line.strip_prefix("trackiops: ").unwrap_or(line);
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    (!is_left_out && !line.is_empty()).then(|| line.to_owned())
 }
 
 /// Says how long an answer may be kept: with a tag until that changes, else not at all.

@@ -163,8 +163,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         name: "live",
-        about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start",
-        command: &["watch", "--json", "--wait"],
+        about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start, and one of type `end` says why no more come",
+        command: &["watch", "--windows"],
         words: &[
             "since", "file", "dir", "mount", "volume", "tenant", "level", "step", "by", "depth",
             "op", "where", "sort", "top", "columns",

@@ -98,7 +98,8 @@ pub fn openapi() -> Value {
         json!({"type": "object", "required": ["rows", "notes"], "properties": {
             "rows": {"type": "array", "items": of},
             "notes": {"type": "array", "items": {"type": "string"},
-                "description": "What was not recorded, lost or damaged, and why there are no rows"},
+                "description": "What was not recorded, lost or damaged, and why there are no rows; times are in UTC"},
+            "step": {"type": "string", "description": "Length of the rows' windows, such as 10s"},
         }})
     };
     let text = |about: &str| json!({"type": ["string", "null"], "description": about});
@@ -120,7 +121,13 @@ pub fn openapi() -> Value {
             "Stacks": rows(json!({"type": "object", "required": ["frames", "value"], "properties": {
                 "frames": {"type": "array", "items": {"type": "string"}}, "value": {"type": "integer"},
             }})),
-            "Window": {"type": "object", "required": ["rows"], "properties": {"rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}}}},
+            "Window": {"type": "object", "required": ["since", "until", "from", "notes", "rows"], "properties": {
+                "since": moment, "until": moment,
+                "from": {"type": "string", "enum": ["store", "recorder"],
+                    "description": "A window from the store replaces an earlier one with the same start; one from the recorder adds to it"},
+                "notes": {"type": "array", "items": {"type": "string"}},
+                "rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}},
+            }},
             "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
             "Meta": {"type": "object", "required": ["version", "stores", "hosts", "since", "until", "granularities", "recorder"], "properties": {
                 "version": {"type": "string"},

@@ -1,7 +1,6 @@
 // A picture with its heading, its table, its command and its error: each picture has all of them.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { report } from '../report/data.ts';
 
 export interface FigureProps {
   title: string;
@@ -84,9 +83,7 @@ interface NotesProps {
 
 /** What was not recorded, lost or damaged. Room for a line is kept, so that nothing moves when it comes. */
 export function Notes({ notes, known = [], error, ended, none }: NotesProps) {
-  const isShown = (note: string) => !note.startsWith('rows of ') && !/^--(since|until) /.test(note) && !known.includes(note);
-  const zone = notes.map((note) => /^times are local, (UTC.*)$/.exec(note)?.[1]).find((of) => of !== undefined) ?? (report() === null ? undefined : 'UTC');
-  const shown = [...new Set(notes)].filter((note) => isShown(note) && !note.startsWith('times are local'));
+  const shown = [...new Set(notes)].filter((note) => !known.includes(note));
   const isError = error !== null && error !== undefined;
   const isEnded = ended !== null && ended !== undefined;
   if (none === undefined && shown.length === 0 && !isError && !isEnded) {
@@ -101,14 +98,15 @@ export function Notes({ notes, known = [], error, ended, none }: NotesProps) {
       )}
       {isEnded && <p class="note">live: {ended}</p>}
       {shown.length > 0 && (
-        <ul class="note">
-          {shown.map((note) => (
-            <li key={note}>
-              {note}
-              {zone !== undefined && /\d\d:\d\d/.test(note) && ` (${zone})`}
-            </li>
-          ))}
-        </ul>
+        <details class="note">
+          <summary>{shown.length === 1 ? shown[0] : `${shown.length} notes: ${shown[0]}`}</summary>
+          <ul>
+            {shown.map((note) => (
+              <li key={note}>{note}</li>
+            ))}
+          </ul>
+          <p>Times in notes are UTC.</p>
+        </details>
       )}
       {shown.length === 0 && !isError && !isEnded && <p class="none">{none}</p>}
     </div>

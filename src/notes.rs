@@ -1,0 +1,91 @@
+//! What is said beside an answer: as lines for people, or as data for `trackiops serve`, which runs commands.
+
+use std::env;
+
+use serde_json::{Value, json};
+use trackiops_query::Step;
+use trackiops_query::coverage::note::Note;
+use trackiops_query::times::{self, Moment, Zone};
+
+use crate::output::{say, write_stderr};
+
+/// Asks for a JSON object per note, with times in UTC.
+pub const VARIABLE: &str = "TRACKIOPS_NOTES";
+/// The value of [`VARIABLE`] that asks for it.
+pub const AS_DATA: &str = "json";
+
+fn are_data() -> bool {
+    env::var_os(VARIABLE).is_some_and(|value| value == AS_DATA)
+}
+
+/// The zone of times in what is said.
+pub fn zone(of_people: Zone) -> Zone {
+    match are_data() {
+        true => Zone::utc(),
+        false => of_people,
+    }
+}
+
+fn write(object: &Value) {
+    write_stderr(format_args!("{object}\n"));
+}
+
+/// Writes an answer's notes to stderr.
+pub fn say_notes(notes: &[Note], zone: Zone) {
+    match are_data() {
+        true => lines(
+            notes.iter().filter(|note| !note.is_about_form()),
+            Zone::utc(),
+        )
+        .iter()
+        .for_each(|note| write(&json!({"note": note}))),
+        false => lines(notes.iter(), zone).iter().for_each(say),
+    }
+}
+
+/// Writes the length of an answer's windows, which may have been chosen for it. People see it in the rows.
+pub fn say_step(step: Step) {
+    if are_data()
+        && let Step::Windows(step) = step
+    {
+        write(&json!({"step": step.to_string()}));
+    }
+}
+
+/// Says which time an option names, if it was local.
+pub fn say_moment(option: &str, moment: Moment, zone: Zone) {
+    if moment.local && !are_data() {
+        // With the offset of that time, which can differ from the one in the answer's note on local times.
+        let (time, offset) = (
+            times::show(moment.at, zone),
+            times::show_offset(moment.at, zone),
+        );
+        say(format_args!("{option} {time}{offset}"));
+    }
+}
+
+/// Notes in words, each once: several parts of an answer may lead to the same one.
+fn lines<'n>(notes: impl Iterator<Item = &'n Note>, zone: Zone) -> Vec<String> {
+    let mut lines = Vec::new();
+    for note in notes {
+        let line = note.show(zone);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_said_once() {
+        let missing = || Note::NoSuchFile("no file /mnt/a".into());
+        let other = Note::NoSuchFile("no file /mnt/b".into());
+        let notes = [missing(), other, missing()];
+        let said = lines(notes.iter(), Zone::utc());
+        assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
+    }
+}
