@@ -75,7 +75,7 @@ fn of_time(start_ms: i64, i: i64) -> ClosedWindow {
             900,
         ),
         (
-            file(6, 49, Some("/mnt/nfs/scratch/<b>bold</b>.tmp")),
+            file(6, 49, Some("/mnt/nfs/scratch/<b>bold[\u{202e}.tmp")),
             "1000:/user.slice",
             6,
             100,

@@ -380,8 +380,27 @@ const checks = {
 
   async 'names are text, whatever is in them'() {
     await open(`/?${RANGE}`);
-    await page.getByText('/mnt/nfs/scratch/<b>bold</b>.tmp').first().waitFor();
+    await page.getByText('/mnt/nfs/scratch/<b>bold[\\u{202e}.tmp').first().waitFor();
     assert.equal(await page.locator('td b').count(), 0);
+    // A name with signs of a pattern, and one that turns text around, leads to its file, and only to that.
+    await page.getByRole('link', { name: 'bold[' }).first().click();
+    await settled();
+    assert.equal(await page.locator('h1').innerText(), '/mnt/nfs/scratch/<b>bold[\\u{202e}.tmp');
+    assert.equal(await page.locator('.error').count(), 0);
+    const rows = await tableOf(figure('Tenants'));
+    assert.equal(rows.length, 1, JSON.stringify(rows));
+    assert.ok(!(await page.content()).includes('\u202e'));
+  },
+
+  async 'time that is not recorded is not drawn as idle'() {
+    const gap = Date.parse(SINCE) + 195_000;
+    await open(`/?since=${new Date(gap - 60_000).toISOString()}&until=${new Date(gap + 60_000).toISOString()}`);
+    for (const [title, words] of [['IOPS', /not recorded/], ['Throughput', /not recorded/]]) {
+      const over = figure(title).locator('.u-over');
+      const { width, height } = await over.boundingBox();
+      await over.hover({ position: { x: width / 2, y: height / 2 } });
+      assert.match(await figure(title).locator('.readout').innerText(), words);
+    }
   },
 
   async 'a command is copied, and shown where there is no clipboard'() {

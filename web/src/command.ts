@@ -6,7 +6,15 @@ export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
+let stores: string[] = [];
+
+/** The stores of all commands from now on. */
+export function setStores(of: string[]): void {
+  stores = of;
+}
+
+/** The command, on the host of the server. */
 export function command(name: string, parameters: Parameters): string {
-  const words = parameters.flatMap(([flag, value]) => [`--${flag}`, ...(value === '' ? [] : [quoted(value)])]);
+  const words = [...parameters, ...stores.map((store): [string, string] => ['store', store])].flatMap(([flag, value]) => [`--${flag}`, ...(value === '' ? [] : [quoted(value)])]);
   return ['trackiops', name, ...words].join(' ');
 }

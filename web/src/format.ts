@@ -46,6 +46,11 @@ export function showShort(value: number): string {
   return unit === undefined ? text(value) : `${text(value / unit[0])}${unit[1]}`;
 }
 
+/** A percentile beside the longest one: it is the middle of a bucket, which may lie up to 1.1 % above. */
+export function atMost(percentile: unknown, max: unknown): number | null {
+  return typeof percentile !== 'number' ? null : typeof max === 'number' && max > 0 ? Math.min(percentile, max) : percentile;
+}
+
 export type Kind = 'text' | 'count' | 'rate' | 'bytes' | 'throughput' | 'us' | 'share' | 'time' | 'us/s' | 'factor';
 
 export function show(value: unknown, kind: Kind): string {

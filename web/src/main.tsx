@@ -1,6 +1,7 @@
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { useAsk, type Meta } from './api.ts';
+import { setStores } from './command.ts';
 import { ComparePage } from './pages/compare.tsx';
 import { FilePage } from './pages/file.tsx';
 import { FilesPage } from './pages/files.tsx';
@@ -51,6 +52,7 @@ function App() {
   const settings = useNewSettings();
   const place = usePlace();
   const meta = useAsk<Meta>('meta', []);
+  setStores(meta.data?.stores ?? []);
   const page = PAGES.find(({ path }) => path === place.path);
   useEffect(() => {
     document.title = page === undefined || page.path === '/' ? 'TrackIOps' : `${page.name} - TrackIOps`;

@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { useAsk, now, type Answer, type Meta, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
 import { show } from '../format.ts';
-import { fileAddress, fileName } from '../parts/breakdown.tsx';
+import { fileAddress, fileKey, hosted, fileName } from '../parts/breakdown.tsx';
 import { Controls, Field, moves as movesOf, useKeys } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Table, type Column } from '../parts/table.tsx';
@@ -17,7 +17,7 @@ import type { Row } from '../windows.ts';
 const SUBJECTS = ['file', 'dir', 'mount', 'tenant'] as const;
 type By = (typeof SUBJECTS)[number];
 const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', tenant: 'tenants' };
-const NAMES: Record<By, string> = { file: 'host,mount,path,dev,fileid', dir: 'host,mount,path', mount: 'host,mount', tenant: 'host,tenant' };
+const NAMES: Record<By, string> = { file: 'host,mount,path,dev,fileid,file_key', dir: 'host,mount,path', mount: 'host,mount', tenant: 'host,tenant' };
 const PARTS = ['queue', 'network', 'completion'] as const;
 /** What bars are made of: time of which no parts are known is not painted as one of them. */
 const DRAWN_PARTS = [...PARTS, 'unknown'] as const;
@@ -66,20 +66,19 @@ function sideOf(row: Row, prefix: string): Side {
   };
 }
 
-function nameOf(by: By, row: Row): string {
-  const name = by === 'file' || by === 'dir' ? fileName(row) : String(row[by] ?? '(unknown)');
-  return name;
+function nameOf(by: By, row: Row, hosts: number): string {
+  return hosted(by === 'file' || by === 'dir' ? fileName(row) : String(row[by] ?? '(unknown)'), row, hosts);
 }
 
-function changesOf(by: By, before: Row[], after: Row[], prefix: string): Change[] {
+function changesOf(by: By, before: Row[], after: Row[], prefix: string, hosts: number): Change[] {
   const changes = new Map<string, Change>();
-  const key = (row: Row) => NAMES[by].split(',').map((name) => (by === 'file' && name === 'path' && row.fileid !== null ? '' : String(row[name]))).join('\n');
+  const key = (row: Row) => (by === 'file' ? fileKey(row) : NAMES[by].split(',').map((name) => String(row[name])).join('\n'));
   for (const row of before) {
-    changes.set(key(row), { name: nameOf(by, row), row, before: sideOf(row, prefix), after: NONE });
+    changes.set(key(row), { name: nameOf(by, row, hosts), row, before: sideOf(row, prefix), after: NONE });
   }
   for (const row of after) {
     const known = changes.get(key(row));
-    changes.set(key(row), { name: nameOf(by, row), row, before: known?.before ?? NONE, after: sideOf(row, prefix) });
+    changes.set(key(row), { name: nameOf(by, row, hosts), row, before: known?.before ?? NONE, after: sideOf(row, prefix) });
   }
   const added = (change: Change) => change.after.total - change.before.total;
   return [...changes.values()].sort((a, b) => added(b) - added(a));
@@ -140,7 +139,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   const asked = (range: Range): Parameters => [...rangeParameters(range), ...about];
   const before = useAsk<Answer>('top', isValid ? asked(earlier) : null);
   const after = useAsk<Answer>('top', isValid ? asked(selection.range) : null);
-  const both = before.data !== null && after.data !== null ? changesOf(by, before.data.rows, after.data.rows, prefix) : [];
+  const both = before.data !== null && after.data !== null ? changesOf(by, before.data.rows, after.data.rows, prefix, meta.hosts.length) : [];
   const isCut = [before, after].some((answer) => (answer.data?.rows.length ?? 0) >= MOST);
   const drawn = both.slice(0, DRAWN);
   const most = Math.max(1e-9, ...drawn.flatMap((change) => [change.before.total, change.after.total]));

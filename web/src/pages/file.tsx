@@ -1,6 +1,6 @@
 import { useAsk, type Answer, type Meta, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
-import { Breakdown, fileAddress } from '../parts/breakdown.tsx';
+import { Breakdown, fileAddress, unescaped } from '../parts/breakdown.tsx';
 import { Controls } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Series } from '../parts/series.tsx';
@@ -54,7 +54,7 @@ export function FilePage({ place, meta }: { place: Place; meta: Meta }) {
   const table = { place, selection, moves, hosts: meta.hosts.length, again, known: recording.notes };
   return (
     <>
-      <h1>{files.length === 0 ? 'Choose a file' : files.join(', ')}</h1>
+      <h1>{files.length === 0 ? 'Choose a file' : files.map(unescaped).join(', ')}</h1>
       <Controls place={place} selection={shown} meta={meta} moves={moves} refresh={refresh} isLive={recording.isLive} />
       {files.length === 0 ? (
         <Breakdown {...table} tabs={['file']} />

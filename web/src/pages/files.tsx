@@ -3,7 +3,7 @@ import { useAsk, type Answer, type Meta, type Parameters } from '../api.ts';
 import { logShare, palette, shade } from '../colours.ts';
 import { command } from '../command.ts';
 import { show, type Kind } from '../format.ts';
-import { fileAddress, fileName } from '../parts/breakdown.tsx';
+import { fileAddress, fileKey, hostedName } from '../parts/breakdown.tsx';
 import { drawHatch } from '../parts/chart.tsx';
 import { Controls, moves as movesOf, useKeys } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
@@ -34,18 +34,18 @@ interface Line {
   values: Map<number, number>;
 }
 
-function linesOf(rows: Row[], column: string): Line[] {
+function linesOf(rows: Row[], column: string, hosts: number): Line[] {
   const lines = new Map<string, Line>();
   for (const row of rows) {
     // A file that gets another name stays one line, under its last name.
-    const key = [row.host, row.mount, row.dev, row.fileid, ...(row.fileid === null ? [row.path] : [])].join('\n');
+    const key = fileKey(row);
     let line = lines.get(key);
     if (line === undefined) {
-      line = { row, name: fileName(row), values: new Map() };
+      line = { row, name: '', values: new Map() };
       lines.set(key, line);
     }
     line.row = row;
-    line.name = fileName(row);
+    line.name = hostedName(row, hosts);
     if (typeof row[column] === 'number') {
       line.values.set(Date.parse(String(row.time)), row[column]);
     }
@@ -110,7 +110,7 @@ function FilesMap({ lines, range, step, gaps, low, high, showValue, addressOf }:
   return (
     <>
       <p class="readout">
-        {line === undefined || over === null ? `windows of ${showLength(step)}; click a cell to see the file at that time` : `${showTime(over.time, zone)}: ${value === undefined ? 'no request' : showValue(value)}, ${line.name}`}
+        {line === undefined || over === null ? `windows of ${showLength(step)}; click a cell to see the file at that time` : `${showTime(over.time, zone)}: ${value === undefined ? (gaps.some((gap) => !gap.partly && gap.since <= over.time && over.time < gap.until) ? 'not recorded' : 'no request') : showValue(value)}, ${line.name}`}
       </p>
       <div class="files-map">
         <ul>
@@ -165,12 +165,12 @@ export function FilesPage({ place, meta }: { place: Place; meta: Meta }) {
   const step = parseLength(place.words.get('step') ?? '') ?? niceStep(range.until - range.since, stored, WINDOWS);
   const shared: Parameters = [...rangeParameters(range), ...selection.files];
   const parameters: Parameters = [
-    ...shared, ['by', 'file'], ['step', showLength(step)], ['sort', column], ['top', String(MOST_FILES)], ['columns', `time,host,mount,path,dev,fileid,${column}`],
+    ...shared, ['by', 'file'], ['step', showLength(step)], ['sort', column], ['top', String(MOST_FILES)], ['columns', `time,host,mount,path,dev,fileid,file_key,${column}`],
   ];
   const answer = useAsk<Answer>('series', selection.error === null ? parameters : null);
   const recorded = useAsk<Answer>('recorded', answer.data === null ? null : [...shared, ['step', showLength(step)]]);
-  const lines = useMemo(() => linesOf(answer.data?.rows ?? [], column), [answer.data]);
-  const gaps = useMemo(() => (recorded.data === null || recorded.data.rows.length === 0 ? [] : gapsOf(recorded.data.rows, range, step)), [recorded.data, answer.data]);
+  const lines = useMemo(() => linesOf(answer.data?.rows ?? [], column, meta.hosts.length), [answer.data]);
+  const gaps = useMemo(() => (recorded.data === null ? [] : gapsOf(recorded.data.rows, range, step, meta.recorder !== null)), [recorded.data, answer.data]);
   const values = lines.flatMap((line) => [...line.values.values()]).filter((value) => value > 0);
   const [low, high] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, 0]);
   const showValue = (value: number) => show(value, kind);
@@ -180,7 +180,7 @@ export function FilesPage({ place, meta }: { place: Place; meta: Meta }) {
   };
   const table = () => {
     const columns: Column[] = [
-      { name: 'path', label: 'file', kind: 'text', text: fileName, href: (row) => fileAddress(row, place.words) },
+      { name: 'path', label: 'file', kind: 'text', text: (row) => hostedName(row, meta.hosts.length), href: (row) => fileAddress(row, place.words) },
       { name: 'highest', label: `highest ${measure}`, kind },
       { name: 'when', label: 'when', kind: 'time', text: (row) => showTime(Number(row.when), zone), href: (row) => fileAddress(row, withWords(place.words, fixedWords(Number(row.when) - AROUND * step, Number(row.when) + (AROUND + 1) * step))) },
       { name: 'windows', label: 'windows with requests', kind: 'count' },

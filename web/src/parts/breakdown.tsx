@@ -1,6 +1,7 @@
 // Tables of a selection: files, trees, mounts, volumes, tenants, operations. The server ranks them.
 import { useAsk, type Answer, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
+import { atMost, show } from '../format.ts';
 import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
 import { address, withWords, type Place } from '../url.ts';
@@ -18,13 +19,17 @@ function sides(op: Op): ('read' | 'write')[] {
   return op === 'both' ? ['read', 'write'] : [op];
 }
 
+function percentile(name: string, label: string, max: string): Column {
+  return { name, label, kind: 'us', text: (row) => show(atMost(row[name], row[max]), 'us') };
+}
+
 function numbers(op: Op): Column[] {
   return sides(op).flatMap((side): Column[] => [
     { name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' },
     { name: `${side}_requests`, label: `${side} requests`, kind: 'count' },
     { name: `${side}_iops`, label: `${side} iops`, kind: 'rate' },
-    { name: `${side}_latency_us_p50`, label: `${side} p50`, kind: 'us' },
-    { name: `${side}_latency_us_p99`, label: `${side} p99`, kind: 'us' },
+    percentile(`${side}_latency_us_p50`, `${side} p50`, `${side}_latency_us_max`),
+    percentile(`${side}_latency_us_p99`, `${side} p99`, `${side}_latency_us_max`),
     { name: `${side}_latency_us_max`, label: `${side} max`, kind: 'us' },
     { name: `${side}_errors`, label: `${side} errors`, kind: 'count' },
   ]);
@@ -53,21 +58,39 @@ const OPERATIONS: Column[] = [
   { name: 'requests_share', label: 'share', kind: 'share' },
   { name: 'iops', label: 'iops', kind: 'rate' },
   { name: 'execute_us_mean', label: 'mean', kind: 'us' },
-  { name: 'execute_us_p99', label: 'p99', kind: 'us' },
+  percentile('execute_us_p99', 'p99', 'execute_us_max'),
   { name: 'execute_us_max', label: 'max', kind: 'us' },
   { name: 'queue_us_mean', label: 'queue', kind: 'us' },
   { name: 'rtt_us_mean', label: 'network', kind: 'us' },
   { name: 'errors', label: 'errors', kind: 'count' },
 ];
 
+/** A name as a pattern that matches nothing else. */
+const escaped = (name: string) => name.replace(/[[*?]/g, '[$&]');
+
+/** The name that `escaped` was made of. */
+export const unescaped = (word: string) => word.replace(/\[([[*?])\]/g, '$1');
+
 /** What `file` takes for a row: its path, or its number where it has none. */
 export function fileWord(row: Row): string | null {
   if (typeof row.path === 'string' && row.path !== '' && !row.path.startsWith('(')) {
-    // A name with signs of a pattern is found as it is written, too.
-    return row.path;
+    return escaped(row.path);
   }
   return typeof row.dev === 'string' && row.fileid !== null && row.fileid !== undefined ? `${row.dev}:${String(row.fileid)}` : null;
 }
+
+/** What a row of a file is about, whatever name it has at the time: a file of a host, or the rest of a mount such as `(other)`. */
+export function fileKey(row: Row): string {
+  const isRest = typeof row.path === 'string' && row.path.startsWith('(');
+  return JSON.stringify([row.host, isRest ? [row.mount, row.path] : (row.file_key ?? [row.mount, row.dev, row.fileid, row.path])]);
+}
+
+/** A name, and its host where there are several. */
+export function hosted(name: string, row: Row, hosts: number): string {
+  return hosts > 1 ? `${name} on ${String(row.host)}` : name;
+}
+
+export const hostedName = (row: Row, hosts: number) => hosted(fileName(row), row, hosts);
 
 export function fileName(row: Row): string {
   return typeof row.path === 'string' && row.path !== '' ? row.path : (fileWord(row) ?? '(no name)');

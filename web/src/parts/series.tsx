@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { command } from '../command.ts';
 import { shade, logShare } from '../colours.ts';
-import { show, showBytes, showCount, showMicros, showShort } from '../format.ts';
+import { atMost, show, showBytes, showCount, showMicros, showShort } from '../format.ts';
 import { rowOf, rowStart } from '../histogram.ts';
 import type { Recording } from '../recording.ts';
 import type { Range } from '../selection.ts';
@@ -45,8 +45,7 @@ const WINDOW_TABLE: Column[] = [
   { name: 'write_iops', label: 'write iops', kind: 'rate' },
   { name: 'read_throughput', label: 'read throughput', kind: 'throughput' },
   { name: 'write_throughput', label: 'write throughput', kind: 'throughput' },
-  { name: 'p50', label: 'p50', kind: 'us' },
-  { name: 'p99', label: 'p99', kind: 'us' },
+  ...['p50', 'p99'].map((name): Column => ({ name, label: name, kind: 'us', text: (row) => show(atMost(row[name], row.max), 'us') })),
   { name: 'max', label: 'max', kind: 'us' },
   { name: 'queue', label: 'queue', kind: 'us' },
   { name: 'network', label: 'network', kind: 'us' },
@@ -113,8 +112,8 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
     const part = (name: 'queue' | 'network' | 'completion'): Line => ({ label: name, colour: name, area: true, values: values(slots, (point) => point.parts?.[name] ?? null) });
     return {
       latency: [
-        { label: 'p50', colour: 'p50', values: values(slots, (point) => point.p50) },
-        { label: 'p99', colour: 'p99', values: values(slots, (point) => point.p99) },
+        { label: 'p50', colour: 'p50', values: values(slots, (point) => atMost(point.p50, point.max)) },
+        { label: 'p99', colour: 'p99', values: values(slots, (point) => atMost(point.p99, point.max)) },
         { label: 'max', colour: 'max', dash: [4, 3], values: values(slots, (point) => (point.max > 0 ? point.max : null)) },
       ] satisfies Line[] as Line[],
       iops: ofRates((point) => point.iops),
@@ -130,6 +129,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   const slot: Point | number | undefined = at === null ? undefined : slots[at.index];
   const point = typeof slot === 'object' ? slot : undefined;
   const when = slot === undefined ? null : showTime(typeof slot === 'number' ? slot : slot.time, zone);
+  const isUnrecorded = typeof slot === 'number' && isGap(slot);
   /** The numbers of a picture: as few columns as have them. */
   const asked = (...columns: string[]) => {
     const names = columns.flatMap((column) => shownOf(column, op));
@@ -160,7 +160,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   };
   const shownOps: Op[] = op === 'both' ? ['read', 'write'] : [op];
   const rateText = (value: (point: Point) => number, kind: 'rate' | 'throughput') =>
-    when === null ? `${hint}${gapText}` : `${when}: ${shownOps.map((of) => `${of} ${unit(value(direction(of === 'read' ? read : write) ?? ({ iops: 0, throughput: 0 } as Point)), kind)}`).join(', ')}`;
+    when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: ${shownOps.map((of) => `${of} ${unit(value(direction(of === 'read' ? read : write) ?? ({ iops: 0, throughput: 0 } as Point)), kind)}`).join(', ')}`;
   return (
     <>
       <Figure
@@ -177,7 +177,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
       >
         <Chart {...shared} label={`Heat map of latencies over time, ${OP_NAMES[op]}, with lines of p50, p99 and max`} lines={lines.latency} heat={heat} isLog height={280} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
         <p class="readout">
-          {when === null ? `${hint}${gapText}` : `${when}: ${showCount(point?.requests ?? 0)} requests, p50 ${unit(point?.p50, 'us')}, p99 ${unit(point?.p99, 'us')}, max ${unit(point?.max, 'us')}${cell()}`}
+          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: ${showCount(point?.requests ?? 0)} requests, p50 ${unit(atMost(point?.p50, point?.max), 'us')}, p99 ${unit(atMost(point?.p99, point?.max), 'us')}, max ${unit(point?.max, 'us')}${cell()}`}
         </p>
       </Figure>
       <div class="pair">
@@ -199,7 +199,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
       >
         <Chart {...shared} label="Parts of the mean latency over time: queue, network, completion" lines={lines.parts} height={150} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
         <p class="readout">
-          {when === null ? `${hint}${gapText}` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, network ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
+          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, network ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
         </p>
       </Figure>
     </>

@@ -1,6 +1,6 @@
 // Answers what a server would be asked, from the data of a report: in the same rows, and in the same order.
 import type { Answer, Parameters, Stack } from '../api.ts';
-import { rfc3339 } from '../time.ts';
+import { rfc3339, showLength } from '../time.ts';
 import type { Row } from '../windows.ts';
 import type { Data, Times } from './data.ts';
 import { Asked, dirBelow, NotInReport, rangeOf, select, stepOf, type Selected } from './select.ts';
@@ -109,10 +109,10 @@ function placeNames(data: Data, by: string, place: number, tenant: number, { dir
     case 'file': {
       const file = places.file[place] ?? -1;
       if (kind === 'file') {
-        return [String(file), { mount, path, dev: places.dev[place], fileid: at(names.fileids, places.fileid[place]) }];
+        return [String(file), { mount, path, dev: places.dev[place], fileid: at(names.fileids, places.fileid[place]), file_key: String(file) }];
       }
       const other = kind === 'dir' ? `(other files in ${path})` : kind === 'unnamed' ? '(other files without a name)' : OTHER_FILES;
-      return [`${mount}\n${other}`, { mount, path: other, dev: null, fileid: null }];
+      return [`${mount}\n${other}`, { mount, path: other, dev: null, fileid: null, file_key: null }];
     }
     default:
       throw new NotInReport(`rows by ${by} are not in this report`);
@@ -227,7 +227,8 @@ function rowsOf(data: Data, asked: Asked, usualBy: string): Answer {
       Number(a.isOther) - Number(b.isOther) || order(a, b) || (isWhole ? bySize(x, y) : 0) || compare(a.time, b.time) || Number(a.names.path === null) - Number(b.names.path === null) || compare(text(a.names.path), text(b.names.path)) || compare(a.order, b.order) || compare(a.host, b.host),
   );
   const rows = places.map(({ group }) => Object.fromEntries(columns.map((name) => [name, valueOf(group, name, recorded(group))])));
-  return { rows, notes: [...data.notes, ...selected.notes] };
+  const step = stepOf(data, asked);
+  return { rows, notes: [...data.notes, ...selected.notes], ...(step === null ? {} : { step: showLength(step) }) };
 }
 
 function refuseFiles(asked: Asked): void {

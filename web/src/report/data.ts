@@ -1,4 +1,5 @@
 // The data of a report: `render/src/incident/text.rs` writes them into the document of which this program is a part.
+import { visibleIn } from '../visible.ts';
 
 /** How many of them have rows of their own; others are in sums. */
 export interface Count {
@@ -100,5 +101,6 @@ export async function load(): Promise<void> {
   if (data.format !== FORMAT) {
     throw new Error(`the data have format ${data.format}, and this program reads ${FORMAT}`);
   }
-  loaded = data;
+  // Numbers are many, and names are few.
+  loaded = { ...data, names: visibleIn(data.names) };
 }

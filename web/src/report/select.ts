@@ -49,7 +49,9 @@ function pattern(text: string): RegExp | null {
   if (!/[*?[]/.test(text)) {
     return null;
   }
-  const parts = text.replace(/[.+^${}()|\\]/g, '\\$&').replace(/\[!/g, '[^').replace(/\*\*\/?|\*|\?/g, (of) => (of === '*' ? '[^/]*' : of === '?' ? '[^/]' : of === '**/' ? '(?:.*/)?' : '.*'));
+  const OF: Record<string, string> = { '*': '[^/]*', '?': '[^/]', '**/': '(?:.*/)?', '**': '.*' };
+  const set = (of: string) => `[${of.slice(1, -1).replace(/[\\\][^]/g, '\\$&').replace(/^!/, '^')}]`;
+  const parts = text.replace(/\[!?\]?[^\]]*\]|\*\*\/?|[*?]|[.+^${}()|\\[\]]/g, (of) => OF[of] ?? (of.length > 2 ? set(of) : `\\${of}`));
   try {
     return new RegExp(`^${parts}$`, 'u');
   } catch {
