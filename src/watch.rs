@@ -253,7 +253,7 @@ struct Watch {
     rows: RowFlags,
     form: Form,
     columns: Option<Columns<AnswerRow>>,
-    /// Whether a header of CSV was written.
+    /// Whether a header was written.
     has_header: bool,
     asked_step: Option<Granularity>,
     /// `--step`, or else the length of the recorder's windows.
@@ -699,7 +699,11 @@ impl Watch {
             (Subject::Files(_), Form::Paper) => {
                 let answer = self.answer(ask(&question)?);
                 let lines = answer.map(|answer| paper::lines(&answer));
-                emit(lines.unwrap_or_default().as_bytes())
+                let header = match mem::replace(&mut self.has_header, true) {
+                    true => "",
+                    false => paper::HEADER,
+                };
+                emit([header, &lines.unwrap_or_default()].concat().as_bytes())
             }
             (_, Form::Events { .. }) => self.alerts(&question),
             (_, Form::Paper) => Ok(true),

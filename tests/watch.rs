@@ -152,9 +152,13 @@ fn the_papers_lines_have_a_file_each() {
     recording.end();
     let (wrote, _) = watch.end();
     let lines: Vec<_> = wrote.lines().collect();
-    assert_eq!(lines.len(), 4, "{wrote}");
+    assert_eq!(lines.len(), 5, "{wrote}");
+    assert!(
+        lines[0].starts_with("[Timestamp], File ID, r-iops, "),
+        "{wrote}"
+    );
     // Two users of one file are one line. One request of each was not timed.
-    let (_, rest) = lines[0].split_once("], ").unwrap();
+    let (_, rest) = lines[1].split_once("], ").unwrap();
     assert_eq!(rest, "0:49:1, 5, 20480, 300000, 0, 0, 0");
 }
 

@@ -3,9 +3,15 @@
 
 use std::fmt::Write;
 
+use trackiops_query::origin::File;
 use trackiops_query::times::rfc3339;
 use trackiops_query::{Answer, AnswerRow, Step};
+use trackiops_render::visible::visible;
 use trackiops_schemas::row::Direction;
+
+/// What the columns of lines are.
+pub const HEADER: &str =
+    "[Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency\n";
 
 /// The lines of an answer with windows, each with its line end. Rates divide by the time really
 /// covered.
@@ -20,13 +26,7 @@ pub fn lines(answer: &Answer<AnswerRow>) -> String {
             0 => step.ms() as f64,
             ms => ms as f64,
         };
-        let _ = write!(
-            text,
-            "[{}], {}:{}",
-            rfc3339(row.time),
-            file.dev,
-            file.fileid
-        );
+        let _ = write!(text, "[{}], {}", rfc3339(row.time), id(file));
         for direction in [row.sum.read(), row.sum.write()] {
             let [iops, throughput, latency] = metrics(&direction, covered_ms / 1000.0);
             let _ = write!(text, ", {iops}, {throughput}, {latency}");
@@ -34,6 +34,14 @@ pub fn lines(answer: &Answer<AnswerRow>) -> String {
         text.push('\n');
     }
     text
+}
+
+/// What tells a file from others. Rows that stand for several files have no number, but a name in brackets.
+fn id(file: &File) -> String {
+    match (file.fileid, &file.path) {
+        (0, Some(path)) => format!("{}:{}", file.dev, visible(path)),
+        (number, _) => format!("{}:{number}", file.dev),
+    }
 }
 
 /// Requests/s, bytes/s, mean latency in ns, each rounded to a whole number.
