@@ -301,7 +301,7 @@ pub fn svg(
     let (start, end) = (answer.range.start, answer.range.end);
     let range = show_range(start, end, zone);
     let mut options = Options::default();
-    options.title = format!("NFS: {}", graph.title());
+    options.title = format!("File I/O: {}", graph.title());
     options.subtitle = Some(format!("{range} ({})", show_offset(start, zone)));
     options.count_name = graph.measure.unit().into();
     options.name_type = "Name:".into();
