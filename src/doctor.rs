@@ -377,7 +377,7 @@ fn app_verdict(planned: &Planned) -> String {
                 preempted_calls: Some(_),
                 ..
             }) => "counts those that it misses: this kernel preempts threads that run in it",
-            _ => "misses none",
+            _ => "each is counted once; what the kernel skips is in the health rows as missed",
         },
     )
 }

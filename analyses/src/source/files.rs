@@ -28,7 +28,7 @@ pub struct Files {
 pub const REQUESTS: Kind = Kind {
     name: "requests",
     mark: "latency_ns",
-    remedy: "`trackiops record --requests` keeps them, and `trackiops export --requests` writes them",
+    remedy: "`trackiops record --requests` and `trackiops import` keep them in a store, and `trackiops export --requests` writes them",
 };
 /// Messages of a capture.
 pub const MESSAGES: Kind = Kind {
