@@ -25,6 +25,7 @@ use self::captured::Captured;
 use self::comparison::{Comparison, RowsWanted};
 use self::matching::Matching;
 use self::recorded::Recorded;
+use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
 use crate::output::plural;
 use crate::question_flags::{FileFlags, WhenFlags, now};
@@ -50,8 +51,6 @@ Exit status 0: they are equal; 1: a request is missing on one side, or something
 const MOST_ROWS: usize = 20;
 /// Ends of a request on both sides are less apart, ms.
 const APART_MS: i64 = 60_000;
-const DIFFERS: u8 = 1;
-const DAMAGED: u8 = 3;
 
 const METHOD: &[&str] = &[
     "A request is the same on both sides if xid and operation are, and the ends are at most a minute apart; of several the one with the same \
@@ -126,10 +125,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let is_damaged = about.notes.iter().any(Note::is_damage);
     let differs = comparison.totals.iter().any(|totals| totals.differs());
     Ok(match (is_damaged, differs || without_xid > 0) {
-        (true, _) => ExitCode::from(DAMAGED),
-        (false, true) => ExitCode::from(DIFFERS),
-        (false, false) => ExitCode::SUCCESS,
-    })
+        (true, _) => ExitStatus::Damaged,
+        (false, true) => ExitStatus::Negative,
+        (false, false) => ExitStatus::Success,
+    }
+    .into())
 }
 
 /// The time that recording and capture share, ns since the epoch, both ends inclusive.

@@ -1,5 +1,7 @@
 //! `trackiops files`: lists the files of a store with activity.
 
+use std::mem;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use trackiops_query::ask_files;
@@ -18,6 +20,9 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only these files, as with --file
+    #[arg(value_name = "FILE")]
+    named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
     #[command(flatten)]
@@ -27,7 +32,8 @@ pub struct Args {
 }
 
 /// Runs the command. Status 0: there are files; 1: nothing matched.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.selection.add_files(mem::take(&mut args.named));
     let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };

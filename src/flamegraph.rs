@@ -1,5 +1,6 @@
 //! `trackiops flamegraph`: draws what was done below each directory.
 
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,6 +25,9 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only files below these directories, as with --dir
+    #[arg(value_name = "DIR")]
+    named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
     /// Width: bytes, requests, time, app-bytes or app-calls [default: bytes]
@@ -49,7 +53,8 @@ pub struct Args {
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.selection.add_dirs(mem::take(&mut args.named));
     let output = Output::new(args.output.clone(), args.access)?;
     let asked = args.folded.then_some((true, "--folded"));
     let folded = format_of(args.output.as_deref(), GRAPHS, asked, false)?;

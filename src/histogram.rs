@@ -1,5 +1,6 @@
 //! `trackiops histogram`: how the latencies of what is selected are distributed.
 
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,6 +39,9 @@ const NEEDED: [&str; 6] = [
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only these files, as with --file
+    #[arg(value_name = "FILE")]
+    named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
     /// Only read, write, or calls such as fsync and open [default: read and write]
@@ -67,7 +71,8 @@ pub struct Args {
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.selection.add_files(mem::take(&mut args.named));
     let output = Output::new(args.output.clone(), args.access)?;
     let asked = match args.format {
         _ if args.json => Some((DistributionFormat::Json, "--json")),

@@ -9,6 +9,7 @@ mod compare;
 mod config;
 mod doctor;
 mod drawing;
+mod exit_status;
 mod export;
 mod files;
 mod flamegraph;
@@ -57,10 +58,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use trackiops_render::visible::visible;
 
+use crate::exit_status::ExitStatus;
 use crate::output::{say, write_stderr};
-
-/// Exit status of an error; 1 means that a query matched nothing.
-const ERROR: u8 = 2;
 
 /// Records what every NFS file on this client does, and answers questions about it.
 #[derive(Parser)]
@@ -168,7 +167,7 @@ fn main() -> ExitCode {
     };
     let status = result.unwrap_or_else(|error| {
         say(format_args!("trackiops: {}", describe(&error)));
-        ExitCode::from(ERROR)
+        ExitStatus::Error.into()
     });
     stderr_queue::finish();
     status

@@ -10,13 +10,9 @@ use trackiops_query::{Answer, Columns, EmptyReason, Outcome};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{Format, Render};
 
+use crate::exit_status::ExitStatus;
 use crate::notes::{self, say_notes, say_step};
 use crate::output::{Output, say};
-
-/// Exit status when nothing matched.
-const NOTHING: u8 = 1;
-/// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
-const DAMAGED: u8 = 3;
 
 /// Writes an answer, with its usual columns or with others, or says why there is none.
 pub fn write_outcome<R: Render>(
@@ -87,11 +83,11 @@ pub fn say_nothing_found(why: &EmptyReason, found: &[Note], zone: Zone) -> ExitC
     say_notes(found, zone);
     let zone = notes::zone(zone);
     let (why, status) = match is_damaged(found) {
-        true => (why.show_damaged(zone), DAMAGED),
-        false => (why.show(zone), NOTHING),
+        true => (why.show_damaged(zone), ExitStatus::Damaged),
+        false => (why.show(zone), ExitStatus::Negative),
     };
     say(format_args!("trackiops: {why}"));
-    ExitCode::from(status)
+    status.into()
 }
 
 /// Says that there is nothing to analyze. Returns the exit status.
@@ -106,23 +102,16 @@ pub fn say_no_rows(notes: &[Note], zone: Zone) -> ExitCode {
 /// The exit status of so many rows with these notes.
 pub fn status_of_rows(count: usize, notes: &[Note]) -> ExitCode {
     match (is_damaged(notes), count) {
-        (true, _) => ExitCode::from(DAMAGED),
-        (false, 0) => ExitCode::from(NOTHING),
-        (false, _) => ExitCode::SUCCESS,
+        (true, _) => ExitStatus::Damaged,
+        (false, 0) => ExitStatus::Negative,
+        (false, _) => ExitStatus::Success,
     }
+    .into()
 }
 
 /// The exit status of an answer.
 pub fn exit_status(notes: &[Note]) -> ExitCode {
     status_of_rows(1, notes)
-}
-
-/// The exit status if nothing was found.
-pub fn exit_status_of_nothing(notes: &[Note]) -> ExitCode {
-    match is_damaged(notes) {
-        true => ExitCode::from(DAMAGED),
-        false => ExitCode::from(NOTHING),
-    }
 }
 
 fn is_damaged(notes: &[Note]) -> bool {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -63,6 +64,9 @@ pub struct SubjectFlags {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only these files, as with --file
+    #[arg(value_name = "FILE")]
+    named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
     /// A row per window of this length (1s, 10s, 1m ...), `auto` or `all`
@@ -132,7 +136,8 @@ impl SubjectFlags {
 }
 
 /// Runs the command. Status 0: there are rows; 1: nothing matched.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.selection.add_files(mem::take(&mut args.named));
     let explain = match args.explain {
         true => Explain::on(),
         false => Explain::default(),

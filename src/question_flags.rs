@@ -171,6 +171,16 @@ pub struct SelectionFlags {
 }
 
 impl SelectionFlags {
+    /// Adds files, as --file does.
+    pub fn add_files(&mut self, files: Vec<PathBuf>) {
+        self.files.file.extend(files);
+    }
+
+    /// Adds directories, as --dir does.
+    pub fn add_dirs(&mut self, dirs: Vec<PathBuf>) {
+        self.files.dir.extend(dirs);
+    }
+
     /// Whether --file names any.
     pub fn names_files(&self) -> bool {
         self.files.names_files()

@@ -36,6 +36,7 @@ use trackiops_store::{Options, WindowQueue, Writer};
 use trackiops_threads::privileges;
 
 use crate::config::Source;
+use crate::exit_status::ExitStatus;
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
 use crate::question_flags::now;
@@ -52,10 +53,6 @@ use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
 use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
-
-/// Exit status when a thread has died: everything that was recorded is in the store, and a
-/// supervisor should start another recorder.
-const DIED: u8 = 4;
 
 /// Files that a recorder may have open: up to 32 rings, maps, programs and their links, files of
 /// the kernel, the journals, four segments that are being merged, and 64 sockets.
@@ -90,7 +87,7 @@ pub fn run(source: Source) -> Result<ExitCode> {
         "stopped, as the thread `{}` has panicked: please report this; the next `trackiops record` seals what was recorded",
         death.thread
     ));
-    Ok(ExitCode::from(DIED))
+    Ok(ExitStatus::Died.into())
 }
 
 fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCode> {

@@ -1,6 +1,8 @@
 //! `trackiops requests`: lists the slowest requests, one by one.
 
+use std::mem;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use trackiops_query::ask_requests;
@@ -24,6 +26,9 @@ const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only these files, as with --file
+    #[arg(value_name = "FILE")]
+    named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
     /// Only these: read, write; of calls of applications fsync and open, too
@@ -36,7 +41,8 @@ pub struct Args {
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.selection.add_files(mem::take(&mut args.named));
     let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -16,14 +16,13 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{Activity, Message, OwnUsage, RecorderInfo, Status, Subscription};
 
+use crate::exit_status::ExitStatus;
 use crate::live_socket::SocketFlag;
 use crate::output::{Output, plural, print, print_json};
 use crate::question_flags::now;
 use crate::report_flags::ReportFlags;
 use crate::volume::days_until;
 
-/// Exit status of a recorder that does not do well.
-const DEGRADED: u8 = 1;
 /// It answers at once, whatever its disk does.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How late a window may be closed, and written.
@@ -58,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     Ok(match report.complaints.is_empty() {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(DEGRADED),
+        false => ExitStatus::Negative.into(),
     })
 }
 

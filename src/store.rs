@@ -1,6 +1,6 @@
 //! `trackiops store`: looks after a store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -9,13 +9,11 @@ use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_render::units;
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
+use crate::exit_status::ExitStatus;
 use crate::lifeline;
 use crate::output::{Output, plural, print, print_json};
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
-
-/// Exit status where something is damaged.
-const DAMAGED: u8 = 1;
 
 /// What to do about a segment whose rows are nowhere else.
 const LOST: &str =
@@ -41,11 +39,23 @@ enum Command {
     /// For a catalog that is lost or damaged, and after segments were restored or moved in. Segments that counted and are
     /// damaged or missing stay listed, so that answers go on saying what is missing. Exit status 0: it knows all there is;
     /// 1: some files were left out; 2: it could not be made.
-    RebuildCatalog(StoreFlag),
+    RebuildCatalog(RebuildArgs),
+}
+
+#[derive(clap::Args)]
+struct RebuildArgs {
+    /// The store, as with --store
+    #[arg(value_name = "DIR", conflicts_with = "store")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreFlag,
 }
 
 #[derive(clap::Args)]
 struct CheckArgs {
+    /// The store, as with --store
+    #[arg(value_name = "DIR", conflicts_with = "store")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreFlag,
     /// First complete what an interrupted recorder left, while no recorder runs
@@ -62,11 +72,14 @@ struct CheckArgs {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Check(CheckArgs {
+            dir,
             store,
             repair,
             form,
-        }) => check(&store.existing()?, repair, &form),
-        Command::RebuildCatalog(store) => rebuild_catalog(&store.existing()?),
+        }) => check(&store.or_named(dir).existing()?, repair, &form),
+        Command::RebuildCatalog(RebuildArgs { dir, store }) => {
+            rebuild_catalog(&store.or_named(dir).existing()?)
+        }
     }
 }
 
@@ -102,7 +115,7 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
     })?;
     Ok(match report.findings.is_empty() {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(DAMAGED),
+        false => ExitStatus::Negative.into(),
     })
 }
 
@@ -187,7 +200,7 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
     })?;
     Ok(match rebuilt.left_out.is_empty() {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(DAMAGED),
+        false => ExitStatus::Negative.into(),
     })
 }
 

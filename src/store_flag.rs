@@ -20,6 +20,13 @@ pub struct StoreFlag {
 }
 
 impl StoreFlag {
+    /// The store that an argument without a flag names, or else this one.
+    pub fn or_named(self, dir: Option<PathBuf>) -> Self {
+        Self {
+            store: dir.or(self.store),
+        }
+    }
+
     /// Its directory, which need not exist.
     pub fn dir(&self) -> PathBuf {
         self.store.clone().unwrap_or_else(|| without_flag().1)

@@ -437,6 +437,47 @@ fn programs_are_told_what_people_are() {
     assert_fails_with(&["store", "check", "/positional"], &["/positional"]);
 }
 
+#[test]
+fn files_and_stores_can_be_named_without_flags() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let store = dir.path().to_str().expect("a readable name");
+    let same = |named: &[&str], flagged: &[&str]| {
+        let (named, flagged) = (trackiops(named), trackiops(flagged));
+        assert_eq!(named.stdout, flagged.stdout, "{named:?} {flagged:?}");
+        assert_eq!(named.status.code(), flagged.status.code());
+        assert!(!named.stdout.is_empty(), "{named:?}");
+    };
+    same(
+        &["store", "check", store],
+        &["store", "check", "--store", store],
+    );
+    assert_fails_with(
+        &["store", "check", store, "--store", store],
+        &["cannot be used"],
+    );
+    let of = |words: &[&'static str]| [words, &["--store", store]].concat();
+    for command in ["query", "files"] {
+        let flagged = of(&[
+            command,
+            "--csv",
+            "--since",
+            "2026-01-01",
+            "--file",
+            "/mnt/a/*",
+        ]);
+        same(
+            &of(&[command, "--csv", "--since", "2026-01-01", "/mnt/a/*"]),
+            &flagged,
+        );
+    }
+    let folded = ["flamegraph", "--folded", "--since", "2026-01-01"];
+    same(
+        &of(&[&folded[..], &["/mnt"]].concat()),
+        &of(&[&folded[..], &["--dir", "/mnt"]].concat()),
+    );
+}
+
 /// A pipe that nobody reads, and a file on a full disk.
 fn unwritable() -> [Stdio; 2] {
     let (_, pipe) = std::io::pipe().expect("a pipe");

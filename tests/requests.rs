@@ -250,7 +250,7 @@ fn contention_knows_every_call_and_function() {
 #[test]
 fn programs_get_every_row_of_contention_and_tables_the_first() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(&dir.path().join("store"), options("h")).unwrap();
+    let mut writer = Writer::open(dir.path().join("store"), options("h")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
     let files: Vec<_> = (1..=30)
         .map(|place| file(place, 50, Some(&format!("/mnt/{place}"))))
@@ -335,7 +335,7 @@ fn an_analysis_without_rows_says_so() {
 
 /// A store of some seconds whose first window has dropped so many requests; 100 requests are kept in each of these seconds, in so much room.
 fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
-    let mut writer = Writer::open(&dir.join("store"), options("h")).unwrap();
+    let mut writer = Writer::open(dir.join("store"), options("h")).unwrap();
     let used = file(1, 50, Some("/mnt/a"));
     for second in 0..10 {
         let mut closed = window(T0 + 1000 * second, vec![(Arc::clone(&used), reads(1))]);
@@ -382,15 +382,14 @@ fn what_single_requests_lack_is_said() {
             &["analyze", "latency"],
             &["export", "--requests", "-o"],
         ];
-        let said = commands.map(|words| {
+        commands.map(|words| {
             let file = dir.path().join("file.csv");
             let file = [file.to_str().unwrap()];
             let to = if words[0] == "export" { &file[..] } else { &[] };
             let output = trackiops(dir.path(), &[words, to].concat());
             assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
             String::from_utf8(output.stderr).unwrap()
-        });
-        said
+        })
     };
     for said in said_of(7, 3, 64 << 20, 0) {
         let said = said.replace("\n    ", " ");

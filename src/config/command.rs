@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use clap::{Arg, Command as Program, Subcommand};
 
 use super::{ConfigFlag, Origin, Problems, Setting, Settings, Source, TABLES, key_of, keys};
+use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print};
-
-/// Exit status if something is wrong.
-const WRONG: u8 = 1;
 
 /// What `trackiops config` takes.
 #[derive(clap::Args)]
@@ -117,6 +115,6 @@ fn check(read: [Result<Settings, Problems>; TABLES.len()]) -> anyhow::Result<Exi
     })?;
     Ok(match wrong.is_empty() {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(WRONG),
+        false => ExitStatus::Negative.into(),
     })
 }

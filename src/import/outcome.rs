@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use super::hosts::{Hosts, Names};
 use super::source::was_ended;
+use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};
-
-/// Exit status if there was no request.
-const NOTHING: u8 = 1;
 
 /// What stands after something later, and what to do about it.
 pub struct Backwards<'w> {
@@ -52,7 +50,8 @@ pub fn tell<N: Names + Default + 'static>(
         account(out)
     })?;
     Ok(match requests {
-        0 => ExitCode::from(NOTHING),
-        _ => ExitCode::SUCCESS,
-    })
+        0 => ExitStatus::Negative,
+        _ => ExitStatus::Success,
+    }
+    .into())
 }

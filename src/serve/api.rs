@@ -18,14 +18,15 @@ use serde_json::Value;
 
 use super::jobs::Jobs;
 use super::{live, state};
+use crate::exit_status::ExitStatus;
 pub use answers::{Said, refuse, refuse_job};
 use answers::{arrow, rows, stacks, tagged, written};
 use endpoints::{ENDPOINTS, Endpoint, Kind};
 use openapi::openapi;
 
 /// Of the answers of [`crate::query`] and its like: nothing matched, and a part is damaged.
-const NOTHING: i32 = 1;
-const DAMAGED: i32 = 3;
+const NOTHING: i32 = ExitStatus::Negative as i32;
+const DAMAGED: i32 = ExitStatus::Damaged as i32;
 
 /// What answers.
 #[derive(Clone, Debug)]
