@@ -1,7 +1,7 @@
 //! The values of all metrics at a moment.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use trackiops_schemas::histogram::Histogram;
@@ -84,15 +84,40 @@ pub struct Sample<'r> {
 }
 
 /// What a sample says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Value<'r> {
     Count(u64),
     Number(f64),
     Latencies {
-        buckets: &'r Histogram,
+        buckets: Cow<'r, Histogram>,
         /// Of all timed requests, with those that are in no bucket.
         sum_seconds: f64,
     },
+}
+
+impl Value<'_> {
+    /// Adds another one of the same family.
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Count(sum), Self::Count(more)) => *sum = sum.saturating_add(more),
+            (Self::Number(sum), Self::Number(more)) => *sum += more,
+            (
+                Self::Latencies {
+                    buckets,
+                    sum_seconds,
+                },
+                Self::Latencies {
+                    buckets: more,
+                    sum_seconds: seconds,
+                },
+            ) => {
+                buckets.to_mut().merge(&more);
+                *sum_seconds += seconds;
+            }
+            // The values of a family are alike.
+            _ => {}
+        }
+    }
 }
 
 /// What the process that serves the metrics says of itself.
@@ -170,7 +195,7 @@ impl<'r> Exposition<'r> {
             (&is::UNTIMED, |of| count(of.untimed)),
             (&is::FOLDED, |of| count(of.folded)),
             (&is::LATENCY, |of| Value::Latencies {
-                buckets: &of.latency,
+                buckets: Cow::Borrowed(&of.latency),
                 sum_seconds: of.latency_ns_sum as f64 / 1e9,
             }),
             (&is::QUEUE, |of| seconds(of.queue_ns_sum)),
@@ -332,17 +357,25 @@ impl<'r> Exposition<'r> {
         self.put(family, [(Vec::new(), value)]);
     }
 
+    /// Samples with the same labels are one: Prometheus refuses a scrape that has two.
     fn put(
         &mut self,
         family: &'static Family,
         samples: impl IntoIterator<Item = (Vec<Cow<'r, str>>, Value<'r>)>,
     ) {
-        let samples = samples.into_iter();
-        let samples: Vec<_> = samples
-            .map(|(labels, value)| Sample { labels, value })
-            .collect();
-        if !samples.is_empty() {
-            self.families.push((family, samples));
+        let mut known: HashMap<Vec<Cow<'r, str>>, usize> = HashMap::new();
+        let mut of_family: Vec<Sample<'r>> = Vec::new();
+        for (labels, value) in samples {
+            match known.get(&labels) {
+                Some(place) => of_family[*place].value.add(value),
+                None => {
+                    known.insert(labels.clone(), of_family.len());
+                    of_family.push(Sample { labels, value });
+                }
+            }
+        }
+        if !of_family.is_empty() {
+            self.families.push((family, of_family));
         }
     }
 }
@@ -434,6 +467,45 @@ mod tests {
             assert_eq!(f64::from(octave).exp2() / 1e6, seconds);
             assert_eq!(text.parse(), Ok(seconds));
         }
+    }
+
+    #[test]
+    fn a_family_has_one_sample_for_each_set_of_labels() {
+        let latencies = |ns: &[u64]| {
+            let mut buckets = Histogram::default();
+            ns.iter().for_each(|ns| buckets.record(*ns));
+            Value::Latencies {
+                buckets: Cow::Owned(buckets),
+                sum_seconds: ns.iter().sum::<u64>() as f64 / 1e9,
+            }
+        };
+        let labels = |mount: &str| vec![Cow::Owned(mount.to_owned()), "read".into()];
+        let mut to = Exposition::default();
+        to.put(
+            &is::LATENCY,
+            [
+                (labels("a"), latencies(&[1_000_000])),
+                (labels("b"), latencies(&[7])),
+                (labels("a"), latencies(&[1_000_000, 2_000_000])),
+            ],
+        );
+        to.put(
+            &is::REQUESTS,
+            [(labels("a"), count(3)), (labels("a"), count(4))],
+        );
+        let [(_, latency), (_, requests)] = &to.families[..] else {
+            panic!("{:?}", to.families)
+        };
+        assert_eq!((latency.len(), requests.len()), (2, 1));
+        let Value::Latencies {
+            buckets,
+            sum_seconds,
+        } = &latency[0].value
+        else {
+            panic!("{latency:?}")
+        };
+        assert_eq!((buckets.total(), *sum_seconds), (3, 0.004));
+        assert!(matches!(requests[0].value, Value::Count(7)));
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn latencies(
     let Value::Latencies {
         buckets,
         sum_seconds,
-    } = sample.value
+    } = &sample.value
     else {
         return None;
     };
@@ -128,7 +128,7 @@ fn latencies(
         start_time_unix_nano: begin_ns,
         time_unix_nano: now_ns,
         count: buckets.total(),
-        sum: Some(sum_seconds),
+        sum: Some(*sum_seconds),
         scale: SCALE,
         zero_count: 0,
         positive: Some(positive),

@@ -47,9 +47,9 @@ fn put_sample(out: &mut String, family: &Family, sample: &Sample<'_>) {
         put_labels(out, family, sample, bound);
         let _ = writeln!(out, " {value}");
     };
-    match sample.value {
-        Value::Count(count) => line("", None, &count),
-        Value::Number(number) => line("", None, &number),
+    match &sample.value {
+        Value::Count(count) => line("", None, count),
+        Value::Number(number) => line("", None, number),
         Value::Latencies {
             buckets,
             sum_seconds,
@@ -58,7 +58,7 @@ fn put_sample(out: &mut String, family: &Family, sample: &Sample<'_>) {
                 line("_bucket", Some(bound), &below);
             }
             line("_bucket", Some("+Inf"), &buckets.total());
-            line("_sum", None, &sum_seconds);
+            line("_sum", None, sum_seconds);
             line("_count", None, &buckets.total());
         }
     }

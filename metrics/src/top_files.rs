@@ -1,12 +1,13 @@
 //! The busiest files.
 //!
 //! A file has series of its own from when it becomes one of the busiest until another one takes its place; all others are one
-//! series. So no series ever decreases, whatever becomes of files.
+//! series. So no series ever decreases, whatever becomes of files. Files are told apart by their names: one that was replaced by
+//! another one of its name goes on in the same series.
 
 use std::collections::HashMap;
 use std::mem;
 
-use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_store::live::OTHER;
 
@@ -24,27 +25,34 @@ type Sums = [u64; 4];
 #[derive(Debug)]
 pub struct TopFiles {
     most: usize,
-    own: HashMap<FileKey, Place>,
+    own: HashMap<Name, Place>,
     other: Sums,
     /// Bytes of this round.
-    candidates: HashMap<FileKey, Candidate>,
+    candidates: HashMap<Name, u64>,
     windows: u32,
 }
 
-#[derive(Debug)]
-struct Place {
+/// The labels of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Name {
     mount: Option<String>,
     path: String,
+}
+
+#[derive(Debug, Default)]
+struct Place {
     sums: Sums,
     /// Bytes of this round.
     bytes: u64,
 }
 
-#[derive(Debug)]
-struct Candidate {
-    mount: Option<String>,
-    path: String,
-    bytes: u64,
+impl Name {
+    fn of(file: &FileAttributes) -> Option<Self> {
+        Some(Self {
+            mount: file.mount.clone(),
+            path: file.path.clone()?,
+        })
+    }
 }
 
 impl TopFiles {
@@ -64,23 +72,20 @@ impl TopFiles {
         for FileRow { file, row } in &window.rows {
             let sums = sums(row);
             let bytes = sums[1] + sums[3];
-            if let Some(place) = self.own.get_mut(&file.key) {
+            let name = Name::of(file);
+            let own = name.as_ref().and_then(|name| self.own.get_mut(name));
+            if let Some(place) = own {
                 add(&mut place.sums, sums);
                 place.bytes += bytes;
                 continue;
             }
             add(&mut self.other, sums);
-            let Some(path) = &file.path else { continue };
+            let Some(name) = name else { continue };
             let has_room = self.candidates.len() < MOST_CANDIDATES;
-            match self.candidates.get_mut(&file.key) {
-                Some(candidate) => candidate.bytes += bytes,
+            match self.candidates.get_mut(&name) {
+                Some(of_round) => *of_round += bytes,
                 None if has_room => {
-                    let candidate = Candidate {
-                        mount: file.mount.clone(),
-                        path: path.clone(),
-                        bytes,
-                    };
-                    self.candidates.insert(file.key, candidate);
+                    self.candidates.insert(name, bytes);
                 }
                 None => {}
             }
@@ -95,30 +100,27 @@ impl TopFiles {
     /// Gives free places to the busiest candidates, and those of files that were less than half as busy.
     fn give_places(&mut self) {
         let mut candidates: Vec<_> = mem::take(&mut self.candidates).into_iter().collect();
-        candidates.sort_by_key(|(_, candidate)| candidate.bytes);
-        while let Some((key, candidate)) = candidates.pop() {
-            if candidate.bytes == 0 {
+        candidates.sort_by_key(|(_, bytes)| *bytes);
+        while let Some((name, of_round)) = candidates.pop() {
+            if of_round == 0 {
                 break;
             }
             if self.own.len() >= self.most {
                 let idlest = self.own.iter().min_by_key(|(_, place)| place.bytes);
-                let Some((idlest, bytes)) = idlest.map(|(key, place)| (*key, place.bytes)) else {
+                let idlest = idlest.map(|(name, place)| (name.clone(), place.bytes));
+                let Some((idlest, bytes)) = idlest else {
                     break;
                 };
-                if candidate.bytes / 2 <= bytes {
+                if of_round / 2 <= bytes {
                     break;
                 }
                 self.own.remove(&idlest);
             }
-            let Candidate { mount, path, bytes } = candidate;
-            let sums = Sums::default();
             let place = Place {
-                mount,
-                path,
-                sums,
-                bytes,
+                bytes: of_round,
+                ..Place::default()
             };
-            self.own.insert(key, place);
+            self.own.insert(name, place);
         }
         for place in self.own.values_mut() {
             place.bytes = 0;
@@ -127,8 +129,8 @@ impl TopFiles {
 
     /// Mounts, paths and sums; the rest at last.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &str, &Sums)> {
-        let own = self.own.values();
-        let own = own.map(|of| (of.mount.as_deref(), &*of.path, &of.sums));
+        let own = self.own.iter();
+        let own = own.map(|(name, of)| (name.mount.as_deref(), &*name.path, &of.sums));
         own.chain([(Some(OTHER), OTHER, &self.other)])
     }
 }
@@ -153,6 +155,20 @@ mod tests {
     fn sum_of(files: &TopFiles, path: &str) -> Option<u64> {
         let mut found = files.iter().filter(|(_, of, _)| *of == path);
         found.next().map(|(_, _, sums)| sums[0])
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_goes_on_in_its_series() {
+        let mut files = TopFiles::new(5);
+        for inode in 1..5 {
+            for _ in 0..ROUND {
+                let rows = vec![(file(inode, 49, Some("/mnt/a")), reads(10))];
+                files.add(&window(0, rows));
+            }
+        }
+        let of_it = files.iter().filter(|(_, path, _)| *path == "/mnt/a");
+        let sums: Vec<_> = of_it.map(|(_, _, sums)| sums[0]).collect();
+        assert_eq!(sums, [300]);
     }
 
     #[test]
