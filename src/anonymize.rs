@@ -1,7 +1,6 @@
 //! `trackiops anonymize-key` and `trackiops deanonymize`: makes keys for `export --anonymize`, and
 //! undoes it.
 
-use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +10,14 @@ use anyhow::{Context, bail};
 use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_render::formats::{Reader, Writer};
 use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
+use trackiops_store::open_regular;
 
 use crate::output::{FilePermissions, Output, PartialFile};
+use crate::read_memory_flag::ReadMemoryFlag;
 use crate::suffix::{EXPORTS, format_of};
 
+/// A key is a line.
+const MOST_KEY_BYTES: u64 = 4096;
 /// Permission bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
@@ -38,6 +41,8 @@ pub struct Args {
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
+    #[command(flatten)]
+    memory: ReadMemoryFlag,
 }
 
 /// Makes a key file.
@@ -70,7 +75,7 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
 pub fn read_key(path: &Path) -> anyhow::Result<Key> {
     let shown = path.display();
     let cannot = || format!("cannot read the key {shown}; `trackiops anonymize-key` makes one");
-    let mut file = File::open(path).with_context(cannot)?;
+    let file = open_regular(path).with_context(cannot)?;
     let mode = file.metadata().with_context(cannot)?.permissions().mode();
     if mode & OTHERS != 0 {
         bail!(
@@ -80,12 +85,14 @@ pub fn read_key(path: &Path) -> anyhow::Result<Key> {
         );
     }
     let mut text = String::new();
-    file.read_to_string(&mut text).with_context(cannot)?;
+    let read = file.take(MOST_KEY_BYTES).read_to_string(&mut text);
+    read.with_context(cannot)?;
     Key::parse(&text).with_context(|| format!("the key {shown} cannot be used"))
 }
 
 /// Puts the names back.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.memory.apply();
     let key = read_key(&args.key)?;
     let output = Output::new(Some(args.output.clone()), args.access)?;
     let Output::File(output, access) = output else {

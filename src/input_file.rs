@@ -1,22 +1,31 @@
 //! Files with what a user wants: rules, prices, coefficients.
 
-use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use trackiops_store::open_regular;
 
 /// Most bytes of such a file.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads a file; `what` names it in errors, such as the option that does.
 pub fn read_file(what: &str, path: &Path) -> anyhow::Result<String> {
-    let named = || format!("{what}: cannot read {}", path.display());
-    let bytes = fs::metadata(path).with_context(named)?.len();
-    if bytes > MOST_BYTES {
+    let text = read(path).with_context(|| format!("{what}: cannot read {}", path.display()))?;
+    if text.len() as u64 > MOST_BYTES {
         bail!(
-            "{what}: {} has {bytes} bytes; at most {MOST_BYTES} are read",
-            path.display()
+            "{what}: {} has more than {} MiB, and no more is read",
+            path.display(),
+            MOST_BYTES >> 20
         );
     }
-    fs::read_to_string(path).with_context(named)
+    Ok(text)
+}
+
+/// A byte more than [`MOST_BYTES`] at most, however long the file says that it is.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = open_regular(path)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
 }

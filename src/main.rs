@@ -30,6 +30,7 @@ mod pages;
 mod progress;
 mod query;
 mod question_flags;
+mod read_memory_flag;
 mod record;
 mod report;
 mod report_flags;
@@ -224,9 +225,10 @@ mod tests {
         cli.build();
         let mut seen = Vec::new();
         for mut command in below(&cli) {
-            let named = command
-                .get_arguments()
-                .filter(|arg| arg.get_long().is_some() && !arg.is_hide_set());
+            let named = command.get_arguments().filter(|arg| {
+                let is_shown = !arg.is_hide_set() && !arg.is_hide_short_help_set();
+                arg.get_long().is_some() && is_shown
+            });
             let asked: Vec<_> = named
                 .filter(|arg| arg.get_long() != Some("help"))
                 .cloned()

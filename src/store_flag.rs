@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use crate::read_memory_flag::ReadMemoryFlag;
+
 /// The variable that names the store if `--store` does not.
 pub const VARIABLE: &str = "TRACKIOPS_STORE";
 /// The store if that does not name one, either.
@@ -59,16 +61,20 @@ pub struct StoreFlags {
     /// Give it once for each host to ask several stores as one.
     #[arg(long, value_name = "DIR")]
     store: Vec<PathBuf>,
+    #[command(flatten)]
+    memory: ReadMemoryFlag,
 }
 
 impl StoreFlags {
     /// Those that the flag itself names.
     pub fn named(&self) -> Vec<PathBuf> {
+        self.memory.apply();
         self.store.clone()
     }
 
-    /// Their directories, which must exist.
+    /// Their directories, which must exist. From now on [`ReadMemoryFlag`] applies.
     pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
+        self.memory.apply();
         match self.store.is_empty() {
             true => Ok(vec![existing(None)?]),
             false => self

@@ -253,11 +253,11 @@ fn what_is_no_file_of_text_is_refused_at_once() {
     symlink("/dev/zero", dir.join("5.toml")).unwrap();
     symlink("nowhere", dir.join("6.toml")).unwrap();
     let expected = [
-        "DIR/conf.d/1.toml: is not a regular file",
-        "DIR/conf.d/2.toml: is not a regular file",
+        "DIR/conf.d/1.toml: cannot be read: it is a named pipe",
+        "DIR/conf.d/2.toml: cannot be read: it is a directory",
         "DIR/conf.d/3.toml: has more than 1 MiB",
         "DIR/conf.d/4.toml: is not UTF-8",
-        "DIR/conf.d/5.toml: is not a regular file",
+        "DIR/conf.d/5.toml: cannot be read: it is a device",
         "DIR/conf.d/6.toml: cannot be read: No such file",
     ];
     assert_each_starts_with(&config.wrong(&[]), &expected);

@@ -10,6 +10,7 @@
 
 mod analyze;
 mod block;
+mod bombs;
 mod browser;
 mod cli;
 mod config;

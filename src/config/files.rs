@@ -1,13 +1,13 @@
 //! The configuration files: which there are, and whether they may be read.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use trackiops_store::open_regular;
 
 /// The file unless another is named.
 pub const USUAL: &str = "/etc/trackiops/trackiops.toml";
@@ -84,17 +84,10 @@ fn further(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// The text of a file. `None` if there is none.
 fn read_file(path: &Path) -> Result<Option<String>, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    // A pipe without a writer must not hold up a recorder.
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    let opened = options.read(true).custom_flags(nonblocking).open(path);
-    let file = match opened {
+    let file = match open_regular(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
         opened => opened.map_err(unreadable)?,
     };
-    if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err("is not a regular file; put a file with text in its place".to_owned());
-    }
     if geteuid().is_root() {
         refuse_others(path, MOST_LINKS).map_err(unreadable)??;
     }

@@ -19,6 +19,7 @@ use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
 use super::values::{OutOfRange, Values};
 use crate::output::{plural, say};
+use crate::read_memory_flag::ReadMemoryFlag;
 
 /// The host of rows that name none.
 const NO_HOST: &str = "imported";
@@ -44,10 +45,13 @@ pub struct Args {
     /// it the column's name ends with it, or it has dates.
     #[arg(long, value_name = "FIELD=COLUMN[:UNIT],...", value_delimiter = ',')]
     map: Vec<Mapping>,
+    #[command(flatten)]
+    memory: ReadMemoryFlag,
 }
 
 /// Imports tables.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.memory.apply();
     let sources = Source::all(&args.files)?;
     let mut import = Import {
         hosts: Hosts::new(args.target.target("csv")),

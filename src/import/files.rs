@@ -13,6 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// So many files are known at a time: some 300 MiB.
 const MOST_FILES: usize = 1 << 20;
+/// Bytes of their handles and names.
+const MOST_BYTES: usize = 256 << 20;
 /// Directories are not deeper; loops end there.
 const DEEPEST: usize = 64;
 
@@ -35,12 +37,14 @@ pub struct Files {
     by_handle: HashMap<(usize, Handle), Index>,
     by_id: HashMap<FileId, Index>,
     in_directory: HashMap<(Index, Box<str>), Index>,
+    /// Of handles and names.
+    bytes: usize,
 }
 
 impl Files {
     /// Whether it is time to close all windows and to [`Self::forget`].
     pub fn is_full(&self) -> bool {
-        self.files.len() >= MOST_FILES
+        self.files.len() >= MOST_FILES || self.bytes >= MOST_BYTES
     }
 
     /// Forgets all files and their names. A file that comes again is the same one.
@@ -49,6 +53,7 @@ impl Files {
         self.by_handle.clear();
         self.by_id.clear();
         self.in_directory.clear();
+        self.bytes = 0;
     }
 
     /// `server:/`, as what a client mounted is not in a capture.
@@ -98,6 +103,7 @@ impl Files {
             name: None,
             is_root: false,
         });
+        self.bytes += handle.0.len();
         self.by_handle.insert((server, handle.clone()), index);
         self.by_id.insert(id, index);
         index
@@ -154,6 +160,7 @@ impl Files {
     }
 
     fn put_name(&mut self, directory: Index, name: Box<str>, file: Index) {
+        self.bytes += 2 * name.len();
         let place = (directory, name.clone());
         self.in_directory.insert(place, file);
         self.files[file as usize].name = Some((directory, name));

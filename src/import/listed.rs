@@ -12,6 +12,8 @@ use super::hosts::Names;
 
 /// So many files are known at a time.
 const MOST_FILES: usize = 1 << 19;
+/// Bytes of the texts of files and users.
+const MOST_BYTES: usize = 256 << 20;
 /// Hashes of handles that stand for something else: see [`FileId::others`] and [`FileId::missed`].
 const RESERVED: u32 = 2;
 
@@ -39,9 +41,11 @@ pub struct Listed {
 pub struct ListedNames {
     ids: HashMap<Listed, FileId>,
     files: HashMap<FileId, Listed>,
-    mounts: Vec<Option<String>>,
+    mounts: HashMap<Option<String>, u32>,
     tenants: Vec<Arc<Tenant>>,
     tenant_ids: HashMap<Arc<Tenant>, u64>,
+    /// Of texts.
+    bytes: usize,
 }
 
 impl ListedNames {
@@ -56,31 +60,27 @@ impl ListedNames {
         );
         let hash = xxh3_64(name.as_bytes());
         let mut id = FileId {
-            dev: listed
-                .dev
-                .unwrap_or_else(|| self.device(listed.mount.as_deref())),
+            dev: listed.dev.unwrap_or_else(|| self.device(&listed.mount)),
             fileid: listed.fileid.unwrap_or(hash),
             handle_hash: (hash as u32).max(RESERVED),
         };
         while self.files.contains_key(&id) {
             id.handle_hash = id.handle_hash.wrapping_add(1).max(RESERVED);
         }
+        self.bytes += 2 * bytes_of([&listed.mount, &listed.path]);
         self.ids.insert(listed.clone(), id);
         self.files.insert(id, listed);
         id
     }
 
     /// A number for a mount of which no device is known.
-    fn device(&mut self, mount: Option<&str>) -> Dev {
-        let known = self
-            .mounts
-            .iter()
-            .position(|known| known.as_deref() == mount);
-        let place = known.unwrap_or_else(|| {
-            self.mounts.push(mount.map(str::to_owned));
-            self.mounts.len() - 1
-        });
-        Dev(place as u32 + 1)
+    fn device(&mut self, mount: &Option<String>) -> Dev {
+        if let Some(known) = self.mounts.get(mount) {
+            return Dev(*known);
+        }
+        let next = self.mounts.len() as u32 + 1;
+        self.mounts.insert(mount.clone(), next);
+        Dev(next)
     }
 
     /// Who made a request.
@@ -90,10 +90,24 @@ impl ListedNames {
         let next = self.tenants.len() as u64;
         let cgroup = *self.tenant_ids.entry(Arc::clone(&tenant)).or_insert(next);
         if cgroup == next {
+            let Tenant {
+                uid: _,
+                user,
+                cgroup,
+                container,
+                name,
+                labels,
+            } = &*tenant;
+            self.bytes += size_of::<Tenant>() + bytes_of([user, cgroup, container, name, labels]);
             self.tenants.push(tenant);
         }
         TenantId { uid, cgroup }
     }
+}
+
+fn bytes_of<const N: usize>(texts: [&Option<impl AsRef<str>>; N]) -> usize {
+    let texts = texts.into_iter().flatten();
+    texts.map(|text| text.as_ref().len()).sum()
 }
 
 impl Names for ListedNames {
@@ -127,7 +141,7 @@ impl Names for ListedNames {
     }
 
     fn is_full(&self) -> bool {
-        self.files.len() >= MOST_FILES
+        self.files.len() >= MOST_FILES || self.bytes >= MOST_BYTES
     }
 
     fn forget(&mut self) {
@@ -138,7 +152,9 @@ impl Names for ListedNames {
             mounts: _,
             tenants,
             tenant_ids,
+            bytes,
         } = self;
+        *bytes = 0;
         ids.clear();
         files.clear();
         tenants.clear();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,12 +63,23 @@ impl Source {
 
     fn file(&self) -> anyhow::Result<File> {
         match &self.path {
-            Some(path) => File::open(path).with_context(|| {
-                format!(
-                    "cannot open {}; check its name and who may read it",
-                    self.name
-                )
-            }),
+            Some(path) => {
+                let file = File::open(path).with_context(|| {
+                    format!(
+                        "cannot open {}; check its name and who may read it",
+                        self.name
+                    )
+                })?;
+                // It may have no end. A named pipe has one.
+                let kind = file.metadata()?.file_type();
+                if kind.is_char_device() || kind.is_block_device() {
+                    bail!(
+                        "{} is a device; name a file, or - for standard input",
+                        self.name
+                    );
+                }
+                Ok(file)
+            }
             None => {
                 let own = io::stdin().as_fd().try_clone_to_owned();
                 Ok(own.context("cannot read standard input")?.into())

@@ -9,12 +9,15 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use trackiops_analyses::source::files::{Batches, columns_of};
 use trackiops_capture::decompressed;
+use trackiops_store::RecordLimit;
 
 use super::source::{Source, was_ended};
 use crate::output::plural;
 
 /// Bytes of the first line that are looked at.
 const LONGEST_LINE: u64 = 1 << 16;
+/// Columns of CSV.
+const MOST_COLUMNS: usize = 1000;
 /// How Parquet files begin.
 const PARQUET: [u8; 4] = *b"PAR1";
 
@@ -71,7 +74,8 @@ impl Row for CsvRow<'_> {
 }
 
 fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
-    let mut input = io::BufReader::new(decompressed(input)?);
+    let (input, ends) = RecordLimit::new(decompressed(input)?);
+    let mut input = io::BufReader::new(input);
     let mut first = Vec::new();
     input
         .by_ref()
@@ -80,10 +84,16 @@ fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
     let line_end = LineEnd::of(&first);
     let input = io::Cursor::new(first).chain(input);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
-    let header: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
+    let header = reader.headers()?;
+    if header.len() > MOST_COLUMNS {
+        let count = header.len();
+        bail!("its first line names {count} columns, and at most {MOST_COLUMNS} are read");
+    }
+    let header: Vec<String> = header.iter().map(str::to_owned).collect();
     rows.header(&header)?;
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record)? {
+        ends.ended();
         if was_ended() {
             // The last line may be cut.
             break;

@@ -122,6 +122,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// A file of others cannot be read.
+    #[error("cannot read {path}: {why}", path = .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -170,7 +178,8 @@ impl StoreError {
             Self::Io { path, .. }
             | Self::Parquet { path, .. }
             | Self::Damaged { path, .. }
-            | Self::DamagedSegment { path, .. } => Some(path),
+            | Self::DamagedSegment { path, .. }
+            | Self::Unreadable { path, .. } => Some(path),
             _ => None,
         }
     }

@@ -1,24 +1,23 @@
 //! Reads an export of `trackiops export` like journals: window by window, for each of its hosts.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
+use std::io::Read;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{self, META_DATASET, META_GRANULARITY, META_RANGE, rollup_schema};
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::batch::{StoredRow, decode_rows};
-use crate::decode_panic::caught;
+use crate::batch::{StoredRow, StoredTenant, decode_rows};
 use crate::error::StoreError;
 use crate::layout::Dataset;
+use crate::parquet_file::ParquetFile;
+use crate::read_memory::{beyond_limit, most_decoded_bytes};
+use crate::regular_file::open_regular;
 use crate::segment::metadata::{check_format, value};
-use crate::segment::verified::damaged;
 
 /// Columns that identify a file and its user.
 const IDENTITY: [&str; 14] = [
@@ -40,8 +39,6 @@ const IDENTITY: [&str; 14] = [
 /// Three months of seconds. Something is kept of each window, also of those without rows, and what
 /// range an export claims costs it nothing.
 const MOST_WINDOWS: i64 = 1 << 23;
-/// Rows decoded at a time.
-const BATCH_ROWS: usize = 8192;
 
 /// The rows of one host in an export.
 #[derive(Debug)]
@@ -62,10 +59,13 @@ impl Exported {
             path: path.to_owned(),
             why,
         };
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let reader = reader(file, path)
-            .map_err(|_| refused("it is neither a directory nor an export in Parquet"))?;
-        let metadata = reader.metadata().file_metadata().key_value_metadata();
+        if !is_parquet(path)? {
+            return Err(refused(
+                "it is neither a directory nor an export in Parquet",
+            ));
+        }
+        let file = open(path)?;
+        let metadata = file.key_values();
         let is_rollup = value(metadata, META_DATASET) == Some(Dataset::Rollup.name());
         let granularity = value(metadata, META_GRANULARITY).and_then(|text| text.parse().ok());
         let span = value(metadata, META_RANGE).and_then(parse_range);
@@ -77,25 +77,27 @@ impl Exported {
         let end = UtcMs(end.0 - 1).align(granularity).plus(granularity);
         let span = (start.align(granularity), end);
         if (end.0 - span.0.0) / granularity.ms() > MOST_WINDOWS {
-            return Err(damaged(path, "its range has more windows than can be read"));
+            return Err(unreadable(
+                path,
+                "its range has more windows than can be read",
+            ));
         }
         let mut hosts: BTreeMap<String, HashSet<Arc<FileAttributes>>> = BTreeMap::new();
-        each_row(
-            reader,
-            path,
-            |column| IDENTITY.contains(&column),
-            |stored| {
-                if !hosts.contains_key(stored.host) {
-                    hosts.insert(stored.host.to_owned(), HashSet::new());
-                }
-                let file = stored.file();
-                if let Some(files) = hosts.get_mut(stored.host)
-                    && !files.contains(&file)
-                {
-                    files.insert(Arc::new(file));
-                }
-            },
-        )?;
+        let mut names_bytes = 0;
+        let is_identity = |column: &str| IDENTITY.contains(&column);
+        each_row(&file, path, is_identity, |stored| {
+            if !hosts.contains_key(stored.host) {
+                hosts.insert(stored.host.to_owned(), HashSet::new());
+            }
+            let file = stored.file();
+            if let Some(files) = hosts.get_mut(stored.host)
+                && !files.contains(&file)
+            {
+                names_bytes += file_bytes(&stored);
+                files.insert(Arc::new(file));
+            }
+            names_bytes
+        })?;
         let exported = |(host, files)| Self {
             path: path.to_owned(),
             host,
@@ -109,34 +111,33 @@ impl Exported {
     /// Passes on each window, including those without rows. All time counts as recorded: an export
     /// does not contain gaps.
     pub(crate) fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
-        let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
-        let reader = reader(file, &self.path)?;
+        let file = open(&self.path)?;
         let schema = rollup_schema();
         let (start, end) = self.span;
         let mut window = self.window(start);
-        let mut is_in_order = true;
+        let (mut is_in_order, mut window_bytes) = (true, 0);
         let is_stored = |column: &str| schema.index_of(column).is_ok();
-        each_row(reader, &self.path, is_stored, |stored| {
-            if stored.host != self.host {
-                return;
-            }
+        each_row(&file, &self.path, is_stored, |stored| {
             is_in_order &= window.start <= stored.time && stored.time < end;
-            if !is_in_order {
-                return;
+            if stored.host != self.host || !is_in_order {
+                return window_bytes;
             }
             while window.start.plus(self.granularity) <= stored.time {
                 let next = self.window(window.start.plus(self.granularity));
                 each(mem::replace(&mut window, next));
+                window_bytes = 0;
             }
+            window_bytes += row_bytes(&stored.row);
             let file = stored.file();
             let known = self.files.get(&file).map(Arc::clone);
             window.rows.push(FileRow {
                 file: known.unwrap_or_else(|| Arc::new(file)),
                 row: stored.row,
             });
+            window_bytes
         })?;
         if !is_in_order {
-            return Err(damaged(
+            return Err(unreadable(
                 &self.path,
                 "its rows are not in order of their windows, or outside of its range",
             ));
@@ -161,32 +162,83 @@ impl Exported {
     }
 }
 
-/// An export may have been rewritten by any program, and has no checksums.
-type Reader = ParquetRecordBatchReaderBuilder<File>;
-
-fn reader(file: File, path: &Path) -> Result<Reader, StoreError> {
-    let reader = caught(|| Reader::try_new(file)).map_err(|why| damaged(path, why))?;
-    let metadata = reader.metadata().file_metadata();
-    check_format(metadata.key_value_metadata()).map_err(|why| damaged(path, why))?;
-    Ok(reader)
+/// Whether a file begins as Parquet does.
+fn is_parquet(path: &Path) -> Result<bool, StoreError> {
+    let mut magic = Vec::new();
+    let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut magic));
+    read.map_err(StoreError::io("read", path))?;
+    Ok(magic == *b"PAR1")
 }
 
+fn open(path: &Path) -> Result<ParquetFile, StoreError> {
+    let file = ParquetFile::open(path)?;
+    check_format(file.key_values()).map_err(|why| unreadable(path, why))?;
+    Ok(file)
+}
+
+fn unreadable(path: &Path, why: impl ToString) -> StoreError {
+    StoreError::Unreadable {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+/// Memory of a file that is kept.
+fn file_bytes(stored: &StoredRow<'_>) -> u64 {
+    let StoredTenant {
+        uid: _,
+        user,
+        cgroup,
+        container,
+        name,
+        labels,
+    } = stored.tenant;
+    let tenant = [user, cgroup, container, name, labels];
+    let texts = [Some(stored.host), stored.mount, stored.path].into_iter();
+    let texts = texts.chain(tenant).flatten().map(str::len).sum::<usize>();
+    (size_of::<FileAttributes>() + texts) as u64
+}
+
+/// Memory of a row that is kept. Its file is kept once.
+fn row_bytes(row: &Row) -> u64 {
+    let Row {
+        read,
+        write,
+        ops,
+        app_read,
+        app_write,
+        cache: _,
+    } = row;
+    let histograms = [
+        &read.latency,
+        &write.latency,
+        &app_read.latency,
+        &app_write.latency,
+    ];
+    let buckets = histograms.map(|latency| latency.buckets().len());
+    let errnos = read.errnos.counts().len() + write.errnos.counts().len();
+    let pairs = buckets.iter().sum::<usize>() + errnos;
+    let lists = pairs * size_of::<(i32, u64)>() + size_of_val(ops.as_slice());
+    (size_of::<FileRow>() + lists) as u64
+}
+
+/// Decodes the rows. `each` returns how much memory is held because of rows so far.
 fn each_row(
-    reader: Reader,
+    file: &ParquetFile,
     path: &Path,
-    wanted: impl Fn(&str) -> bool,
-    mut each: impl FnMut(StoredRow<'_>),
+    is_wanted: impl Fn(&str) -> bool,
+    mut each: impl FnMut(StoredRow<'_>) -> u64,
 ) -> Result<(), StoreError> {
-    let schema = reader.parquet_schema();
-    let columns = schema.root_schema().get_fields().iter().enumerate();
-    let columns = columns.filter(|(_, column)| wanted(column.name()));
-    let columns = ProjectionMask::roots(schema, columns.map(|(place, _)| place));
-    let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
-    let mut reader = caught(|| reader.build()).map_err(|why| damaged(path, why))?;
-    while let Some(batch) =
-        caught(|| reader.next().transpose()).map_err(|why| damaged(path, why))?
-    {
-        decode_rows(&batch, &mut each).map_err(|error| damaged(path, error))?;
+    let mut held = 0;
+    for batch in file.batches(is_wanted)? {
+        let decoded = decode_rows(&batch?, |row| held = each(row));
+        decoded.map_err(|error| unreadable(path, error))?;
+        if held > most_decoded_bytes() {
+            return Err(unreadable(
+                path,
+                format!("its rows take {}", beyond_limit()),
+            ));
+        }
     }
     Ok(())
 }

@@ -17,6 +17,16 @@ use trackiops_testkit::program;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
+/// A capture of some requests.
+pub fn some_capture() -> Vec<u8> {
+    packets::pcap(packets::START_S, &packets::some_requests())
+}
+
+/// Text of nfsdump.
+pub fn some_nfsdump() -> &'static str {
+    nfsdump::LINES
+}
+
 /// Runs the program.
 fn trackiops(words: &[&str]) -> Output {
     let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));

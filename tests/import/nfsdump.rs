@@ -15,7 +15,7 @@ use super::{OF_A_REQUEST, lines, operations, requests, shared, text, trackiops, 
 
 /// NFSv3 over TCP and NFSv2 over UDP: a directory's file is looked up, read at its end, and written; one WRITE fails for want of space;
 /// one call has no reply, one reply no call; one line is not understood, and one is a comment.
-const LINES: &str = "\
+pub const LINES: &str = "\
 # nfsdump
 1006231501.000000 31.03f7 30.0801 T C3 1 3 lookup fh aa name \"a b\" euid 3e8 egid 64 con = 130 len = 140
 1006231501.000500 30.0801 31.03f7 T R3 1 3 lookup OK fh bb ftype 1 mode 1b6 size 2328 used 4000 fsid 7 fileid 2a atime 1006231501.1 \

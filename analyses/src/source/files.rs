@@ -1,18 +1,14 @@
-//! Parquet files that others wrote, or `trackiops export`. No other code of this crate knows Parquet's reader.
+//! Parquet files that others wrote, or `trackiops export`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use trackiops_query::Range;
-use trackiops_store::caught;
+use trackiops_store::{ParquetBatches, ParquetFile, StoreError};
 
 use crate::error::AnalysisError;
 
-/// Rows that are decoded at a time.
-const BATCH_ROWS: usize = 8192;
 /// Ending of Parquet files.
 const ENDING: &str = "parquet";
 
@@ -151,22 +147,30 @@ fn of_file(path: &Path, why: &dyn ToString) -> AnalysisError {
     }
 }
 
-fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, AnalysisError> {
-    let file = File::open(path).map_err(|error| of_file(path, &error))?;
-    caught(|| ParquetRecordBatchReaderBuilder::try_new(file)).map_err(|why| of_file(path, &why))
+/// The error has the path already.
+fn unreadable(path: &Path) -> impl FnOnce(StoreError) -> AnalysisError + use<'_> {
+    |error| match error {
+        StoreError::Unreadable { why, .. } => of_file(path, &why),
+        StoreError::Io { source, .. } => of_file(path, &source),
+        other => of_file(path, &other),
+    }
+}
+
+fn open(path: &Path) -> Result<ParquetFile, AnalysisError> {
+    ParquetFile::open(path).map_err(unreadable(path))
 }
 
 /// Names of its columns.
 pub fn columns_of(path: &Path) -> Result<Vec<String>, AnalysisError> {
-    let reader = open(path)?;
-    let fields = reader.schema().fields().iter();
+    let file = open(path)?;
+    let fields = file.schema().fields().iter();
     Ok(fields.map(|field| field.name().clone()).collect())
 }
 
 /// What its metadata has under a key.
 pub fn metadata_of(path: &Path, key: &str) -> Result<Option<String>, AnalysisError> {
-    let reader = open(path)?;
-    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let file = open(path)?;
+    let pairs = file.key_values();
     let found = pairs.into_iter().flatten().find(|pair| pair.key == key);
     Ok(found.and_then(|pair| pair.value.clone()))
 }
@@ -174,22 +178,16 @@ pub fn metadata_of(path: &Path, key: &str) -> Result<Option<String>, AnalysisErr
 /// Batches of rows of a file, with those of the wanted columns that it has.
 pub struct Batches {
     path: PathBuf,
-    reader: ParquetRecordBatchReader,
+    batches: ParquetBatches,
 }
 
 impl Batches {
     /// Opens a file.
     pub fn open(path: &Path, wanted: &[&str]) -> Result<Self, AnalysisError> {
-        let reader = open(path)?;
-        let fields = reader.parquet_schema().root_schema().get_fields();
-        let places = fields.iter().enumerate();
-        let places = places.filter(|(_, field)| wanted.contains(&field.name()));
-        let places: Vec<_> = places.map(|(place, _)| place).collect();
-        let columns = ProjectionMask::roots(reader.parquet_schema(), places);
-        let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
+        let batches = open(path)?.batches(|name| wanted.contains(&name));
         Ok(Self {
             path: path.to_owned(),
-            reader: caught(|| reader.build()).map_err(|why| of_file(path, &why))?,
+            batches: batches.map_err(unreadable(path))?,
         })
     }
 }
@@ -198,8 +196,8 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, AnalysisError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = caught(|| self.reader.next().transpose());
-        batch.map_err(|why| of_file(&self.path, &why)).transpose()
+        let batch = self.batches.next()?;
+        Some(batch.map_err(unreadable(&self.path)))
     }
 }
 

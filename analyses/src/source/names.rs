@@ -13,7 +13,11 @@ pub struct Names {
     names: Vec<Arc<str>>,
     places: AHashMap<Arc<str>, Name>,
     last: Name,
+    bytes: usize,
 }
+
+/// Memory of a name without its text.
+const NAME_BYTES: usize = 64;
 
 impl Names {
     /// The number of a name.
@@ -37,6 +41,7 @@ impl Names {
     fn insert(&mut self, name: &str) -> Name {
         let name: Arc<str> = name.into();
         let place = Name::try_from(self.names.len()).unwrap_or(Name::MAX);
+        self.bytes += NAME_BYTES + name.len();
         self.names.push(Arc::clone(&name));
         self.places.insert(name, place);
         place
@@ -51,6 +56,11 @@ impl Names {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Memory that they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether there are none.

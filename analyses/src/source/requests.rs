@@ -7,6 +7,7 @@ use trackiops_schemas::columns::{
     OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
 };
 use trackiops_schemas::level::IoLevel;
+use trackiops_store::{beyond_limit, most_decoded_bytes};
 
 use super::columns::{Flags, Numbers, Texts};
 use super::files::{self, REQUESTS};
@@ -211,6 +212,7 @@ impl Requests {
             false => None,
         };
         let eofs = Flags::of(batch, EOF)?;
+        self.check_memory()?;
         for row in 0..batch.num_rows() {
             let Some(end_ns) = ends.get(row).filter(|ns| is_within(*ns, range)) else {
                 continue;
@@ -277,6 +279,25 @@ impl Requests {
             each(&request, self);
         }
         Ok(())
+    }
+
+    fn check_memory(&self) -> Result<(), AnalysisError> {
+        let names = [
+            &self.clients,
+            &self.mounts,
+            &self.servers,
+            &self.tenants,
+            &self.ops,
+            &self.path_names,
+        ];
+        let bytes = names.map(Names::bytes).iter().sum::<usize>() as u64;
+        match bytes <= most_decoded_bytes() {
+            true => Ok(()),
+            false => Err(AnalysisError::Unsuitable(format!(
+                "the names of files, hosts and users take {}",
+                beyond_limit()
+            ))),
+        }
     }
 
     /// The path of a request's file, or else its mount and key.

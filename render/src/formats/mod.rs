@@ -1,6 +1,7 @@
 //! Files for other programs: Parquet, Arrow, CSV. Readers and writers work in batches, so the rows need not fit into memory.
 
 mod arrays;
+mod arrow_file;
 mod read;
 pub(crate) mod text;
 mod timeline;

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_ipc::reader::FileReader;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns::{META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE};
-use trackiops_store::caught;
+use trackiops_store::{
+    ParquetBatches, ParquetFile, RecordEnds, RecordLimit, StoreError, caught, open_regular,
+};
 
-use super::{Kind, Texts, arrays, text};
+use super::{Kind, Texts, arrays, arrow_file, text};
 
-/// Rows per batch of Parquet and CSV.
+/// Rows per batch of CSV, and bytes of its texts.
 const BATCH_ROWS: usize = 8192;
+const BATCH_BYTES: usize = 16 << 20;
 
 /// A file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,16 +50,21 @@ pub struct Reader {
     batches: Batches,
 }
 
+struct CsvReader {
+    reader: csv::Reader<RecordLimit<File>>,
+    ends: RecordEnds,
+}
+
 enum Batches {
-    Parquet(ParquetRecordBatchReader),
+    Parquet(ParquetBatches),
     Arrow(FileReader<File>),
-    Csv(csv::Reader<File>),
+    Csv(Box<CsvReader>),
 }
 
 impl Reader {
     /// Opens a file, and detects its format from its content. CSV does not contain types, so its columns must be among `known`.
     pub fn open(path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
-        let file = File::open(path).map_err(|source| ReadError::Io {
+        let file = open_regular(path).map_err(|source| ReadError::Io {
             path: path.to_owned(),
             source,
         })?;
@@ -80,30 +87,32 @@ impl Reader {
         let mut described = Vec::new();
         let (kind, schema, batches) = match magic.as_slice() {
             [b'P', b'A', b'R', b'1', ..] => {
-                let builder = caught(|| ParquetRecordBatchReaderBuilder::try_new(file));
-                let builder = builder.map_err(content)?;
-                let schema = Arc::clone(builder.schema());
-                let pairs = builder.metadata().file_metadata().key_value_metadata();
-                for KeyValue { key, value } in pairs.into_iter().flatten() {
+                let parquet = ParquetFile::of(file, path);
+                let parquet = parquet.map_err(|error| content(reason(error)))?;
+                let schema = Arc::clone(parquet.schema());
+                for KeyValue { key, value } in parquet.key_values().into_iter().flatten() {
                     if [META_FORMAT, META_DATASET, META_GRANULARITY, META_RANGE]
                         .contains(&key.as_str())
                     {
                         described.push((key.clone(), value.clone().unwrap_or_default()));
                     }
                 }
-                let reader = caught(|| builder.with_batch_size(BATCH_ROWS).build());
-                let reader = reader.map_err(content)?;
-                (Kind::Parquet, schema, Batches::Parquet(reader))
+                let batches = parquet.batches(|_| true);
+                let batches = batches.map_err(|error| content(reason(error)))?;
+                (Kind::Parquet, schema, Batches::Parquet(batches))
             }
             b"ARROW1" => {
+                caught(|| arrow_file::check(&file)).map_err(content)?;
                 let reader = caught(|| FileReader::try_new(file, None)).map_err(content)?;
                 (Kind::Arrow, reader.schema(), Batches::Arrow(reader))
             }
             _ => {
+                let (file, ends) = RecordLimit::new(file);
                 let mut reader = csv::Reader::from_reader(file);
                 let header = reader.headers();
                 let header = header.map_err(|error| content(error.to_string()))?;
                 let schema = schema_of(header, known).map_err(content)?;
+                let reader = Box::new(CsvReader { reader, ends });
                 (Kind::Csv(Texts::AsTheyAre), schema, Batches::Csv(reader))
             }
         };
@@ -134,7 +143,7 @@ impl Reader {
 
     fn read(&mut self) -> Result<Option<RecordBatch>, String> {
         let batch = match &mut self.batches {
-            Batches::Parquet(reader) => caught(|| reader.next().transpose()),
+            Batches::Parquet(batches) => batches.next().transpose().map_err(reason),
             Batches::Arrow(reader) => caught(|| reader.next().transpose()),
             Batches::Csv(reader) => return of_lines(reader, &self.schema),
         };
@@ -156,6 +165,14 @@ impl Iterator for Reader {
     }
 }
 
+/// Why a file cannot be read, without its path.
+fn reason(error: StoreError) -> String {
+    match error {
+        StoreError::Unreadable { why, .. } => why,
+        other => other.to_string(),
+    }
+}
+
 /// Drops metadata of the whole file, because a writer of another file adds its own.
 fn plain(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().clone()))
@@ -170,23 +187,28 @@ fn schema_of(header: &csv::StringRecord, known: &[SchemaRef]) -> Result<SchemaRe
             .collect::<Option<Vec<_>>>()
     };
     match known.iter().find_map(fields) {
+        // An export has each column once.
+        Some(fields)
+            if fields.len() > known.iter().map(|of| of.fields().len()).max().unwrap_or(0) =>
+        {
+            Err("its first line names columns twice".into())
+        }
         Some(fields) => Ok(Arc::new(Schema::new(fields))),
         None => Err("its first line does not name the columns of an export".into()),
     }
 }
 
-fn of_lines(
-    reader: &mut csv::Reader<File>,
-    schema: &SchemaRef,
-) -> Result<Option<RecordBatch>, String> {
-    let mut columns = vec![Vec::with_capacity(BATCH_ROWS); schema.fields().len()];
-    let mut rows = 0;
+fn of_lines(csv: &mut CsvReader, schema: &SchemaRef) -> Result<Option<RecordBatch>, String> {
+    let mut columns = vec![Vec::new(); schema.fields().len()];
+    let (mut rows, mut bytes) = (0, 0);
     let mut record = csv::StringRecord::new();
-    while rows < BATCH_ROWS {
-        let more = reader.read_record(&mut record);
+    while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+        let more = csv.reader.read_record(&mut record);
         if !more.map_err(|error| error.to_string())? {
             break;
         }
+        csv.ends.ended();
+        bytes += record.as_slice().len();
         let fields = schema.fields().iter().zip(&record);
         for ((field, text), values) in fields.zip(&mut columns) {
             let value = text::parse(field.data_type(), text);
@@ -261,6 +283,7 @@ mod tests {
                 errors += u64::from(rows(&bytes).is_err());
             }
             assert!(errors > 0);
+            assert!(kind != Kind::Parquet || errors == whole.len() as u64);
             assert!(rows(&whole[..whole.len() / 2]).is_err());
         }
     }

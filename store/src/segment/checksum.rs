@@ -1,4 +1,4 @@
-//! Checksums of a segment: a CRC32C per block of data, and one of these checksums and the footer.
+//! Checksums of a segment or an export: a CRC32C per block of data, and one of these checksums and the footer.
 //!
 //! ```text
 //! data | page indexes | sums | footer | length of the footer u32 | "PAR1"
@@ -17,8 +17,16 @@ use std::os::unix::fs::FileExt;
 
 use trackiops_schemas::columns::META_CRC32C;
 
+/// Begins the name of the program in the footer of a file that has sums.
+pub(crate) const CREATED_BY: &str = "trackiops ";
+
+/// The name of this program, for the footer of a file that has sums.
+pub fn created_by() -> String {
+    format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION"))
+}
+
 /// Placeholder for the digits, and their value while the checksum is computed.
-pub(crate) const UNKNOWN: &str = "00000000";
+pub const UNKNOWN: &str = "00000000";
 /// Size of a block. A query reads whole blocks: larger ones cost more reading, smaller ones more
 /// sums.
 const BLOCK_BYTES: usize = 8 << 10;
@@ -26,28 +34,37 @@ const BLOCK_BYTES: usize = 8 << 10;
 /// protocol): the type of the next field, a string, and its length.
 const BETWEEN: [u8; 2] = [0x18, 0x08];
 /// The end of a Parquet file: length of the footer u32, magic.
-const TRAILER_BYTES: u64 = 8;
+pub(crate) const TRAILER_BYTES: u64 = 8;
 const MAGIC: &[u8] = b"PAR1";
 const SUM_BYTES: u64 = 4;
 
-/// A file that is written from start to end, and the checksums of its blocks.
+/// Parquet that is written from start to end, and the checksums of its blocks.
 #[derive(Debug)]
-pub(crate) struct Summed {
-    file: File,
+pub struct Summed<W> {
+    out: W,
     sums: Vec<u32>,
     /// Checksum of the last block, which is not full yet.
     open: u32,
     open_bytes: usize,
+    /// What was written since [`Self::hold`].
+    tail: Option<Vec<u8>>,
 }
 
-impl Summed {
-    pub(crate) fn new(file: File) -> Self {
+impl<W: Write> Summed<W> {
+    /// Writes to `out`. The metadata need [`META_CRC32C`] with the value [`UNKNOWN`].
+    pub fn new(out: W) -> Self {
         Self {
-            file,
+            out,
             sums: Vec::new(),
             open: 0,
             open_bytes: 0,
+            tail: None,
         }
+    }
+
+    /// To be called after the last row and before the footer, which is held back from now on.
+    pub fn hold(&mut self) {
+        self.tail.get_or_insert_default();
     }
 
     fn add(&mut self, mut bytes: &[u8]) {
@@ -64,39 +81,47 @@ impl Summed {
         }
     }
 
-    /// Inserts the sums into a complete Parquet file, before its footer. Returns the checksum that
-    /// covers the file. The file must be open for reading as well.
-    pub(crate) fn enter(&mut self) -> io::Result<(&File, u32)> {
+    /// Writes the sums and the footer. Returns the output, and the checksum that covers the file.
+    pub fn enter(&mut self) -> io::Result<(&mut W, u32)> {
         let no_footer = || io::Error::other("it has no footer");
-        let length = self.file.metadata()?.len();
-        let footer_at = footer_at(&self.file, length)?.ok_or_else(no_footer)?;
-        let mut footer = bytes_of(&self.file, footer_at, length)?;
-        // The footer can move, because nothing in it depends on its position.
-        let block = BLOCK_BYTES as u64;
-        self.sums.truncate(to_usize(footer_at / block)?);
-        let last = bytes_of(&self.file, footer_at / block * block, footer_at)?;
-        if !last.is_empty() {
-            self.sums.push(crc32c::crc32c(&last));
+        let mut data = self.tail.take().ok_or_else(no_footer)?;
+        let footer_at = footer_start(&data, data.len() as u64).ok_or_else(no_footer)?;
+        let mut footer = data.split_off(to_usize(footer_at)?);
+        self.add(&data);
+        self.out.write_all(&data)?;
+        if self.open_bytes > 0 {
+            self.sums.push(self.open);
         }
         let mut tail = encode(&self.sums);
         let place = place(&footer).ok_or_else(no_footer)?;
         let sum = crc32c::crc32c_append(crc32c::crc32c(&tail), &footer);
         footer[place..place + UNKNOWN.len()].copy_from_slice(format!("{sum:08x}").as_bytes());
+        // The footer can move, because nothing in it depends on its position.
         tail.append(&mut footer);
-        self.file.write_all_at(&tail, footer_at)?;
-        Ok((&self.file, sum))
+        self.out.write_all(&tail)?;
+        self.out.flush()?;
+        Ok((&mut self.out, sum))
+    }
+
+    /// The output.
+    pub fn into_inner(self) -> W {
+        self.out
     }
 }
 
-impl Write for Summed {
+impl<W: Write> Write for Summed<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(buffer)?;
+        if let Some(tail) = &mut self.tail {
+            tail.extend_from_slice(buffer);
+            return Ok(buffer.len());
+        }
+        let written = self.out.write(buffer)?;
         self.add(&buffer[..written]);
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.out.flush()
     }
 }
 
@@ -206,23 +231,29 @@ fn to_usize(number: u64) -> io::Result<usize> {
     usize::try_from(number).map_err(io::Error::other)
 }
 
-fn bytes_of(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn bytes_of(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(end - start)?];
     file.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
 }
 
 /// Offset of the footer in a file of `length` bytes. `None` if it does not end like a Parquet file.
-fn footer_at(file: &File, length: u64) -> io::Result<Option<u64>> {
+pub(crate) fn footer_at(file: &File, length: u64) -> io::Result<Option<u64>> {
     let Some(trailer_at) = length.checked_sub(TRAILER_BYTES) else {
         return Ok(None);
     };
     let mut trailer = [0; TRAILER_BYTES as usize];
     file.read_exact_at(&mut trailer, trailer_at)?;
-    let [a, b, c, d, magic @ ..] = trailer;
+    Ok(footer_start(&trailer, length))
+}
+
+/// The same, from the last bytes of a file.
+pub(crate) fn footer_start(last: &[u8], length: u64) -> Option<u64> {
+    let (_, trailer) = last.split_last_chunk::<{ TRAILER_BYTES as usize }>()?;
+    let [a, b, c, d, magic @ ..] = *trailer;
     let footer_bytes = u64::from(u32::from_le_bytes([a, b, c, d]));
-    let footer_at = trailer_at.checked_sub(footer_bytes);
-    Ok(footer_at.filter(|_| magic == *MAGIC))
+    let footer_at = length.checked_sub(TRAILER_BYTES + footer_bytes);
+    footer_at.filter(|_| magic == *MAGIC)
 }
 
 /// Offset of the digits in a footer. The last match counts: names of files, which could contain the

@@ -24,11 +24,13 @@ use parquet::file::metadata::{
 use parquet::file::statistics::Statistics;
 
 use super::metadata::check_format;
-use super::pages::{Indexes, MemoryBudget, Pages, Places, TOO_MUCH};
+use super::pages::{Indexes, MOST_BATCH_BYTES, Pages, TOO_MUCH};
 use super::verified::{Trace, Verified, damaged};
 use super::writer::ROLLUP_PAGE_ROWS;
 use crate::decode_panic::caught;
 use crate::error::StoreError;
+use crate::parquet_file::budget::{MemoryBudget, Places};
+use crate::parquet_file::fewer;
 
 /// Size of a piece, as stored. Merging keeps a piece of each segment in memory. A coarse row, with
 /// a hundred buckets and more, takes ten times as much as a fine one.
@@ -38,9 +40,7 @@ const PIECE_BYTES: u64 = 32 << 10;
 const FEWEST_ROWS: usize = 128;
 /// Rows of a piece, at most. More would not be faster.
 const MOST_ROWS: usize = 1024;
-/// A batch that would take too much memory is read again with its rows divided by this, but at
-/// least [`FEWEST_AT_ONCE`].
-const FEWER: usize = 4;
+/// Rows of a batch, at least, if it would take too much memory otherwise.
 const FEWEST_AT_ONCE: usize = 32;
 /// The same of a selection, of which each row may be in pages of its own.
 const FEWEST_SELECTED: usize = 1;
@@ -294,7 +294,7 @@ impl SegmentReader {
             groups,
             selection,
             reader: None,
-            budget: Arc::new(MemoryBudget::new(at_once)),
+            budget: Arc::new(MemoryBudget::new(at_once, MOST_BATCH_BYTES)),
             at_once,
             fewest,
             expected,
@@ -324,7 +324,7 @@ impl SegmentReader {
 }
 
 /// Whether a column of a row group is within the data.
-fn is_within(column: &ColumnChunkMetaData, data_bytes: u64) -> bool {
+pub(crate) fn is_within(column: &ColumnChunkMetaData, data_bytes: u64) -> bool {
     let data = column.data_page_offset();
     let start = column.dictionary_page_offset().unwrap_or(data);
     let end = start.checked_add(column.compressed_size());
@@ -379,7 +379,7 @@ impl Batches {
     /// Begins to read at the first row that was not read yet.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
-        self.budget = Arc::new(MemoryBudget::new(self.at_once));
+        self.budget = Arc::new(MemoryBudget::new(self.at_once, MOST_BATCH_BYTES));
         let read = usize::try_from(self.rows).unwrap_or(usize::MAX);
         let reader = decoding(self.file.path(), &self.file.trace, || {
             let pages = Pages {
@@ -426,11 +426,6 @@ impl Batches {
             self.begin()?;
         }
     }
-}
-
-/// The next lower number of rows per batch. `None` if there is none.
-fn fewer(rows: usize, fewest: usize) -> Option<usize> {
-    (rows > fewest).then(|| (rows / FEWER).max(fewest))
 }
 
 /// Of a selection, as many rows as have about the pages that `rows` rows in sequence have: up to a
@@ -485,7 +480,7 @@ impl Pieces {
         loop {
             let file = self.file.again();
             let trace = Arc::clone(&file.trace);
-            let budget = Arc::new(MemoryBudget::new(self.rows));
+            let budget = Arc::new(MemoryBudget::new(self.rows, MOST_BATCH_BYTES));
             let pages = Pages {
                 file,
                 places: Arc::clone(&self.places),

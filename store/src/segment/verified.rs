@@ -65,16 +65,21 @@ impl Verified {
             NoSums::Damaged(why) => damaged(path, why),
             NoSums::Io(error) => cannot_be_read(error),
         })?;
-        let verified = Self {
+        let verified = Self::of(file, path, bytes, sums);
+        verified.count(bytes - verified.sums.data_bytes);
+        Ok((verified, footer))
+    }
+
+    /// A file of `bytes` bytes, the end of which was verified.
+    pub(crate) fn of(file: File, path: &Path, bytes: u64, sums: BlockSums) -> Self {
+        Self {
             file: Arc::new(file),
             path: path.to_owned(),
             bytes,
             trace: Arc::default(),
             last: Mutex::default(),
             sums: Arc::new(sums),
-        };
-        verified.count(bytes - verified.sums.data_bytes);
-        Ok((verified, footer))
+        }
     }
 
     /// The same file, without the last read.

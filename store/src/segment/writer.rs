@@ -1,5 +1,6 @@
 //! Writes a segment. Only this module knows the settings of Parquet's writer.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -14,7 +15,7 @@ use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
 use trackiops_schemas::row::Direction;
 
-use super::checksum::Summed;
+use super::checksum::{Summed, created_by};
 use super::metadata::Description;
 use crate::allocator;
 use crate::batch::{
@@ -62,7 +63,6 @@ const PAGE_BYTES: usize = 64 << 10;
 /// Values after which the writer checks whether a page is full.
 const PAGE_CHECK_VALUES: usize = 512;
 const ZSTD_LEVEL: i32 = 3;
-const WRITER: &str = env!("CARGO_PKG_VERSION");
 
 /// Description and path of a new segment.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct Written {
 pub(crate) struct SegmentWriter<R> {
     target: Target,
     temporary: Temporary,
-    writer: ArrowWriter<Summed>,
+    writer: ArrowWriter<Summed<File>>,
     pending: Vec<R>,
     rows: u64,
     files: FileIndex,
@@ -256,6 +256,8 @@ impl<R: SegmentRow> SegmentWriter<R> {
     /// Completes and syncs the file.
     pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
         self.write_pending()?;
+        self.writer.flush().map_err(parquet(&self.target.path))?;
+        self.writer.inner_mut().hold();
         // `into_inner` would keep no more than the text of an error.
         let finished = self.writer.finish();
         finished.map_err(parquet(&self.target.path))?;
@@ -317,7 +319,7 @@ fn properties<R: SegmentRow>(
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_sorting_columns(Some(sorting.collect()))
         .set_key_value_metadata(Some(target.description.metadata(schema, &target.path)))
-        .set_created_by(format!("trackiops {WRITER}"));
+        .set_created_by(created_by());
     // No query selects pages by these columns.
     for name in columns::TENANT_COLUMNS {
         let column = ColumnPath::from(name);
