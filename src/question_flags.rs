@@ -69,6 +69,9 @@ pub struct FileFlags {
     /// The file is one of `trackiops record --tenants`. Rules decide by what was recorded; the groups of users are those of this host.
     #[arg(long, value_name = "RULES", help_heading = WHAT)]
     tenants: Option<PathBuf>,
+    /// Look names up in the store alone, not among the files of this host: for `serve`
+    #[arg(long, hide = true)]
+    stored_names: bool,
 }
 
 impl FileFlags {
@@ -95,12 +98,20 @@ impl FileFlags {
         range: Range,
         (zone, now): (Zone, UtcMs),
     ) -> anyhow::Result<Question> {
+        if self.stored_names {
+            let mut names = self.file.iter().chain(&self.dir);
+            names.try_for_each(|name| FileSelector::check_stored(name))?;
+        }
         let files = self.file.iter().map(|path| FileSelector::parse(path));
         let dirs = self.dir.iter().map(|path| FileSelector::below(path));
+        let files = files.chain(dirs).map(|file| match self.stored_names {
+            true => Ok(file?.stored()),
+            false => file,
+        });
         Ok(Question {
             stores,
             view: None,
-            files: files.chain(dirs).collect::<Result<_, _>>()?,
+            files: files.collect::<Result<_, _>>()?,
             range,
             step: Some(Step::All),
             mounts: self.mount,

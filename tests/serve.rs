@@ -340,6 +340,11 @@ fn requests_under_other_names_and_from_other_pages_are_refused() {
         ("Host: evil.example\r\n".to_owned(), 421),
         (String::new(), 400),
         (format!("Host: localhost:{port}\r\n"), 200),
+        (
+            format!("Host: localhost:{port}\r\nHost: evil.example\r\n"),
+            421,
+        ),
+        ("Host: [::1].evil.example\r\n".to_owned(), 421),
         (format!("Host: nas.example:{port}\r\n"), 200),
         (
             format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n"),
@@ -544,6 +549,68 @@ fn hostile_clients_cost_little_and_keep_nobody_out() {
     assert!(after < before + (8 << 20), "{before} then {after} bytes");
     drop(idle);
     assert_eq!(serve.ask("/api/v1/top?top=1").0, 200);
+}
+
+#[test]
+fn callers_without_the_token_end_no_answers() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    let mut known = serve.connect();
+    let ask = |stream: &mut TcpStream| {
+        let asked = request("/api/v1/openapi.json", &serve.headers(""));
+        let asked = asked.replace("Connection: close\r\n", "");
+        stream.write_all(asked.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream
+                .read_exact(&mut byte)
+                .expect("the connection is open");
+            head.extend(byte);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        assert_eq!(status(&head), 200, "{head}");
+        let (_, length) = head.split_once("content-length: ").unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        stream.read_exact(&mut vec![0; length]).unwrap();
+    };
+    ask(&mut known);
+    let others = |headers: &str| {
+        for _ in 0..100 {
+            let mut stream = serve.connect();
+            let _ = stream.write_all(request("/api/v1/meta", headers).as_bytes());
+        }
+    };
+    others(&format!("Host: {}\r\n", serve.address));
+    others("Host: evil.example\r\n");
+    let idle: Vec<_> = (0..100).map(|_| serve.connect()).collect();
+    serve.ask("/api/v1/meta");
+    ask(&mut known);
+    drop(idle);
+}
+
+#[test]
+fn files_of_the_server_are_not_looked_for() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    let said = |file: &str| {
+        let (status, body) = serve.ask(&format!("/api/v1/top?file={file}"));
+        (status, body.to_string())
+    };
+    let known = recording.dir().join("catalog.db");
+    let there = said(known.to_str().unwrap());
+    let missing = said(known.with_file_name("nowhere").to_str().unwrap());
+    assert_eq!(there.0, missing.0);
+    assert_eq!(there.1.replace("catalog.db", "nowhere"), missing.1);
+    assert!(there.1.contains("no file was ever recorded"), "{}", there.1);
+    for name in ["x", "../x", "*"] {
+        let (status, said) = said(name);
+        assert_eq!(status, 400, "{said}");
+        assert!(said.contains("slash"), "{said}");
+    }
+    for name in ["%00", "/a%00b"] {
+        assert_eq!(said(name).0, 400);
+    }
 }
 
 #[test]

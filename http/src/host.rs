@@ -23,7 +23,9 @@ impl Hosts {
     }
 
     fn include(&self, host: &str) -> bool {
-        let name = without_port(host);
+        let Some(name) = without_port(host) else {
+            return false;
+        };
         is_loopback(name) || self.0.iter().any(|of| of.eq_ignore_ascii_case(name))
     }
 }
@@ -58,11 +60,12 @@ pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
     };
     // A page sends none with what it asks of its own origin by GET.
     let by_origin = headers.get(ORIGIN).is_none() || text(headers, ORIGIN).is_some_and(is_own);
+    let is_single = headers.get_all(SEC_FETCH_SITE).iter().nth(1).is_none();
     // Whoever types an address in or opens a bookmark is at no site. A link elsewhere may lead here.
     let by_site = text(headers, SEC_FETCH_SITE);
     let by_site = by_site.is_none_or(|site| ["same-origin", "none"].contains(&site));
     let by_site = by_site || is_followed_link(headers);
-    match by_origin && by_site {
+    match by_origin && by_site && is_single {
         true => next.run(request).await,
         false => (
             StatusCode::FORBIDDEN,
@@ -82,15 +85,22 @@ pub fn is_followed_link(headers: &HeaderMap) -> bool {
         && is("sec-fetch-dest", "document")
 }
 
+/// The value of a field that a request has once.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
+    let mut values = headers.get_all(name).into_iter();
+    let only = values.next().filter(|_| values.next().is_none());
+    only?.to_str().ok()
 }
 
-fn without_port(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-        None => host.split_once(':').map_or(host, |(name, _)| name),
-    }
+/// The name or address of `NAME`, `NAME:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let has_port = rest.strip_prefix(':').is_some_and(is_port);
+    (rest.is_empty() || has_port).then_some(name)
 }
 
 /// Whether a name can only mean this host.
@@ -124,6 +134,11 @@ mod tests {
             "192.168.0.1",
             "[",
             "::1",
+            "[::1].evil",
+            "[::1]:80.evil",
+            "[::1]evil.example:80",
+            "localhost:80@evil.example",
+            "localhost:evil",
         ] {
             assert!(!Hosts::default().include(host), "{host}");
         }

@@ -7,4 +7,4 @@ mod serve;
 
 pub use host::{Hosts, is_followed_link, refuse_other_hosts, refuse_other_origins};
 pub use listen::{ListenAddress, ListenAddressError, ListenError, Listener};
-pub use serve::serve;
+pub use serve::{Caller, serve};

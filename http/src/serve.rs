@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -16,7 +18,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::listen::{Listener, ListeningSocket};
 
-/// Connections at once. The oldest one ends when another one is made: so those that do nothing keep nobody out.
+/// Connections at once. When another one is made, the oldest one of an unknown caller ends, or else the oldest one: idle connections
+/// keep no one out, and unknown callers end no answers for known ones.
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes of a request's head, and of what is buffered for it. The least that hyper takes.
 const BUFFER_BYTES: usize = 8 << 10;
@@ -30,6 +33,21 @@ const LIFE: Duration = Duration::from_secs(120);
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Pause after an error of accepting, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+
+/// Whoever a connection is from. Each request has it among its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Caller(Arc<AtomicBool>);
+
+impl Caller {
+    /// It has shown that it may ask.
+    pub fn is_known_now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Serves until `stop` is ready. Bodies of requests are not limited here: take none, or limit them.
 pub async fn serve(listener: Listener, app: Router, stop: impl Future<Output = ()>) {
@@ -51,16 +69,17 @@ async fn accept(
     app: &Router,
     connections: &mut Connections,
 ) -> io::Result<()> {
-    let app = app.clone();
+    let caller = Caller::default();
+    let app = app.clone().layer(Extension(caller.clone()));
     match &listener.socket {
         ListeningSocket::Tcp(socket) => {
             let (stream, _) = socket.accept().await?;
             let _ = stream.set_nodelay(true);
-            connections.add(connection(stream, app));
+            connections.add(caller, connection(stream, app));
         }
         ListeningSocket::Unix(socket) => {
             let (stream, _) = socket.accept().await?;
-            connections.add(connection(stream, app));
+            connections.add(caller, connection(stream, app));
         }
     }
     Ok(())
@@ -70,19 +89,22 @@ async fn accept(
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
-    oldest_first: VecDeque<AbortHandle>,
+    oldest_first: VecDeque<(AbortHandle, Caller)>,
 }
 
 impl Connections {
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+    fn add(&mut self, caller: Caller, connection: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
-        self.oldest_first.retain(|task| !task.is_finished());
-        if self.oldest_first.len() >= MOST_CONNECTIONS
-            && let Some(oldest) = self.oldest_first.pop_front()
-        {
-            oldest.abort();
+        self.oldest_first.retain(|(task, _)| !task.is_finished());
+        if self.oldest_first.len() >= MOST_CONNECTIONS {
+            let mut oldest = self.oldest_first.iter();
+            let unknown = oldest.position(|(_, caller)| !caller.is_known());
+            if let Some((task, _)) = self.oldest_first.remove(unknown.unwrap_or_default()) {
+                task.abort();
+            }
         }
-        self.oldest_first.push_back(self.tasks.spawn(connection));
+        let task = self.tasks.spawn(connection);
+        self.oldest_first.push_back((task, caller));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -28,6 +29,8 @@ const GLOB_OPTIONS: MatchOptions = MatchOptions {
 pub enum FileSelector {
     /// A path: every file that had this name when its row was recorded.
     Path(PathBuf),
+    /// The same, which is looked up in the store alone: a [`Self::Path`] of an unknown name is looked for on this host.
+    Stored(PathBuf),
     /// Every path that matches the pattern. A name that equals the pattern's text matches, too.
     Glob(Pattern),
     /// A directory itself, because operations name directories, and every path below it. The text has no trailing slash.
@@ -67,6 +70,25 @@ impl FileSelector {
         Ok(Self::Below(dir.trim_end_matches('/').to_owned()))
     }
 
+    /// An error if a name is relative: where to is not for the client of a server to learn.
+    pub fn check_stored(text: &Path) -> Result<(), QueryError> {
+        match text.is_absolute() || matches!(Self::parse(text)?, Self::Id(..)) {
+            true => Ok(()),
+            false => Err(QueryError::NotAbsolute {
+                path: text.to_owned(),
+                source: io::Error::other("begin it with a slash"),
+            }),
+        }
+    }
+
+    /// The same, looked up in the store alone.
+    pub fn stored(self) -> Self {
+        match self {
+            Self::Path(path) => Self::Stored(path),
+            other => other,
+        }
+    }
+
     /// Whether it can select several files.
     pub fn is_of_several(&self) -> bool {
         matches!(self, Self::Glob(_) | Self::Below(_))
@@ -75,7 +97,7 @@ impl FileSelector {
     /// The exact name, or the directory above all possible matches, to look up in the catalog. `None` for a number.
     fn names(&self) -> Option<String> {
         match self {
-            Self::Path(path) => Some(catalog_name(path)),
+            Self::Path(path) | Self::Stored(path) => Some(catalog_name(path)),
             Self::Glob(pattern) => {
                 let text = pattern.as_str();
                 let fixed = text.find(['*', '?', '[']).unwrap_or(text.len());
@@ -90,7 +112,7 @@ impl FileSelector {
     /// Whether the selector matches this name.
     fn matches(&self, path: &str) -> bool {
         match self {
-            Self::Path(wanted) => catalog_name(wanted) == path,
+            Self::Path(wanted) | Self::Stored(wanted) => catalog_name(wanted) == path,
             Self::Glob(pattern) => {
                 path == pattern.as_str() || pattern.matches_with(path, GLOB_OPTIONS)
             }
@@ -247,6 +269,16 @@ pub fn resolve(
                     true => by_stat(snapshot, path, &name)?,
                     false => found,
                 }
+            }
+            (FileSelector::Stored(_), Some(name)) => {
+                let mut found = named(snapshot, selector, Names::Exactly(&name), asked)?;
+                if found.is_nothing() {
+                    found.never = Some(format!(
+                        "no file was ever recorded under the name {name}; {}",
+                        suggestions::hint(snapshot, &name)?
+                    ));
+                }
+                found
             }
             (_, Some(dir)) => {
                 let mut found = named(snapshot, selector, Names::Below(&dir), asked)?;

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rustix::rand::{GetRandomFlags, getrandom};
-use trackiops_http::is_followed_link;
+use trackiops_http::{Caller, is_followed_link};
 
 const PARAMETER: &str = "token";
 /// A page that opens its own address.
@@ -82,6 +82,9 @@ pub async fn ask_for_token(
     next: Next,
 ) -> Response {
     if access.is_known(request.headers()) {
+        if let Some(caller) = request.extensions().get::<Caller>() {
+            caller.is_known_now();
+        }
         return next.run(request).await;
     }
     match without_token(request.uri()) {

@@ -121,6 +121,8 @@ impl Api {
                 .iter()
                 .map(|store| flag("store", store.as_os_str())),
         );
+        let memory = trackiops_store::read_memory().to_string();
+        words.push(flag("max-read-memory", memory.as_ref()));
         let answered = match self.jobs.run(&words).await {
             Ok(answered) => answered,
             Err(error) => return refuse_job(&error),
@@ -156,7 +158,10 @@ impl Api {
         let given = given.map(|(name, value)| (&**name, &**value));
         let flags = given.chain(usual.chain(more).copied());
         let command = endpoint.command.iter().map(Into::into);
+        // Whoever asks is not to learn which files this host has.
+        let stored = endpoint.takes("file").then(|| "--stored-names".into());
         command
+            .chain(stored)
             .chain(flags.map(|(name, value)| flag(name, value.as_ref())))
             .collect()
     }
@@ -197,6 +202,9 @@ impl Parameters {
             let is_format = ["json", "arrow"].contains(&&*value);
             if name == "format" && !is_format {
                 return Err(format!("format is json or arrow, not `{value}`"));
+            }
+            if value.contains('\0') {
+                return Err(format!("{name} has a zero byte, which no name has"));
             }
             if name == "columns" && value == "help" {
                 return Err(
