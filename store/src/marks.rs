@@ -20,6 +20,9 @@ const MOST_BYTES: usize = 4096;
 /// Those of a line: each byte may be escaped.
 const MOST_OF_LINE: u64 = 6 * MOST_BYTES as u64 + 4096;
 
+/// Those of the file: some 100,000 marks and more.
+const MOST_OF_FILE: u64 = 64 << 20;
+
 /// A moment, and what somebody has noted about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -60,6 +63,9 @@ impl Mark {
         let path = layout::marks(store);
         let add = || {
             let mut file = beneath::append_or_create(store, &path)?;
+            if file.metadata()?.len() > MOST_OF_FILE {
+                return Err(io::Error::other("it has more than 64 MiB; move it away"));
+            }
             let mut text = serde_json::to_string(&line)?;
             // One that was not written to its end stays a line of its own.
             if !ends_with_a_line(&mut file)? {
@@ -120,7 +126,12 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         }
         file => file.map_err(StoreError::io("read", &path))?,
     };
-    let mut file = BufReader::new(file);
+    let is_too_long = file
+        .metadata()
+        .map_err(StoreError::io("read", &path))?
+        .len()
+        > MOST_OF_FILE;
+    let mut file = BufReader::new(file.take(MOST_OF_FILE));
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -138,7 +149,10 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         }
     }
     marks.sort_by_key(|mark| mark.time);
-    let damage = (unread > 0).then(|| format!("lines that are no marks: {unread}"));
+    let damage = match is_too_long {
+        true => Some("it has more than 64 MiB, and what follows is not read".to_owned()),
+        false => (unread > 0).then(|| format!("lines that are no marks: {unread}")),
+    };
     Ok(Marks {
         path,
         marks,
@@ -197,6 +211,21 @@ mod tests {
         let found = marks(dir.path()).unwrap();
         assert_eq!(found.marks, [mark(1, "whole"), mark(2, "next")]);
         assert_eq!(found.damage.as_deref(), Some("lines that are no marks: 1"));
+    }
+
+    #[test]
+    fn a_file_of_any_length_is_read_in_little_time() {
+        let dir = store();
+        mark(1, "first").add_to(dir.path()).unwrap();
+        let path = layout::marks(dir.path());
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let found = marks(dir.path()).unwrap();
+        assert_eq!(found.marks, [mark(1, "first")]);
+        let damage = found.damage.unwrap();
+        assert!(damage.contains("more than 64 MiB"), "{damage}");
+        let refused = mark(2, "x").add_to(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains("move it away"), "{refused}");
     }
 
     #[test]

@@ -7,6 +7,9 @@
 use std::fs::File;
 use std::io;
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
 use super::bytes::read_at;
 use super::file::JournalFile;
 use super::frame::{FRAME_PREFIX_BYTES, Frame, Seed};
@@ -40,6 +43,18 @@ pub(crate) struct FrameReader {
     vouched: u64,
     /// Bytes after the last frame that are not known to have been durable.
     torn_bytes: u64,
+}
+
+/// The first byte from `at` on that takes room on the disk: a file can have a hole of any length, in
+/// which no frame is. `None` if there is no such byte.
+fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
+        // Some file systems do not know holes.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(at)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl FrameReader {
@@ -128,6 +143,11 @@ impl FrameReader {
             }
             at += places;
             size = CHUNK_BYTES;
+            match data_from(file, at)? {
+                // A prefix may begin with zeros.
+                Some(data) => at = at.max(data.saturating_sub(FRAME_PREFIX_BYTES as u64)),
+                None => return Ok(None),
+            }
         }
     }
 

@@ -100,6 +100,25 @@ fn frames_that_claim_gigabytes_are_torn() {
 }
 
 #[test]
+fn a_hole_of_any_length_is_stepped_over() {
+    let mut lying = Lying::new();
+    lying.put(Kind::Window, |out| head(out, 0));
+    let whole = lying.scan().unwrap();
+    let hole = 1 << 40;
+    let lengthen = || {
+        let file = fs::File::options().write(true).open(&lying.path);
+        file.unwrap().set_len(hole).unwrap();
+        JournalFile::open(&lying.path).unwrap().unwrap()
+    };
+    let scan = JournalScan::new(lengthen()).unwrap().unwrap();
+    assert_eq!(scan.windows.len(), whole.windows.len());
+    assert_eq!(scan.torn_bytes, hole - whole.journal.bytes);
+    // Of a file with nothing else, no header is searched for.
+    fs::write(&lying.path, "").unwrap();
+    let _ = JournalScan::new(lengthen());
+}
+
+#[test]
 fn each_place_may_look_like_a_frame_that_has_all_the_rest() {
     let mut nested = Lying::new();
     while nested.frames.bytes().len() < LARGE {
