@@ -17,7 +17,7 @@ use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
-use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -34,6 +34,8 @@ const MOST_ROWS: usize = 1 << 16;
 const MOST_REQUESTS: usize = 1 << 19;
 /// What is closed is written after this time, so that an import from a pipe loses little to a sudden end. Each writing makes files.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
+/// Rows of a window that are written together. A journal has room for that many files.
+const MOST_ROWS_OF_PART: usize = 1 << 16;
 /// Single requests that are written at once.
 const BATCH: usize = 16 << 10;
 /// Connections of a host with a name of their own.
@@ -162,7 +164,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// The time of what is read is this now.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
         self.now_ns = time_ns;
-        if !self.is_due(time_ns) {
+        // However many files there are in a second.
+        if !self.is_due(time_ns) && !self.names.borrow().is_full() {
             return Ok(());
         }
         self.next_ns = time_ns.saturating_add(SECOND_NS);
@@ -189,7 +192,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let covered_ns = self.now_ns;
         for host in self.hosts.values_mut() {
             host.cover(covered_ns);
-            for window in host.replay.close(until) {
+            for window in host.replay.close(until).into_iter().flat_map(in_parts) {
                 host.rows += 1 + window.rows.len() + window.ops.len();
                 host.windows.push(window);
             }
@@ -352,6 +355,22 @@ impl Host {
     }
 }
 
+/// The window in parts, which add up. The first one has the operations and the account.
+fn in_parts(mut window: ClosedWindow) -> Vec<ClosedWindow> {
+    let mut parts = Vec::new();
+    while window.rows.len() > MOST_ROWS_OF_PART {
+        let rows = window.rows.split_off(window.rows.len() - MOST_ROWS_OF_PART);
+        parts.push(ClosedWindow {
+            start: window.start,
+            rows,
+            ops: Vec::new(),
+            health: Health::default(),
+        });
+    }
+    parts.insert(0, window);
+    parts
+}
+
 fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
     let mut batch = RequestBatch::default();
     let mut places = std::collections::HashMap::new();
@@ -377,4 +396,57 @@ fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
             .push(SingleRequest::new(record, end_ns, place));
     }
     batch
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_schemas::row::{FileRow, Row};
+
+    use super::super::files;
+    use super::*;
+
+    #[test]
+    fn parts_of_a_window_have_all_of_its_rows_and_its_account_once() {
+        for count in [
+            0,
+            1,
+            MOST_ROWS_OF_PART,
+            MOST_ROWS_OF_PART + 1,
+            3 * MOST_ROWS_OF_PART + 5,
+        ] {
+            let files = files::Files::default();
+            let row = |number: usize| FileRow {
+                file: files.attributes(
+                    FileId {
+                        fileid: number as u64,
+                        ..FileId::others(trackiops_schemas::identity::Dev(1))
+                    },
+                    TenantId { uid: 1, cgroup: 0 },
+                ),
+                row: Row::default(),
+            };
+            let window = ClosedWindow {
+                start: UtcMs(1000),
+                rows: (0..count).map(row).collect(),
+                ops: Vec::new(),
+                health: Health {
+                    covered_ms: 7,
+                    ..Health::default()
+                },
+            };
+            let parts = in_parts(window.clone());
+            let mut covered = parts.iter().map(|part| part.health.covered_ms);
+            assert_eq!(covered.next(), Some(7));
+            assert_eq!(covered.sum::<u64>(), 0);
+            assert!(parts.iter().all(|part| part.start == window.start));
+            assert!(
+                parts
+                    .iter()
+                    .all(|part| part.rows.len() <= MOST_ROWS_OF_PART)
+            );
+            let mut rows: Vec<_> = parts.into_iter().flat_map(|part| part.rows).collect();
+            rows.sort_by_key(|row| row.file.id.fileid);
+            assert_eq!(rows, window.rows);
+        }
+    }
 }
