@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
-use trackiops_testkit::program;
+use trackiops_testkit::{forge, program};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
@@ -319,6 +319,7 @@ fn an_export_answers_as_its_store_does() {
     let range = find(&forged, b"trackiops.range").unwrap();
     let end = range + find(&forged[range..range + 60], b"..").unwrap() + 2;
     forged[end..end + 13].fill(b'9');
+    forge::seal(&mut forged);
     fs::write(store.path("forged.parquet"), forged).unwrap();
     let asked = store.run(&["query", "--store", "forged.parquet"]);
     assert_eq!(asked.status.code(), Some(2));

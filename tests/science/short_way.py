@@ -248,6 +248,17 @@ def what_there_is(program, db, stores, trackiops):
     of = lambda source: source.rollup("1m").select(pl.sum("read_bytes")).collect().item()
     assert of(export) == export.rollup().select(pl.sum("read_bytes")).collect().item() == of(trackiops.open("lake/h"))
     assert of(trackiops.open(["lake/i", "day.parquet"])) == of(stores) == of(trackiops.open(["lake", "lake/h"]))
+    # A bit that was flipped anywhere is noticed.
+    whole = Path("day.parquet").read_bytes()
+    for number in range(40):
+        damaged = bytearray(whole)
+        damaged[number * (len(whole) - 1) // 39] ^= 1 << number % 8
+        Path("damaged.parquet").write_bytes(damaged)
+        try:
+            trackiops.open("damaged.parquet")
+        except (ValueError, pl.exceptions.PolarsError):
+            continue
+        raise AssertionError(f"flip {number} was not noticed")
 
     # Directories of stores may be called like parts of a store, and a store may stand in another's directory.
     both = of(stores)
@@ -318,8 +329,8 @@ def declared(program, db, stores, trackiops):
     """The least versions that the module declares are the tested ones."""
     pinned = dict(re.findall(r"^(\w+)==(.+)$", (ROOT / "tests/science/least.txt").read_text(encoding="utf-8"), re.MULTILINE))
     project = (ROOT / "contrib/python/pyproject.toml").read_text(encoding="utf-8")
-    least = re.findall(r'"(polars|pandas|pyarrow)(?:>=([\d.]+))?"', project)
-    assert {name for name, _ in least} == {"polars", "pandas", "pyarrow"}, least
+    least = re.findall(r'"(numpy|polars|pandas|pyarrow)(?:>=([\d.]+))?"', project)
+    assert {name for name, _ in least} == {"numpy", "polars", "pandas", "pyarrow"}, least
     for name, version in least:
         assert version and f"{pinned[name]}.".startswith(f"{version}."), f"{name} {version} is declared, and {pinned[name]} is tested"
 

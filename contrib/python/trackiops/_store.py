@@ -9,6 +9,7 @@ from typing import Optional, Union
 
 import polars as pl
 
+from ._checksum import verify
 from ._expressions import rate
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -45,6 +46,7 @@ class _Export:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        verify(path)
         columns = pl.read_parquet_schema(path)
         known = [dataset for dataset, column in _KNOWN_BY.items() if column in columns]
         if not known:

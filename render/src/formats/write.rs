@@ -9,9 +9,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
+use trackiops_schemas::columns::{END_TIME, META_CRC32C, META_WRITER, histogram_metadata};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::Mark;
+use trackiops_store::{Mark, Summed, UNKNOWN_CRC32C, created_by};
 
 use super::timeline::Timeline;
 use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
@@ -23,7 +23,7 @@ const ROW_GROUP_ROWS: usize = 1 << 16;
 /// A file during writing.
 pub enum Writer<W: Write + Send> {
     /// Parquet.
-    Parquet(Box<ArrowWriter<W>>),
+    Parquet(Box<ArrowWriter<Summed<W>>>),
     /// Arrow.
     Arrow(Box<FileWriter<W>>),
     /// CSV.
@@ -50,11 +50,15 @@ impl<W: Write + Send> Writer<W> {
                 let histogram = histogram_metadata(schema);
                 metadata
                     .extend(histogram.map(|(key, mapping)| KeyValue::new(key.to_owned(), mapping)));
+                let sum = (META_CRC32C.to_owned(), UNKNOWN_CRC32C.to_owned());
+                metadata.push(KeyValue::new(sum.0, sum.1));
                 let properties = WriterProperties::builder()
+                    .set_created_by(created_by())
                     .set_compression(Compression::ZSTD(Default::default()))
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_key_value_metadata(Some(metadata))
                     .build();
+                let out = Summed::new(out);
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
                 Self::Parquet(Box::new(writer.map_err(of_parquet)?))
             }
@@ -138,7 +142,13 @@ impl<W: Write + Send> Writer<W> {
     /// Completes the file.
     pub fn finish(self) -> io::Result<Finished<W>> {
         let out = match self {
-            Self::Parquet(writer) => writer.into_inner().map_err(of_parquet)?,
+            Self::Parquet(mut writer) => {
+                writer.flush().map_err(of_parquet)?;
+                writer.inner_mut().hold();
+                let mut out = writer.into_inner().map_err(of_parquet)?;
+                out.enter()?;
+                out.into_inner()
+            }
             Self::Arrow(mut writer) => {
                 writer.finish().map_err(of_arrow)?;
                 writer.into_inner().map_err(of_arrow)?
