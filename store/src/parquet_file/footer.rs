@@ -35,6 +35,26 @@ pub(super) fn decoded_bytes(footer: &[u8]) -> Result<u64, &'static str> {
         .try_fold(lists + texts, |sum, names| Ok(sum.saturating_add(names?)))
 }
 
+/// Memory of the names of a segment's columns.
+const MOST_NAMES_BYTES: u64 = 16 << 20;
+
+/// Checks the schema of a segment, whose footer is limited otherwise. Looks no further, because
+/// each query does this for each segment.
+pub(crate) fn check_schema(footer: &[u8]) -> Result<(), &'static str> {
+    let mut names = None;
+    Walk(footer).fields(|walk, field| match (field.id, field.kind) {
+        (SCHEMA, LIST) => {
+            names = names_bytes(walk);
+            None
+        }
+        _ => walk.skip(field.kind),
+    });
+    match names.ok_or("its footer is damaged")?? {
+        ..=MOST_NAMES_BYTES => Ok(()),
+        _ => Err("the names of its columns are longer than any can be"),
+    }
+}
+
 /// Memory of the paths of all columns: each has the names of all groups that it is in.
 fn names_bytes(walk: &mut Walk<'_>) -> Option<Result<u64, &'static str>> {
     let List { kind, count } = walk.list()?;
@@ -115,6 +135,10 @@ mod tests {
         assert!(decoded_bytes(&deep(DEEPEST)).is_ok());
         let refused = decoded_bytes(&deep(10_000)).unwrap_err();
         assert!(refused.contains("nested deeper"), "{refused}");
+        for of_segment in [deep(10_000), footer(&vec![("", 0); 3]), footer(&[])] {
+            assert_eq!(check_schema(&of_segment).is_err(), of_segment.len() > 1000);
+        }
+        assert!(check_schema(&[0]).is_err());
         assert!(decoded_bytes(&[0x19, 0xfc, 0xff, 0xff, 0x7f, 0]).is_err());
     }
 }

@@ -4,7 +4,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod claims;
-mod footer;
+pub(crate) mod footer;
 mod pages;
 mod thrift;
 

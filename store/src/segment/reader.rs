@@ -30,7 +30,7 @@ use super::writer::ROLLUP_PAGE_ROWS;
 use crate::decode_panic::caught;
 use crate::error::StoreError;
 use crate::parquet_file::budget::{MemoryBudget, Places};
-use crate::parquet_file::fewer;
+use crate::parquet_file::{fewer, footer};
 
 /// Size of a piece, as stored. Merging keeps a piece of each segment in memory. A coarse row, with
 /// a hundred buckets and more, takes ten times as much as a fine one.
@@ -90,6 +90,7 @@ impl SegmentReader {
             .with_column_stats_policy(statistics)
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        footer::check_schema(&footer).map_err(|why| damaged(path, why))?;
         let metadata = decoding(path, &file.trace, || {
             ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))
         })?;
