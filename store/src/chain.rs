@@ -6,9 +6,9 @@ use std::path::Path;
 
 use trackiops_schemas::time::UtcMs;
 
-use crate::catalog::CatalogView;
+use crate::catalog::{CatalogView, SealedRow};
 use crate::error::StoreError;
-use crate::journal::scan::JournalScan;
+use crate::journal::header::Header;
 use crate::layout::Series;
 use crate::names::Seen;
 use crate::unread::Unread;
@@ -33,11 +33,12 @@ impl Link {
         }
     }
 
-    pub(crate) fn of(number: u64, scan: &JournalScan) -> Self {
+    /// A journal whose first window or request is of that time.
+    pub(crate) fn of(header: &Header, start: Option<UtcMs>) -> Self {
         Self {
-            number,
-            previous: scan.header.previous.map(|previous| previous.number),
-            start: scan.span().map(|(start, _)| start),
+            number: header.number,
+            previous: header.previous.map(|previous| previous.number),
+            start,
         }
     }
 }
@@ -46,40 +47,39 @@ impl Link {
 /// were listed before the catalog was opened.
 pub(crate) fn missing(
     store: &Path,
+    series: Series,
     catalog: &CatalogView,
     unsealed: &[Link],
 ) -> Result<Vec<Unread>, StoreError> {
-    let links = catalog.links()?;
+    let links = catalog.links(series)?;
     let named = links.iter().filter_map(|(_, previous)| *previous);
     let named = named.chain(unsealed.iter().filter_map(|link| link.previous));
-    let named: BTreeSet<_> = named.chain(catalog.last_begun()?).collect();
+    let named: BTreeSet<_> = named.chain(catalog.last_begun(series)?).collect();
     let sealed = links.iter().map(|(number, _)| *number);
     let known: HashSet<_> = sealed
         .chain(unsealed.iter().map(|link| link.number))
         .collect();
     let gone = named.into_iter().filter(|number| !known.contains(number));
-    let gone = gone.filter(|number| !Series::Windows.has(store, *number));
+    let gone = gone.filter(|number| !series.has(store, *number));
     let gone: Vec<_> = gone.collect();
     if gone.is_empty() {
         return Ok(Vec::new());
     }
     // One that was begun in the meantime may be sealed by now.
-    let sealed = CatalogView::open(store)?.sealed_journals()?;
+    let sealed = CatalogView::open(store)?.sealed(series)?;
     let gone = gone.into_iter().filter(|number| !sealed.contains(number));
     gone.map(|number| {
-        let path = Series::Windows.journal(store, number);
-        Ok(Unread::gone(path, around(catalog, unsealed, number)?))
+        let path = series.journal(store, number);
+        Ok(Unread::gone(
+            path,
+            around(&catalog.sealed_rows(series)?, unsealed, number),
+        ))
     })
     .collect()
 }
 
 /// The time between the journals around a missing one. `None` if it is not known.
-fn around(
-    catalog: &CatalogView,
-    unsealed: &[Link],
-    number: u64,
-) -> Result<Option<Seen>, StoreError> {
-    let rows = catalog.sealed_rows()?;
+fn around(rows: &[SealedRow], unsealed: &[Link], number: u64) -> Option<Seen> {
     let before = rows.iter().rev().filter(|row| row.journal < number);
     let before = before.filter_map(|row| row.seen).map(|(_, end)| end).next();
     let sealed = rows.iter().filter(|row| row.previous == Some(number));
@@ -87,5 +87,5 @@ fn around(
     let unsealed = unsealed.iter().filter(|link| link.previous == Some(number));
     let after = sealed.chain(unsealed.filter_map(|link| link.start)).min();
     // If the clock was set back in between, the time is not known.
-    Ok(before.zip(after).filter(|(before, after)| before < after))
+    before.zip(after).filter(|(before, after)| before < after)
 }

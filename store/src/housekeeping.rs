@@ -16,6 +16,7 @@ use crate::file_backoff::FileBackoff;
 use crate::glob_view::{self, Settled};
 use crate::layout;
 use crate::options::RetentionPolicy;
+use crate::requests::delete_removed;
 use crate::retention;
 use crate::warning::Warning;
 
@@ -191,6 +192,7 @@ pub(crate) fn tidy(
     let removed = catalog.removed()?;
     let settled = glob_view::settle(store, &removed, &paths(catalog)?, backoff)?;
     let mut deleted = delete(store, catalog, &removed, backoff)?;
+    deleted += delete_removed(catalog)?;
     // An unfinished segment that is not in the catalog does not count: its journal or its inputs
     // exist.
     let counted: HashSet<_> = paths(catalog)?.into_iter().collect();

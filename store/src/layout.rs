@@ -56,7 +56,20 @@ pub(crate) enum Series {
 }
 
 impl Series {
-    const ALL: [Self; 2] = [Self::Windows, Self::Requests];
+    pub(crate) const ALL: [Self; 2] = [Self::Windows, Self::Requests];
+
+    /// Its name in the catalog.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Windows => "windows",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// The numbers of its journals in a store, ascending.
+    pub(crate) fn journals(self, store: &Path) -> Result<Vec<u64>, StoreError> {
+        journals_of(self.prefix(), store)
+    }
 
     fn prefix(self) -> &'static str {
         match self {
@@ -172,6 +185,16 @@ pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
         date.starts_with("date=") && name.ends_with(".parquet") && file_name_safe(name) == name;
     let number = number_of(Path::new(path))?;
     is_ours.then_some((dataset, granularity, number))
+}
+
+/// Parses the path of a segment of requests, relative to the store: the number of its journal.
+pub(crate) fn parse_requests_segment(path: &str) -> Option<u64> {
+    let [REQUESTS_DIR, date, name] = path.split('/').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let is_ours =
+        date.starts_with("date=") && name.ends_with(".parquet") && file_name_safe(name) == name;
+    number_of(Path::new(path)).filter(|_| is_ours)
 }
 
 pub(crate) fn journal_dir(store: &Path) -> PathBuf {
@@ -394,20 +417,6 @@ pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
 }
 
-/// The number of the journal that a segment of requests was.
-pub(crate) fn number_of_requests(segment: &Path) -> Option<u64> {
-    number_of(segment)
-}
-
-/// The time of the first row, in whole seconds, by a segment's name.
-pub(crate) fn start_of(segment: &Path) -> Option<UtcMs> {
-    let name = segment.file_stem()?.to_str()?;
-    let (rest, _) = name.rsplit_once('-')?;
-    let (_, start) = rest.rsplit_once('-')?;
-    let start = NaiveDateTime::parse_from_str(start, "%Y%m%dT%H%M%SZ").ok()?;
-    Some(UtcMs(start.and_utc().timestamp_millis()))
-}
-
 /// Whether a segment's directory is that of a time.
 pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
     let date = segment.parent().and_then(Path::file_name);
@@ -601,7 +610,6 @@ mod tests {
             path,
             "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
         );
-        assert_eq!(start_of(Path::new(&path)), Some(start));
         let dir = "rollup/granularity=1m/date=2026-11-21";
         let name = "web-1-20261121T035200Z-7.parquet";
         let segment = Path::new(&path);

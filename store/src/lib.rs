@@ -31,6 +31,7 @@ mod glob_view;
 mod housekeeping;
 mod journal;
 mod layout;
+mod left;
 pub mod live;
 mod lock;
 mod lost;

@@ -8,8 +8,9 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::beneath;
 use crate::catalog::CatalogView;
+use crate::chain::Link;
 use crate::error::StoreError;
-use crate::layout;
+use crate::layout::{self, Series};
 use crate::names::hull;
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
@@ -40,6 +41,40 @@ pub(crate) fn than_catalog(
         let why = format!("it is older than the segments of {} journals beside it; `trackiops store rebuild-catalog` takes them in", journals.len());
         Unread { path: layout::catalog(store), why, covers: Some(covers) }
     }))
+}
+
+/// The same for segments of single requests, whose sealed and unsealed journals are known.
+pub(crate) fn than_catalog_by_requests(
+    store: &Path,
+    sealed: &HashSet<u64>,
+    unsealed: &[Link],
+) -> Result<Option<Unread>, StoreError> {
+    let mut unknown = layout::requests_segments(store)?;
+    let is_known = |number: &u64| {
+        sealed.contains(number) || unsealed.iter().any(|link| link.number == *number)
+    };
+    unknown.retain(|(number, path)| !is_known(number) && is_of_requests(store, path));
+    if unknown.is_empty() {
+        return Ok(None);
+    }
+    // A recorder may have sealed a journal, or deleted segments, in the meantime.
+    let fresh = CatalogView::open(store)?;
+    let (sealed, removed) = (fresh.sealed(Series::Requests)?, fresh.all_removed()?);
+    unknown.retain(|(number, path)| !sealed.contains(number) && !is_listed(store, path, &removed));
+    let days = unknown.iter().filter_map(|(_, path)| layout::date_of(path));
+    Ok(days.reduce(hull).map(|covers| {
+        let why = format!("it is older than {} segments of single requests beside it; `trackiops store rebuild-catalog` takes them in", unknown.len());
+        Unread { path: layout::catalog(store), why, covers: Some(covers) }
+    }))
+}
+
+/// Whether a segment of requests has the name that it was written under.
+fn is_of_requests(store: &Path, path: &Path) -> bool {
+    let reader = beneath::read(store, path)
+        .ok()
+        .map(|file| SegmentReader::open(file, path));
+    let reader = reader.and_then(Result::ok);
+    reader.is_some_and(|reader| metadata::check_requests(reader.metadata(), path).is_ok())
 }
 
 /// Journals that only segments know, by number.

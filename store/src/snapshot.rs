@@ -20,7 +20,7 @@ use crate::journal::cursor;
 use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, JournalScan};
-use crate::layout::{self, Dataset};
+use crate::layout::{self, Dataset, Series};
 use crate::live::{LiveWindow, Position};
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names};
@@ -175,7 +175,7 @@ impl Snapshot {
             links.push(Link::unreadable(number));
             match journal.and_then(JournalScan::new) {
                 Ok(scan) => tails.extend(scan.map(|scan| {
-                    links.push(Link::of(number, &scan));
+                    links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
                     let last = scan.windows.last().map(|window| Position {
                         journal: number,
                         offset: window.end,
@@ -193,7 +193,7 @@ impl Snapshot {
             let lost = deleted_unsealed(store, &end, |number| Ok(sealed.contains(&number)))?;
             self.unread.extend(lost.map(Unread::lost));
         }
-        for gone in chain::missing(store, &catalog, &links)? {
+        for gone in chain::missing(store, Series::Windows, &catalog, &links)? {
             // Its `.end` file says more of it.
             if !self.unread.iter().any(|known| known.path == gone.path) {
                 self.unread.push(gone);

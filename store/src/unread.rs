@@ -60,10 +60,10 @@ impl Unread {
         }
     }
 
-    /// A journal that another one names. `covers` is the time between its neighbours.
-    pub(crate) fn gone(path: PathBuf, covers: Option<(UtcMs, UtcMs)>) -> Self {
+    /// A journal that another one names. `around` is the time between its neighbours.
+    pub(crate) fn gone(path: PathBuf, around: Option<(UtcMs, UtcMs)>) -> Self {
         Self {
-            covers,
+            covers: covers(&path, []).or(around),
             path,
             why: GONE.to_owned(),
         }

@@ -13,11 +13,11 @@ use crate::catalog::mounts::MountLog;
 use crate::catalog::{Catalog, Publish};
 use crate::error::StoreError;
 use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
-use crate::journal::file::JournalFile;
 use crate::journal::header::{Header, Previous};
 use crate::journal::removal::remove_orphaned_ends;
 use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
-use crate::layout;
+use crate::layout::{self, Series};
+use crate::left::{last_used, left};
 use crate::live::Position;
 use crate::lock::StoreLock;
 use crate::newer;
@@ -108,8 +108,13 @@ impl Writer {
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
         remove_orphaned_ends(&store, |number| catalog.is_sealed(number))?;
-        let left = left(&store)?;
-        let previous = last_begun(&store, &catalog, &left)?;
+        let left = left(&store, Series::Windows)?;
+        let known = [
+            catalog.last_with_windows()?,
+            catalog.last_begun(Series::Windows)?,
+            newer::last_journal(&store)?.unwrap_or(0),
+        ];
+        let previous = last_used(&known, &left);
         let last_number = previous.map_or(0, |previous| previous.number);
         let last_number = last_number.max(catalog.last_journal()?);
         let next_number = last_number.max(layout::last_number(&store)?) + 1;
@@ -166,7 +171,8 @@ impl Writer {
         warn: impl Fn(Warning) + Send + 'static,
     ) -> Result<RequestsWriter, StoreError> {
         let lock = Arc::clone(&self.lock);
-        RequestsWriter::open(&self.store, &self.options, most_bytes, Box::new(warn), lock)
+        let catalog = self.catalog.clone();
+        RequestsWriter::open(&self.options, catalog, most_bytes, Box::new(warn), lock)
     }
 
     /// Appends a window of the finest granularity and makes it durable.
@@ -242,7 +248,7 @@ impl Writer {
             true => Publish::Later,
             false => Publish::Now,
         };
-        let _ = self.catalog.begun(number, publish);
+        let _ = self.catalog.begun(Series::Windows, number, publish);
         fail_point::hit("append: named");
     }
 
@@ -327,56 +333,6 @@ impl Writer {
         self.mounts.still(self.until)?;
         self.sealer.finish()
     }
-}
-
-/// A journal of an earlier writer.
-struct Left {
-    number: u64,
-    /// How many of its bytes were durable. `None` if that is not known, or its header cannot be read.
-    bytes: Option<u64>,
-}
-
-/// The journals of an earlier writer. Fails if one has another format: such a store is not changed.
-fn left(store: &Path) -> Result<Vec<Left>, StoreError> {
-    let of = |number| {
-        let bytes = match JournalFile::open(&layout::journal(store, number)) {
-            Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
-                Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
-                Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
-                // Other errors come again when the journal is sealed.
-                Err(_) => None,
-            },
-            _ => None,
-        };
-        Ok(Left { number, bytes })
-    };
-    layout::journals(store)?.into_iter().map(of).collect()
-}
-
-/// The last journal that has windows.
-fn last_begun(
-    store: &Path,
-    catalog: &Catalog,
-    left: &[Left],
-) -> Result<Option<Previous>, StoreError> {
-    let known = [
-        catalog.last_with_windows()?,
-        catalog.last_begun()?,
-        newer::last_journal(store)?.unwrap_or(0),
-    ];
-    let known = known.map(|number| Previous { number, bytes: 0 });
-    let left = left.iter().filter_map(|left| {
-        let bytes = left.bytes?;
-        Some(Previous {
-            number: left.number,
-            bytes,
-        })
-    });
-    let last = known
-        .into_iter()
-        .chain(left)
-        .max_by_key(|of| (of.number, of.bytes));
-    Ok(last.filter(|last| last.number > 0))
 }
 
 /// Seals journals. Expires, merges and deletes segments as the options say. Numbers below

@@ -20,13 +20,13 @@ use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_store::{RequestsView, Writer, check};
 use trackiops_testkit::forge;
-use trackiops_testkit::stores::{options, parquet_files};
+use trackiops_testkit::stores::{options, parquet_files, seal_catalog};
 use trackiops_testkit::windows::{T0, file, windows};
 
 /// What is measured is of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A store with a segment of single requests, which no catalog knows.
+/// A store with a segment of single requests.
 fn recorded(store: &Path) -> PathBuf {
     let mut writer = Writer::open(store, options("h")).unwrap();
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
@@ -47,8 +47,27 @@ fn recorded(store: &Path) -> PathBuf {
     store.join(files.next().unwrap())
 }
 
+/// Has the catalog list a segment as it is now.
+fn list(store: &Path, segment: &Path) {
+    let change = |column: &str, value: u64| {
+        let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
+        let sql = format!("UPDATE requests_segment SET {column} = {value}");
+        catalog.execute(&sql, []).unwrap();
+        drop(catalog);
+        seal_catalog(store);
+    };
+    change("bytes", fs::metadata(segment).unwrap().len());
+    let mut view = RequestsView::open(store).unwrap();
+    view.read(0..i64::MAX, &mut |_| Ok(true)).unwrap();
+    let why = view.damaged().get(segment);
+    if let Some(sum) = why.and_then(|why| why.strip_prefix("its checksum is ")) {
+        change("crc32c", u64::from_str_radix(&sum[..8], 16).unwrap());
+    }
+}
+
 /// Why the segment cannot be read, whoever reads it.
 fn refused(store: &Path, segment: &Path) -> String {
+    list(store, segment);
     let findings = check(store).unwrap().findings;
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].path, segment);
@@ -173,6 +192,7 @@ fn a_text_that_is_repeated_takes_as_little_as_it_does_in_the_file() {
     let parquet = with_rows(&segment, batches, true);
     fs::write(&segment, forge::segment(&parquet)).unwrap();
     drop(parquet);
+    list(dir.path(), &segment);
     let before = peak_bytes();
     assert_eq!(check(dir.path()).unwrap().findings, []);
     let mut view = RequestsView::open(dir.path()).unwrap();
@@ -323,5 +343,6 @@ fn what_lies_is_named_and_takes_little() {
     }
     assert!(peak_bytes() - before < 128 << 20);
     fs::write(&segment, &honest).unwrap();
+    list(dir.path(), &segment);
     assert_eq!(check(dir.path()).unwrap().findings, []);
 }

@@ -30,6 +30,7 @@ pub enum Kind {
     Copied,
     Deleted,
     Exchanged,
+    Numbered,
     Older,
     Fifo,
     Directory,
@@ -39,8 +40,8 @@ pub enum Kind {
 }
 
 /// How many of a hundred mutants are of which kind.
-const SHARES: [(Kind, u64); 18] = [
-    (Kind::Bit, 17),
+const SHARES: [(Kind, u64); 19] = [
+    (Kind::Bit, 13),
     (Kind::Byte, 10),
     (Kind::Bits, 8),
     (Kind::Sector, 8),
@@ -52,7 +53,8 @@ const SHARES: [(Kind, u64); 18] = [
     (Kind::Copied, 5),
     (Kind::Deleted, 2),
     (Kind::Exchanged, 2),
-    (Kind::Older, 1),
+    (Kind::Numbered, 2),
+    (Kind::Older, 3),
     (Kind::Fifo, 1),
     (Kind::Directory, 1),
     (Kind::Link, 2),
@@ -76,6 +78,7 @@ impl Kind {
             Self::Copied => "a block of another file",
             Self::Deleted => "a file deleted",
             Self::Exchanged => "two files exchanged",
+            Self::Numbered => "a file copied under another number",
             Self::Older => "an older version of a file",
             Self::Fifo => "a FIFO in place of a file",
             Self::Directory => "a directory in place of a file",
@@ -92,8 +95,6 @@ pub struct Mutant {
     pub kind: Kind,
     /// What was done, to which files.
     pub what: String,
-    /// Why an answer may be another one without a note.
-    pub known: Option<&'static str>,
 }
 
 /// The numbers from which a mutant is made.
@@ -135,23 +136,8 @@ pub fn make(
     Ok(Mutant {
         state,
         kind: *kind,
-        known: known(*kind, &what),
         what,
     })
-}
-
-/// What no reader can notice, since nothing that is left tells of it.
-fn known(kind: Kind, what: &str) -> Option<&'static str> {
-    match kind {
-        Kind::Deleted | Kind::Exchanged if what.contains("requests/date=") => {
-            Some("no catalog knows the segments of single requests")
-        }
-        Kind::Deleted | Kind::Older if what.contains("journal/") => {
-            Some("a journal that is gone, or what vouches for it")
-        }
-        Kind::Older if what.contains(CATALOG) => Some("a whole catalog of an earlier time"),
-        _ => None,
-    }
 }
 
 struct Change<'s> {
@@ -270,6 +256,7 @@ impl Change<'_> {
                 *self.bytes(&first)? = other;
                 format!("{} and {} exchanged", first.display(), second.display())
             }
+            Kind::Numbered => self.copy_numbered()?,
             Kind::Older => {
                 let changed = self
                     .older
@@ -290,6 +277,30 @@ impl Change<'_> {
         };
         restore(&self.image, self.store)?;
         Ok(what)
+    }
+
+    /// A copy of a journal with its `.end` file, or of a segment, as if it were another one.
+    fn copy_numbered(&mut self) -> Result<String> {
+        let number = |path: &Path| -> Option<(String, u64)> {
+            let stem = path.file_stem()?.to_str()?;
+            let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+            Some((stem[..digits].to_owned(), stem[digits..].parse().ok()?))
+        };
+        let numbered = self.image.keys().filter(|path| number(path).is_some());
+        let numbered: Vec<_> = numbered.cloned().collect();
+        let at = self.below(numbered.len());
+        let Some(path) = numbered.get(at) else {
+            return self.flip();
+        };
+        let (stem, of) = number(path).context("it has a number")?;
+        let to = [of + 1, of + 100, of.saturating_sub(1)][self.below(3)];
+        for extension in ["tij", "end", "parquet"] {
+            if let Some(bytes) = self.image.get(&path.with_extension(extension)).cloned() {
+                let copy = path.with_file_name(format!("{stem}{to}.{extension}"));
+                self.image.entry(copy).or_insert(bytes);
+            }
+        }
+        Ok(format!("{} copied as number {to}", path.display()))
     }
 
     fn flip(&mut self) -> Result<String> {

@@ -198,10 +198,7 @@ impl Workshop {
             Err(_) => true,
         };
         counts.extend(found.then_some("found"));
-        let known = outcome.mutant.known.is_some();
-        if known && !compared.wrong.is_empty() {
-            counts.push("not noticed");
-        } else if !forged {
+        if !forged {
             wrong.extend(compared.wrong);
             if compared.differs && !found {
                 wrong.push("an answer differs, and check finds nothing".to_owned());
@@ -240,8 +237,12 @@ impl Workshop {
             _ => &before.answers,
         };
         let again = compare(unchanged, &after[0]);
-        let again = (!known).then_some(again.wrong).into_iter().flatten();
-        wrong.extend(again.map(|wrong| format!("after recording, {wrong}")));
+        wrong.extend(
+            again
+                .wrong
+                .into_iter()
+                .map(|wrong| format!("after recording, {wrong}")),
+        );
         for (kind, questions) in [(0, WINDOWS), (1, REQUESTS)] {
             if acknowledged[kind] == LATER_WINDOWS {
                 let lost = same_rows(&before.recorded[1], &after[1], questions);

@@ -18,12 +18,11 @@ const STARTS: Duration = Duration::from_secs(120);
 /// No more failures are printed than that.
 const PRINTED: usize = 100;
 /// What is counted of each kind, and what it is called.
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 8] = [
     "all",
     "equal",
     "noted",
     "refused",
-    "not noticed",
     "found",
     "recorded into",
     "recorded with an error",

@@ -8,6 +8,7 @@
 mod image;
 mod limits;
 pub(crate) mod mounts;
+mod requests;
 mod restore;
 mod schema;
 mod tables;
@@ -32,6 +33,7 @@ use crate::layout::{self, Dataset};
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
+pub(crate) use requests::RequestsEntry;
 pub(crate) use upkeep::KeptSegment;
 pub(crate) use view::CatalogView;
 
@@ -143,6 +145,11 @@ impl Catalog {
             store: store.to_owned(),
             scratch: Arc::new(Mutex::new(scratch)),
         }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
     }
 
     /// Makes all changes visible to readers, and durable.

@@ -11,6 +11,7 @@ use super::write::{
 };
 use super::{Catalog, CatalogView, Publish, SealedRow};
 use crate::error::StoreError;
+use crate::layout::Series;
 use crate::names::{NameSeen, Seen};
 use crate::segment::metadata::JournalSpan;
 
@@ -36,7 +37,7 @@ impl Catalog {
     pub(crate) fn restore_journals(
         &mut self,
         journals: &[SealedRow],
-        begun: Option<u64>,
+        begun: &[(Series, u64)],
     ) -> Result<(), StoreError> {
         self.change(Publish::Later, |transaction| {
             for row in journals {
@@ -52,7 +53,8 @@ impl Catalog {
                 });
                 enter_journal(transaction, host, row.journal, row.previous, span)?;
             }
-            begun.map_or(Ok(()), |begun| enter_begun(transaction, begun))
+            let mut begun = begun.iter();
+            begun.try_for_each(|(series, number)| enter_begun(transaction, *series, *number))
         })
     }
 

@@ -87,9 +87,24 @@ CREATE TABLE sealed_journal (
 );
 -- The last journal that was known to have windows: it is sealed, or its file exists.
 CREATE TABLE begun (
-  series   TEXT PRIMARY KEY,            -- windows
+  series   TEXT PRIMARY KEY,            -- windows, requests
   journal  INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- Segments of single requests.
+CREATE TABLE requests_segment (
+  path      TEXT PRIMARY KEY,           -- relative to the store
+  journal   INTEGER NOT NULL,           -- number of the journal of requests that its rows are from
+  start_ms  INTEGER NOT NULL,           -- time of its first completion
+  end_ms    INTEGER NOT NULL,           -- after its last completion
+  rows      INTEGER NOT NULL,
+  bytes     INTEGER NOT NULL,
+  crc32c    INTEGER NOT NULL            -- that of its metadata, trackiops.crc32c
+) WITHOUT ROWID;
+-- Journals of single requests whose segments are all in this catalog.
+CREATE TABLE sealed_requests (
+  journal   INTEGER PRIMARY KEY,
+  previous  INTEGER                     -- the journal before it; null if none is expected here
+);
 -- Files that are no segments, or not any more, and from when on they may be deleted.
 CREATE TABLE removed (
   path   TEXT PRIMARY KEY,              -- relative to the store

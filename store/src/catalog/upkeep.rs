@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::write::{Named, enter_removed, enter_segment, file_blob, named};
+use super::write::{Named, enter_removed, enter_segment, file_blob, forget, named};
 use super::{Catalog, Publish, SegmentEntry};
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
@@ -195,11 +195,4 @@ fn remove_segment(transaction: &Transaction<'_>, path: &str, at: UtcMs) -> rusql
         .prepare_cached("DELETE FROM segment WHERE path = ?1")?
         .execute([path])?;
     enter_removed(transaction, path, at)
-}
-
-fn forget(transaction: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("DELETE FROM removed WHERE path = ?1")?
-        .execute([path])?;
-    Ok(())
 }

@@ -12,7 +12,7 @@ use super::upkeep::MOST;
 use super::{SealedRow, error_at, image, schema};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
-use crate::layout::{self, Dataset};
+use crate::layout::{self, Dataset, Series};
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names, Seen};
 use crate::segment::Segment;
@@ -64,8 +64,9 @@ impl CatalogView {
             row.get::<_, String>(0)
         })?;
         damage.retain(|line| line != "ok");
-        for (path, counts) in self.all_removed()? {
-            if counts || layout::parse_segment(&path).is_none() {
+        for (path, counts) in self.each_removed()? {
+            let is_segment = layout::parse_segment(&path).is_some();
+            if counts || !is_segment && layout::parse_requests_segment(&path).is_none() {
                 damage.push(format!(
                     "it lists {path:?} for deletion, which is not a removed segment"
                 ));
@@ -75,44 +76,58 @@ impl CatalogView {
     }
 
     pub(crate) fn sealed_journals(&self) -> Result<HashSet<u64>, StoreError> {
-        let links = self.links()?.into_iter();
+        self.sealed(Series::Windows)
+    }
+
+    /// Numbers of sealed journals.
+    pub(crate) fn sealed(&self, series: Series) -> Result<HashSet<u64>, StoreError> {
+        let links = self.links(series)?.into_iter();
         Ok(links.map(|(number, _)| number).collect())
     }
 
     /// Sealed journals, each with the one before it, if that one is expected to be known.
-    pub(crate) fn links(&self) -> Result<Vec<(u64, Option<u64>)>, StoreError> {
-        let all = "SELECT journal, previous FROM sealed_journal";
+    pub(crate) fn links(&self, series: Series) -> Result<Vec<(u64, Option<u64>)>, StoreError> {
+        let all = match series {
+            Series::Windows => "SELECT journal, previous FROM sealed_journal",
+            Series::Requests => "SELECT journal, previous FROM sealed_requests",
+        };
         self.rows(all, params![], |row| {
             let (number, previous): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
             Ok((number.cast_unsigned(), previous.map(i64::cast_unsigned)))
         })
     }
 
-    /// The last journal that was begun.
-    pub(crate) fn last_begun(&self) -> Result<Option<u64>, StoreError> {
-        let last = "SELECT journal FROM begun WHERE series = 'windows'";
-        let numbers = self.rows(last, params![], |row| row.get::<_, i64>(0))?;
+    /// The last journal that was known to be in use.
+    pub(crate) fn last_begun(&self, series: Series) -> Result<Option<u64>, StoreError> {
+        let last = "SELECT journal FROM begun WHERE series = ?1";
+        let numbers = self.rows(last, [series.name()], |row| row.get::<_, i64>(0))?;
         Ok(numbers.into_iter().max().map(i64::cast_unsigned))
     }
 
-    /// All rows of sealed journals.
-    pub(crate) fn sealed_rows(&self) -> Result<Vec<SealedRow>, StoreError> {
-        self.rows(
-            "SELECT journal, previous, host.name, start_ms, end_ms
-             FROM sealed_journal LEFT JOIN host ON host.id = host ORDER BY journal",
-            params![],
-            |row| {
-                let (start, end): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
-                Ok(SealedRow {
-                    journal: row.get::<_, i64>(0)?.cast_unsigned(),
-                    previous: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
-                    host: row.get(2)?,
-                    seen: start
-                        .zip(end)
-                        .map(|(start, end)| (UtcMs(start), UtcMs(end))),
-                })
-            },
-        )
+    /// All rows of sealed journals, by number.
+    pub(crate) fn sealed_rows(&self, series: Series) -> Result<Vec<SealedRow>, StoreError> {
+        let all = match series {
+            Series::Windows => {
+                "SELECT journal, previous, host.name, start_ms, end_ms
+                 FROM sealed_journal LEFT JOIN host ON host.id = host ORDER BY journal"
+            }
+            Series::Requests => {
+                "SELECT journal, previous, NULL, min(start_ms), max(end_ms)
+                 FROM sealed_requests LEFT JOIN requests_segment USING (journal)
+                 GROUP BY journal ORDER BY journal"
+            }
+        };
+        self.rows(all, params![], |row| {
+            let (start, end): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+            Ok(SealedRow {
+                journal: row.get::<_, i64>(0)?.cast_unsigned(),
+                previous: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
+                host: row.get(2)?,
+                seen: start
+                    .zip(end)
+                    .map(|(start, end)| (UtcMs(start), UtcMs(end))),
+            })
+        })
     }
 
     /// Segments that overlap a time range, ordered from fine to coarse, then by start.
@@ -136,7 +151,7 @@ impl CatalogView {
             .collect()
     }
 
-    fn damaged(&self, why: &'static str) -> StoreError {
+    pub(super) fn damaged(&self, why: &'static str) -> StoreError {
         StoreError::DamagedCatalog {
             store: self.store.clone(),
             why: why.to_owned(),
@@ -193,14 +208,20 @@ impl CatalogView {
 
     /// Segments to delete, by their paths relative to the store.
     pub(crate) fn removed(&self) -> Result<Vec<String>, StoreError> {
-        let mut removed = self.all_removed()?;
+        let mut removed = self.each_removed()?;
         removed.retain(|(path, counts)| !counts && layout::parse_segment(path).is_some());
         Ok(removed.into_iter().map(|(path, _)| path).collect())
     }
 
+    /// Segments to delete, also of requests.
+    pub(crate) fn all_removed(&self) -> Result<Vec<String>, StoreError> {
+        let removed = self.each_removed()?.into_iter();
+        Ok(removed.map(|(path, _)| path).collect())
+    }
+
     /// All paths in `removed`, each with whether the segment still counts.
-    fn all_removed(&self) -> Result<Vec<(String, bool)>, StoreError> {
-        let all = "SELECT path, path IN (SELECT path FROM segment) FROM removed";
+    fn each_removed(&self) -> Result<Vec<(String, bool)>, StoreError> {
+        let all = "SELECT path, path IN (SELECT path FROM segment UNION SELECT path FROM requests_segment) FROM removed";
         self.rows(all, params![], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 

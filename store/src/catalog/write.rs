@@ -6,6 +6,7 @@ use trackiops_schemas::time::UtcMs;
 
 use super::{Catalog, FileSeen, Publish, Restored, Sealed, SegmentEntry};
 use crate::error::StoreError;
+use crate::layout::Series;
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
@@ -20,16 +21,23 @@ impl Catalog {
     }
 
     /// The last journal that had windows when the catalog was published, or 0.
-    pub(crate) fn last_begun(&self) -> Result<u64, StoreError> {
-        let last = "SELECT coalesce(max(journal), 0) FROM begun WHERE series = 'windows'";
+    pub(crate) fn last_begun(&self, series: Series) -> Result<u64, StoreError> {
+        let last = "SELECT coalesce(max(journal), 0) FROM begun WHERE series = ?1";
         let number: i64 =
-            self.ask(|connection| connection.query_row(last, [], |row| row.get(0)))?;
+            self.ask(|connection| connection.query_row(last, [series.name()], |row| row.get(0)))?;
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Records that a journal has windows, once these are durable.
-    pub(crate) fn begun(&self, journal: u64, publish: Publish) -> Result<(), StoreError> {
-        self.change(publish, |transaction| enter_begun(transaction, journal))
+    /// Records that a journal is in use, once its content is durable.
+    pub(crate) fn begun(
+        &self,
+        series: Series,
+        journal: u64,
+        publish: Publish,
+    ) -> Result<(), StoreError> {
+        self.change(publish, |transaction| {
+            enter_begun(transaction, series, journal)
+        })
     }
 
     /// The largest number of a sealed journal that has windows, or 0.
@@ -101,13 +109,25 @@ pub(super) fn enter_removed(
     Ok(())
 }
 
-pub(super) fn enter_begun(transaction: &Transaction<'_>, journal: u64) -> rusqlite::Result<()> {
+/// Records that a path is not to be deleted, or was.
+pub(super) fn forget(transaction: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM removed WHERE path = ?1")?
+        .execute([path])?;
+    Ok(())
+}
+
+pub(super) fn enter_begun(
+    transaction: &Transaction<'_>,
+    series: Series,
+    journal: u64,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO begun (series, journal) VALUES ('windows', ?1)
+            "INSERT INTO begun (series, journal) VALUES (?1, ?2)
              ON CONFLICT (series) DO UPDATE SET journal = max(journal, excluded.journal)",
         )?
-        .execute([journal.cast_signed()])?;
+        .execute(params![series.name(), journal.cast_signed()])?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, JournalScan};
-use crate::layout;
+use crate::layout::{self, Series};
 use crate::unread::{LOST, Unread};
 
 /// What to do about a damaged journal.
@@ -49,7 +49,7 @@ pub(super) fn check(
         match scanned(&path) {
             Ok(Some(scan)) => {
                 report.journals += 1;
-                links.push(Link::of(number, &scan));
+                links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
                 scan_found(&path, &scan, report);
             }
             // It was sealed in the meantime, or has just begun.
@@ -72,19 +72,24 @@ pub(super) fn check(
         }
     }
     // It has every journal that was sealed while the others were read.
+    missing(store, Series::Windows, &links, report);
+    for path in layout::quarantined_journals(store)? {
+        let why = "it was found damaged and set aside";
+        report.find(&path, why, written(store, view, &path), MOVE_AWAY);
+    }
+    Ok(())
+}
+
+/// Reports journals that are missing, unless that was reported.
+pub(super) fn missing(store: &Path, series: Series, links: &[Link], report: &mut Report) {
     // Damage of the catalog is found where it is checked.
-    let gone = fresh(store).and_then(|view| chain::missing(store, &view, &links).ok());
+    let gone = fresh(store).and_then(|view| chain::missing(store, series, &view, links).ok());
     for Unread { path, why, covers } in gone.unwrap_or_default() {
         if !report.findings.iter().any(|known| known.path == path) {
             let covers = covers.map(|(start, end)| Covers::time(start, end));
             report.find(&path, why, covers, RESTORE_BOTH);
         }
     }
-    for path in layout::quarantined_journals(store)? {
-        let why = "it was found damaged and set aside";
-        report.find(&path, why, written(store, view, &path), MOVE_AWAY);
-    }
-    Ok(())
 }
 
 /// Scans a journal. `None` if it does not exist or ends within its header.

@@ -31,6 +31,6 @@ pub fn check(store: &Path) -> Result<Report, StoreError> {
     segments::check(store, view.as_ref(), &mut report)?;
     names::check(store, &mut report)?;
     marks::check(store, &mut report)?;
-    requests::check(store, &mut report)?;
+    requests::check(store, view.as_ref(), &mut report)?;
     Ok(report)
 }

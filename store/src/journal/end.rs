@@ -2,16 +2,20 @@
 //! or whose last frame is damaged, looks like a shorter journal.
 //!
 //! ```text
-//! slot     bytes u64 | start i64 | end i64 | crc32c u32     at 0 and at 512
+//! slot     bytes u64 | start i64 | end i64 | written u64 | boot u64 | crc32c u32     at 0 and at 512
 //! ```
 //!
-//! After each synced append, the writer overwrites one of two slots in turn, without syncing it. So
-//! whatever a slot says was already durable, also after a power cut. After one, a slot is valid or
-//! empty, because a disk writes a sector as a whole: any other slot is damaged.
+//! After each append, the writer overwrites one of two slots in turn, without syncing it. `bytes` were
+//! already durable, also after a power cut. `written` may be more: journals of requests are synced
+//! once a second. That counts only during the same boot of the machine, in which no power cut can have
+//! taken it back. After a power cut, a slot is valid or empty, because a disk writes a sector as a
+//! whole: any other slot is damaged.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -22,7 +26,7 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-const SLOT_BYTES: usize = 28;
+const SLOT_BYTES: usize = 44;
 /// Bytes that the checksum covers.
 const FIELDS_BYTES: usize = SLOT_BYTES - 4;
 /// In separate sectors.
@@ -31,13 +35,16 @@ const SLOTS_AT: [u64; 2] = [0, 512];
 const LOOKS: usize = 4;
 const OVERWRITING: Duration = Duration::from_millis(1);
 
-/// The durable part of a journal.
+/// How long a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Its length.
+    /// Length of its durable part.
     pub(crate) bytes: u64,
     /// Start of the first and end of the last recorded window.
     pub(crate) span: (UtcMs, UtcMs),
+    /// Its length in the boot below.
+    written: u64,
+    boot: u64,
 }
 
 /// What the `.end` file of a journal says.
@@ -78,7 +85,7 @@ impl End {
             match Extent::decode(&slot) {
                 Some(extent) => {
                     let both = end.extent.into_iter().chain([extent]);
-                    end.extent = both.max_by_key(|extent| extent.bytes);
+                    end.extent = both.max_by_key(|extent| extent.written);
                 }
                 None => end.is_damaged = true,
             }
@@ -93,11 +100,21 @@ impl Extent {
         End::read(journal).extent
     }
 
+    /// The least length that the journal must have.
+    pub(crate) fn vouched(&self) -> u64 {
+        match self.boot == boot() {
+            true => self.written,
+            false => self.bytes,
+        }
+    }
+
     fn encode(&self) -> [u8; SLOT_BYTES] {
         let mut slot = [0; SLOT_BYTES];
         slot[..8].copy_from_slice(&self.bytes.to_le_bytes());
         slot[8..16].copy_from_slice(&self.span.0.0.to_le_bytes());
-        slot[16..FIELDS_BYTES].copy_from_slice(&self.span.1.0.to_le_bytes());
+        slot[16..24].copy_from_slice(&self.span.1.0.to_le_bytes());
+        slot[24..32].copy_from_slice(&self.written.to_le_bytes());
+        slot[32..FIELDS_BYTES].copy_from_slice(&self.boot.to_le_bytes());
         let crc = crc32c::crc32c(&slot[..FIELDS_BYTES]);
         slot[FIELDS_BYTES..].copy_from_slice(&crc.to_le_bytes());
         slot
@@ -112,11 +129,26 @@ impl Extent {
         let span = (time_at(8), time_at(16));
         let is_time = span.0.is_in_calendar() && span.1.is_in_calendar();
         // The checksum of zeros is zero, so a slot of zeros has a valid one.
-        (u64_at(0) > 0 && is_time).then(|| Self {
+        let written = u64_at(24);
+        (written > 0 && u64_at(0) <= written && is_time).then(|| Self {
             bytes: u64_at(0),
             span,
+            written,
+            boot: u64_at(32),
         })
     }
+}
+
+/// A number of this boot of the machine. One that differs each time if it cannot be read.
+fn boot() -> u64 {
+    static BOOT: OnceLock<Option<u64>> = OnceLock::new();
+    let read = || {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        u64::from_str_radix(id.get(..18)?.replace('-', "").get(..16)?, 16).ok()
+    };
+    static NONE: AtomicU64 = AtomicU64::new(0);
+    BOOT.get_or_init(read)
+        .unwrap_or_else(|| NONE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Writes the `.end` file of a journal.
@@ -125,6 +157,7 @@ pub(crate) struct EndWriter {
     file: File,
     slot: usize,
     span: Option<(UtcMs, UtcMs)>,
+    durable_bytes: u64,
 }
 
 impl EndWriter {
@@ -141,17 +174,30 @@ impl EndWriter {
             file,
             slot: 0,
             span: None,
+            durable_bytes: 0,
         })
     }
 
     /// Notes that `bytes` are durable, and that `span` was recorded since the last call.
     pub(crate) fn note(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
+        self.durable_bytes = bytes;
+        self.note_written(bytes, span);
+    }
+
+    /// Notes that `bytes` were written, and that `span` was recorded since the last call.
+    pub(crate) fn note_written(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
         let spans = self.span.into_iter().chain([span]);
         let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
             return;
         };
         self.span = Some(span);
-        let slot = Extent { bytes, span }.encode();
+        let slot = Extent {
+            bytes: self.durable_bytes,
+            span,
+            written: bytes,
+            boot: boot(),
+        }
+        .encode();
         // A failure does no harm: the old content is still true, and the appended frames are
         // durable.
         let _ = self.file.write_all_at(&slot, SLOTS_AT[self.slot]);
@@ -162,6 +208,30 @@ impl EndWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_counts_until_the_machine_boots_again() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("journal")).unwrap();
+        let journal = dir.path().join("journal/requests-1.tij");
+        let mut end = EndWriter::create(&journal).unwrap();
+        let at = (UtcMs(1), UtcMs(2));
+        let read = || {
+            let extent = Extent::read(&journal).unwrap();
+            (extent.bytes, extent.vouched())
+        };
+        end.note_written(5, at);
+        assert_eq!(read(), (0, 5));
+        end.note(7, at);
+        end.note_written(9, at);
+        assert_eq!(read(), (7, 9));
+        let extent = Extent::read(&journal).unwrap();
+        let other = Extent {
+            boot: extent.boot ^ 1,
+            ..extent
+        };
+        assert_eq!(other.vouched(), 7);
+    }
 
     #[test]
     fn the_larger_slot_that_is_whole_counts() {
@@ -176,6 +246,8 @@ mod tests {
             extent: Some(Extent {
                 bytes,
                 span: (UtcMs(1), at(bytes).1),
+                written: bytes,
+                boot: boot(),
             }),
             is_damaged: false,
         };
@@ -214,6 +286,8 @@ mod tests {
             let times = Extent {
                 bytes: 9,
                 span: (UtcMs(i64::MIN), UtcMs(0)),
+                written: 9,
+                boot: 0,
             };
             none[at as usize..][..SLOT_BYTES].copy_from_slice(&times.encode());
         }

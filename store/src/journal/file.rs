@@ -73,7 +73,7 @@ impl JournalFile {
     /// Number of bytes that count as durable: damage in them is no torn tail. All if the `.end`
     /// file is damaged, because damage often meets both files.
     pub(crate) fn vouched(&self) -> u64 {
-        let known = self.extent.map_or(0, |extent| extent.bytes);
+        let known = self.extent.map_or(0, |extent| extent.vouched());
         let known = known.max(self.said_by_next);
         match self.is_end_damaged {
             true => known.max(self.bytes),

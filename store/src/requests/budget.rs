@@ -1,13 +1,13 @@
 //! The budget for files of single requests.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use trackiops_threads::fail_point;
+
 use crate::beneath;
+use crate::catalog::Catalog;
 use crate::error::StoreError;
-use crate::layout;
 
 /// A journal is sealed when it reaches the budget divided by this.
 const PIECES: u64 = 32;
@@ -44,27 +44,45 @@ impl DiskBudget {
 
     /// Deletes the oldest segments until the rest leaves room for journals. Returns whether any was
     /// deleted.
-    pub(super) fn enforce(&self, store: &Path) -> Result<bool, StoreError> {
+    pub(super) fn enforce(&self, catalog: &Catalog) -> Result<bool, StoreError> {
         // Read once: another thread may change it.
         let most_bytes = self.most_bytes();
         let most_bytes = most_bytes - PIECES_UNSEALED * (most_bytes / PIECES);
-        let segments = layout::requests_segments(store)?;
-        let sizes: Vec<u64> = segments
-            .iter()
-            .map(|(_, path)| fs::symlink_metadata(path).map_or(0, |metadata| metadata.len()))
-            .collect();
-        let mut bytes: u64 = sizes.iter().sum();
-        let mut deleted = false;
-        for ((_, path), size) in segments.iter().zip(sizes) {
+        let kept = catalog.kept_requests()?;
+        let mut bytes: u64 = kept.iter().map(|segment| segment.bytes).sum();
+        let mut expired = Vec::new();
+        for segment in kept {
             if bytes <= most_bytes {
                 break;
             }
-            beneath::remove(store, path).map_err(StoreError::io("delete", path))?;
-            // This fails, and should, while the directory has other segments.
-            let _ = path.parent().map(|date| beneath::remove_dir(store, date));
-            bytes -= size;
-            deleted = true;
+            bytes -= segment.bytes;
+            expired.push(segment.path);
         }
-        Ok(deleted)
+        if expired.is_empty() {
+            return Ok(false);
+        }
+        // A reader that misses one of them looks into the catalog again.
+        catalog.expire_requests(&expired)?;
+        fail_point::hit("requests: expired");
+        delete_removed(catalog)?;
+        Ok(true)
     }
+}
+
+/// Deletes segments of requests that count no more.
+pub(crate) fn delete_removed(catalog: &Catalog) -> Result<u64, StoreError> {
+    let store = catalog.store();
+    let removed = catalog.removed_requests()?;
+    let mut deleted = 0;
+    for path in &removed {
+        let path = store.join(path);
+        let existed = beneath::remove(store, &path).map_err(StoreError::io("delete", &path))?;
+        deleted += u64::from(existed);
+        // This fails, and should, while the directory has other segments.
+        let _ = path.parent().map(|date| beneath::remove_dir(store, date));
+    }
+    if !removed.is_empty() {
+        catalog.clone().deleted(&removed)?;
+    }
+    Ok(deleted)
 }

@@ -13,6 +13,7 @@ use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 
+use crate::chain::Link;
 use crate::error::StoreError;
 use crate::journal::bytes::read_at;
 use crate::journal::definitions::{Defined, Definitions};
@@ -20,7 +21,7 @@ use crate::journal::end::EndWriter;
 use crate::journal::file::JournalFile;
 use crate::journal::frame::{Frame, Kind, NewFrames, longest_payload};
 use crate::journal::frame_reader::Piece;
-use crate::journal::header::Header;
+use crate::journal::header::{Header, Previous};
 use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
@@ -38,7 +39,9 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct RequestsJournalWriter {
     file: File,
     path: PathBuf,
+    number: u64,
     bytes: u64,
+    synced_bytes: u64,
     end: EndWriter,
     definitions: Definitions,
     frames: NewFrames,
@@ -55,13 +58,23 @@ impl RequestsJournalWriter {
         Ok(Self {
             file: created.file,
             path,
+            number: header.number,
             bytes: created.bytes,
+            synced_bytes: created.bytes,
             end: created.end,
             definitions: Definitions::default(),
             frames: created.frames,
             synced: Instant::now(),
             not_synced: None,
         })
+    }
+
+    /// What the next journal says of this one.
+    pub(super) fn as_previous(&self) -> Previous {
+        Previous {
+            number: self.number,
+            bytes: self.synced_bytes,
+        }
     }
 
     /// Its length.
@@ -86,6 +99,9 @@ impl RequestsJournalWriter {
         });
         let spans = self.not_synced.into_iter().chain(ends);
         self.not_synced = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        if let Some(span) = self.not_synced {
+            self.end.note_written(self.bytes, span);
+        }
         self.sync_if_due()
     }
 
@@ -108,6 +124,7 @@ impl RequestsJournalWriter {
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
         self.synced = Instant::now();
+        self.synced_bytes = self.bytes;
         self.end.note(self.bytes, span);
         Ok(())
     }
@@ -140,6 +157,13 @@ pub(super) struct BatchFrame {
 impl RequestsScan {
     pub(super) fn path(&self) -> &Path {
         &self.journal.path
+    }
+
+    /// Its place in the chain of journals.
+    pub(super) fn link(&self) -> Link {
+        let starts = self.batches.iter().map(|batch| batch.first_ns);
+        let start = starts.min().map(|ns| UtcMs(ns.div_euclid(1_000_000)));
+        Link::of(&self.header, start)
     }
 
     /// Scans an open journal. `None` if it ends within its header.

@@ -1,8 +1,8 @@
 //! Single requests: written as they arrive, sealed into Parquet, and deleted from the oldest when
 //! they exceed their budget.
 //!
-//! They are separate from windows, so that no failure here keeps a window from being stored. No
-//! catalog lists their files: the names of the files suffice.
+//! They are separate from windows, so that no failure here keeps a window from being stored. The
+//! catalog lists their segments and sealed journals, as those of windows.
 
 mod budget;
 mod journal;
@@ -11,6 +11,7 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,10 +19,13 @@ use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
+use crate::catalog::{Catalog, Publish};
+use crate::chain::Link;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
-use crate::journal::header::Header;
-use crate::layout;
+use crate::journal::header::{Header, Previous};
+use crate::layout::{self, Series};
+use crate::left::{last_used, left};
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::sealer::{Seal, Sealer, Task};
@@ -30,6 +34,7 @@ use crate::writer::Period;
 use journal::RequestsJournalWriter;
 
 pub use budget::DiskBudget;
+pub(crate) use budget::delete_removed;
 pub use read::{EachBatch, RequestsView, ends_ns};
 
 /// If a batch begins this long before the end of the one before, the clock was set back. The limit
@@ -48,8 +53,13 @@ pub struct RequestsWriter {
     store: PathBuf,
     options: Options,
     budget: DiskBudget,
+    catalog: Catalog,
     journal: Option<OpenJournal>,
     next_number: u64,
+    /// The last journal that has requests and is not open.
+    previous: Option<Previous>,
+    /// Whether the catalog names a journal of this writer.
+    has_named: bool,
     /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
     _lock: Arc<StoreLock>,
@@ -62,31 +72,44 @@ struct OpenJournal {
     period: Period,
     /// Completion of the latest of its requests.
     last_ns: i64,
+    /// It has requests, and the catalog names it.
+    is_named: bool,
 }
 
 impl RequestsWriter {
     pub(crate) fn open(
-        store: &Path,
         options: &Options,
+        catalog: Catalog,
         most_bytes: u64,
         warn: Warn,
         lock: Arc<StoreLock>,
     ) -> Result<Self, StoreError> {
-        let left = layout::requests_journals(store)?;
-        let sealed = layout::requests_segments(store)?;
-        let last = sealed.last().map_or(0, |(number, _)| *number);
+        let store = catalog.store();
+        let left = left(store, Series::Requests)?;
+        let known = [
+            catalog.last_requests()?,
+            catalog.last_begun(Series::Requests)?,
+        ];
+        let previous = last_used(&known, &left);
+        let segments = layout::requests_segments(store)?;
+        let last = segments.last().map_or(0, |(number, _)| *number);
+        let last = last.max(previous.map_or(0, |previous| previous.number));
         let next_number = last.max(layout::last_requests_number(store)?) + 1;
         let budget = DiskBudget::new(most_bytes);
-        let seal = sealing(store.to_owned(), budget.clone(), next_number, warn);
+        let seal = sealing(catalog.clone(), budget.clone(), next_number, warn);
+        let left = left.into_iter().map(|left| left.number).collect();
         Ok(Self {
             // Beginning a journal waits until the last but one is sealed. So journals stay within
             // the room that `DiskBudget` reserves for them.
             sealer: Sealer::start("seal requests", store.to_owned(), left, 0, seal)?,
             store: store.to_owned(),
+            catalog,
             options: options.clone(),
             budget,
             journal: None,
             next_number,
+            previous,
+            has_named: false,
             _lock: lock,
         })
     }
@@ -117,11 +140,13 @@ impl RequestsWriter {
                 self.next_number += 1;
                 let header =
                     Header::new(&self.options, number, self.options.granularities.finest())?;
+                let header = header.after(self.previous);
                 none.insert(OpenJournal {
                     writer: RequestsJournalWriter::create(&self.store, &header)?,
                     number,
                     period,
                     last_ns,
+                    is_named: false,
                 })
             }
         };
@@ -132,7 +157,27 @@ impl RequestsWriter {
             // Nothing more may be appended to it. Its whole batches are sealed.
             self.retire(|_| true)?;
         }
-        appended
+        appended?;
+        self.name()
+    }
+
+    /// Has the catalog name the open journal. The requests of its first batch are synced for that: a
+    /// journal that is named has requests, also after a power cut.
+    fn name(&mut self) -> Result<(), StoreError> {
+        let Some(open) = self.journal.as_mut().filter(|open| !open.is_named) else {
+            return Ok(());
+        };
+        open.is_named = true;
+        open.writer.sync()?;
+        // Later ones are published when the one before them is sealed.
+        let publish = match mem::replace(&mut self.has_named, true) {
+            true => Publish::Later,
+            false => Publish::Now,
+        };
+        // It only vouches for the journal, so a failure does no harm.
+        let _ = self.catalog.begun(Series::Requests, open.number, publish);
+        fail_point::hit("requests: named");
+        Ok(())
     }
 
     /// Rotates and syncs without a batch. Call it every second or so in which there was no batch.
@@ -165,6 +210,9 @@ impl RequestsWriter {
         match self.journal.take_if(|open| is_over(open)) {
             Some(mut open) => {
                 let synced = open.writer.sync();
+                if open.is_named {
+                    self.previous = Some(open.writer.as_previous());
+                }
                 self.sealer.seal(open.number)?;
                 synced
             }
@@ -183,9 +231,9 @@ impl RequestsWriter {
     }
 }
 
-/// Number of bytes of a journal of requests that are not whole batches. `None` if there is no
-/// journal, or only a part of its header.
-pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
+/// The place of a journal of requests in its chain, and how many of its bytes are not whole batches.
+/// `None` if there is no journal, or only a part of its header.
+pub(crate) fn journal_damage(path: &Path) -> Result<Option<(Link, u64)>, StoreError> {
     let scan = match JournalFile::open(path)? {
         Some(journal) => journal::RequestsScan::new(journal)?,
         None => None,
@@ -194,18 +242,18 @@ pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
     for batch in &scan.batches {
         scan.requests(batch)?;
     }
-    Ok(Some(scan.damaged_bytes + scan.torn_bytes))
+    Ok(Some((scan.link(), scan.damaged_bytes + scan.torn_bytes)))
 }
 
 /// Seals journals and enforces the budget. Numbers below `first_own` are an earlier writer's.
-fn sealing(store: PathBuf, budget: DiskBudget, first_own: u64, warn: Warn) -> Seal {
+fn sealing(catalog: Catalog, budget: DiskBudget, first_own: u64, warn: Warn) -> Seal {
     let mut full = false;
     let mut enforced = budget.most_bytes();
     Box::new(move |task| {
         match task {
             Task::Seal(number) => {
                 fail_point::hit("requests: seal");
-                let outcome = seal::seal(&store, number)?;
+                let outcome = seal::seal(&catalog, number)?;
                 if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
                     warn(Warning::RecoveredRequests {
                         requests: outcome.requests,
@@ -219,7 +267,7 @@ fn sealing(store: PathBuf, budget: DiskBudget, first_own: u64, warn: Warn) -> Se
             _ => return Ok(()),
         }
         enforced = budget.most_bytes();
-        if budget.enforce(&store)? && !full {
+        if budget.enforce(&catalog)? && !full {
             full = true;
             warn(Warning::RequestsFull(enforced));
         }

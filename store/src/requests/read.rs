@@ -1,6 +1,6 @@
 //! Reads the single requests of a time range from segments and journals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,12 @@ use super::STEP_BACK_NS;
 use super::journal::RequestsScan;
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
+use crate::catalog::{CatalogView, RequestsEntry};
+use crate::chain::{self, Link};
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
-use crate::layout;
+use crate::layout::{self, Series};
+use crate::newer;
 use crate::segment::metadata;
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
@@ -30,8 +33,9 @@ const BATCH_ROWS: usize = 8192;
 
 /// The single requests of a store, as of when it was opened.
 pub struct RequestsView {
+    store: PathBuf,
     tails: Vec<RequestsScan>,
-    segments: Vec<PathBuf>,
+    segments: Vec<RequestsEntry>,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
 }
@@ -40,55 +44,60 @@ pub struct RequestsView {
 pub type EachBatch<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>;
 
 impl RequestsView {
-    /// Opens a view. It opens journals before it lists segments. So it contains a journal that is
-    /// sealed in the meantime, and skips the segments of that journal.
+    /// Opens a view. It opens journals before the catalog. So a journal that is sealed in between is
+    /// in the catalog, and a journal that the catalog has as sealed is not read.
     pub fn open(store: &Path) -> Result<Self, StoreError> {
         check_is_store(store)?;
+        let mut opened = Vec::new();
+        for number in layout::requests_journals(store)? {
+            let path = layout::requests_journal(store, number);
+            let journal = JournalFile::open(&path).transpose();
+            opened.extend(journal.map(|journal| (number, path, journal)));
+        }
+        let catalog = CatalogView::open(store)?;
+        let sealed = catalog.sealed(Series::Requests)?;
         let mut view = Self {
+            store: store.to_owned(),
             tails: Vec::new(),
-            segments: Vec::new(),
+            segments: catalog.requests_segments()?,
             damaged: BTreeMap::new(),
             unread: Vec::new(),
         };
-        let mut read = BTreeSet::new();
-        for number in layout::requests_journals(store)? {
-            let path = layout::requests_journal(store, number);
-            let Some(journal) = JournalFile::open(&path).transpose() else {
-                continue;
-            };
+        let mut links = Vec::new();
+        for (number, path, journal) in opened {
+            links.push(Link::unreadable(number));
             match journal.and_then(RequestsScan::new) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are not a whole batch", scan.damaged_bytes);
                         view.damaged.insert(path, why);
                     }
-                    read.insert(number);
-                    view.tails.push(scan);
+                    links.push(scan.link());
+                    if !sealed.contains(&number) {
+                        view.tails.push(scan);
+                    }
                 }
                 Ok(None) => {}
                 Err(error) => view.unread.push(Unread::journal(path, error)?),
             }
         }
+        view.unread
+            .extend(chain::missing(store, Series::Requests, &catalog, &links)?);
+        view.unread
+            .extend(newer::than_catalog_by_requests(store, &sealed, &links)?);
         let mut quarantined = layout::quarantined_journals(store)?;
         quarantined.retain(|path| layout::number_of_journal(path).is_none());
         let quarantined = quarantined.into_iter().map(|path| Unread::sealed(path, []));
         view.unread.extend(quarantined);
-        let segments = layout::requests_segments(store)?.into_iter();
-        let segments = segments.filter(|(number, _)| !read.contains(number));
-        view.segments = segments.map(|(_, path)| path).collect();
         Ok(view)
     }
 
     /// A lower bound of the requests' times. `None` without requests.
     pub fn start(&self) -> Option<UtcMs> {
-        let days = self
-            .segments
-            .iter()
-            .filter_map(|path| layout::date_of(path));
-        let days = days.map(|(start, _)| start);
+        let segments = self.segments.iter().map(|segment| segment.start);
         let tails = self.tails.iter().flat_map(|scan| &scan.batches);
         let tails = tails.map(|batch| UtcMs(batch.first_ns.div_euclid(1_000_000)));
-        days.chain(tails).min()
+        segments.chain(tails).min()
     }
 
     /// Whether requests were kept at any time.
@@ -99,9 +108,8 @@ impl RequestsView {
     /// The time of the oldest requests that are left, if older ones were deleted: numbers of journals and segments begin with 1.
     pub fn deleted_before(&self) -> Option<UtcMs> {
         let oldest = self.segments.first()?;
-        let is_first = layout::number_of_requests(oldest).is_none_or(|number| number <= 1);
         let is_whole = self.unread.is_empty() && self.damaged.is_empty();
-        (!is_first && is_whole).then(|| layout::start_of(oldest))?
+        (oldest.journal > 1 && is_whole).then_some(oldest.start)
     }
 
     /// Damaged files, and why they cannot be read completely.
@@ -117,15 +125,23 @@ impl RequestsView {
     /// Passes on the requests that completed in a time range, ns since the epoch, file by file.
     /// Files that are found to be damaged are skipped from then on.
     pub fn read(&mut self, range: Range<i64>, each: EachBatch<'_>) -> Result<(), StoreError> {
-        for path in &self.segments {
-            if self.damaged.contains_key(path) || !may_overlap(path, &range) {
+        for entry in &self.segments {
+            let path = self.store.join(&entry.path);
+            if self.damaged.contains_key(&path) || !may_overlap(entry, &range) {
                 continue;
             }
-            match segment(path, &range, each) {
+            match segment(&path, entry, &range, each) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(StoreError::DamagedSegment { path, why }) => {
                     self.damaged.insert(path, why);
+                }
+                Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    // The oldest segments are deleted when the budget is exceeded.
+                    let listed = CatalogView::open(&self.store)?.requests_segments()?;
+                    if listed.iter().any(|listed| listed.path == entry.path) {
+                        self.damaged.insert(path, "it is missing".to_owned());
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -148,21 +164,26 @@ impl RequestsView {
     }
 }
 
-/// Compares the range with the day in the segment's path.
-fn may_overlap(segment: &Path, range: &Range<i64>) -> bool {
-    layout::date_of(segment).is_none_or(|(start, end)| {
-        let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
-        ns(start) < range.end && range.start < ns(end)
-    })
+fn may_overlap(segment: &RequestsEntry, range: &Range<i64>) -> bool {
+    let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
+    ns(segment.start) < range.end && range.start < ns(segment.end)
 }
 
-fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+fn segment(
+    path: &Path,
+    entry: &RequestsEntry,
+    range: &Range<i64>,
+    each: EachBatch<'_>,
+) -> Result<bool, StoreError> {
     let file = match beneath::read(layout::store_of(path), path) {
-        // The oldest segments are deleted when the budget is exceeded.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(StoreError::io("open", path)(error));
+        }
         file => file.map_err(|error| cannot_open(path, error))?,
     };
-    let reader = SegmentReader::with_statistics(file, path)?;
+    let reader = SegmentReader::with_statistics(file, path, entry.bytes)?;
+    let differs = reader.check_crc32c(entry.crc32c);
+    differs.map_err(|why| damaged(path, why))?;
     metadata::check_requests(reader.metadata(), path).map_err(|why| damaged(path, why))?;
     let reader = reader.between(END_TIME_NS, range);
     for batch in reader.batches(BATCH_ROWS)? {

@@ -1,8 +1,9 @@
 //! Seals a journal of requests into Parquet, ordered by time.
 //!
-//! Segments are written under temporary names, synced and renamed. Then the journal is removed.
-//! Names and content depend only on the journal, so after an interruption it is simply sealed
-//! again.
+//! Segments are written under temporary names, synced and renamed. One catalog transaction enters
+//! them and the journal. Then the journal is removed. Before the transaction, readers read the
+//! journal, and none of its segments. Names and content depend only on the journal, so after an
+//! interruption it is simply sealed again.
 //!
 //! Batches are nearly in order, because a request gets its time shortly before it enters its ring.
 //! Only requests that may follow a later one are held back, which are about one batch.
@@ -12,10 +13,12 @@ use std::sync::Arc;
 
 use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail_point;
 
 use super::journal::RequestsScan;
 use crate::batch::RequestRow;
 use crate::beneath;
+use crate::catalog::{Catalog, RequestsEntry};
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
@@ -34,9 +37,10 @@ pub(super) struct RequestsSealOutcome {
 }
 
 /// Seals a journal that is no longer appended to. Does nothing if it does not exist.
-pub(super) fn seal(store: &Path, number: u64) -> Result<RequestsSealOutcome, StoreError> {
+pub(super) fn seal(catalog: &Catalog, number: u64) -> Result<RequestsSealOutcome, StoreError> {
+    let store = catalog.store();
     let journal = layout::requests_journal(store, number);
-    seal_readable(store, number, &journal).or_else(|error| {
+    seal_readable(catalog, number, &journal).or_else(|error| {
         Ok(RequestsSealOutcome {
             quarantined: Some(quarantine_unreadable(store, &journal, error)?),
             ..RequestsSealOutcome::default()
@@ -45,10 +49,11 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<RequestsSealOutcome, Sto
 }
 
 fn seal_readable(
-    store: &Path,
+    catalog: &Catalog,
     number: u64,
     path: &Path,
 ) -> Result<RequestsSealOutcome, StoreError> {
+    let store = catalog.store();
     let Some(journal) = JournalFile::open(path)? else {
         return Ok(RequestsSealOutcome::default());
     };
@@ -56,28 +61,15 @@ fn seal_readable(
         torn_bytes: journal.bytes,
         ..RequestsSealOutcome::default()
     };
+    let is_sealed = catalog.are_requests_sealed(number)?;
     let mut damaged = false;
     if let Some(scan) = RequestsScan::new(journal)? {
         outcome.torn_bytes = scan.torn_bytes;
+        // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
         damaged = scan.damaged_bytes > 0;
-        let mut segments = Segments {
-            store,
-            number,
-            scan: &scan,
-            open: None,
-            written: Vec::new(),
-        };
-        in_order(&scan, |request| {
-            outcome.requests += 1;
-            segments.push(request)
-        })?;
-        let written = segments.finish()?;
-        for segment in &written {
-            let path = store.join(segment);
-            beneath::rename(store, &layout::temporary(&path), &path)
-                .map_err(StoreError::io("rename segment to", &path))?;
+        if !is_sealed {
+            outcome.requests = seal_scanned(catalog, number, &scan)?;
         }
-        layout::sync_names(store, written.iter())?;
     }
     if damaged {
         outcome.quarantined = Some(quarantine(store, path)?);
@@ -85,6 +77,35 @@ fn seal_readable(
     }
     removal::remove(store, path)?;
     Ok(outcome)
+}
+
+/// Writes the segments of a journal and enters them. Returns the number of requests.
+fn seal_scanned(catalog: &Catalog, number: u64, scan: &RequestsScan) -> Result<u64, StoreError> {
+    let store = catalog.store();
+    let mut segments = Segments {
+        store,
+        number,
+        scan,
+        open: None,
+        written: Vec::new(),
+    };
+    let mut requests = 0;
+    in_order(scan, |request| {
+        requests += 1;
+        segments.push(request)
+    })?;
+    let written = segments.finish()?;
+    for segment in &written {
+        let path = store.join(&segment.path);
+        beneath::rename(store, &layout::temporary(&path), &path)
+            .map_err(StoreError::io("rename segment to", &path))?;
+    }
+    layout::sync_names(store, written.iter().map(|segment| &segment.path))?;
+    fail_point::hit("requests: names durable");
+    let previous = scan.header.previous.map(|previous| previous.number);
+    catalog.commit_requests(number, previous, &written)?;
+    fail_point::hit("requests: committed");
+    Ok(requests)
 }
 
 /// Passes on the requests of a journal, ordered by completion.
@@ -111,14 +132,14 @@ fn in_order(
     Ok(())
 }
 
-/// Creates a segment. Returns its path relative to the store.
+/// Creates a segment.
 fn create(
     store: &Path,
     number: u64,
     scan: &RequestsScan,
     date: Date,
     start: UtcMs,
-) -> Result<(String, SegmentWriter<RequestRow>), StoreError> {
+) -> Result<Open, StoreError> {
     let host = &scan.header.host;
     let relative = layout::requests_segment(date, host, start, number);
     let path = store.join(&relative);
@@ -134,7 +155,19 @@ fn create(
         },
         path,
     };
-    Ok((relative, SegmentWriter::create(store, target)?))
+    Ok(Open {
+        date,
+        writer: SegmentWriter::create(store, target)?,
+        entry: RequestsEntry {
+            journal: number,
+            start,
+            end: start,
+            rows: 0,
+            bytes: 0,
+            crc32c: 0,
+            path: relative,
+        },
+    })
 }
 
 /// Writes the segments of a journal: one per date.
@@ -142,9 +175,16 @@ struct Segments<'a> {
     store: &'a Path,
     number: u64,
     scan: &'a RequestsScan,
-    open: Option<(Date, SegmentWriter<RequestRow>)>,
-    /// Paths relative to the store, including that of the open segment.
-    written: Vec<String>,
+    open: Option<Open>,
+    /// Complete under their temporary names.
+    written: Vec<RequestsEntry>,
+}
+
+/// A segment being written.
+struct Open {
+    date: Date,
+    writer: SegmentWriter<RequestRow>,
+    entry: RequestsEntry,
 }
 
 impl Segments<'_> {
@@ -160,28 +200,32 @@ impl Segments<'_> {
             file: Arc::clone(file),
             request,
         };
-        if self.open.as_ref().is_some_and(|(open, _)| *open != date) {
+        if self.open.as_ref().is_some_and(|open| open.date != date) {
             self.close()?;
         }
-        match &mut self.open {
-            Some((_, writer)) => writer.push(row),
-            none => {
-                let (relative, writer) = create(self.store, self.number, self.scan, date, start)?;
-                self.written.push(relative);
-                none.insert((date, writer)).1.push(row)
-            }
-        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(create(self.store, self.number, self.scan, date, start)?),
+        };
+        open.entry.end = UtcMs(start.0.saturating_add(1));
+        open.writer.push(row)
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        if let Some((_, writer)) = self.open.take() {
-            writer.finish()?;
+        if let Some(Open { writer, entry, .. }) = self.open.take() {
+            let written = writer.finish()?;
+            self.written.push(RequestsEntry {
+                rows: written.rows,
+                bytes: written.bytes,
+                crc32c: written.crc32c,
+                ..entry
+            });
         }
         Ok(())
     }
 
-    /// Completes the segments under their temporary names. Returns their final paths.
-    fn finish(mut self) -> Result<Vec<String>, StoreError> {
+    /// Completes the segments under their temporary names.
+    fn finish(mut self) -> Result<Vec<RequestsEntry>, StoreError> {
         self.close()?;
         Ok(self.written)
     }

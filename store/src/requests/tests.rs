@@ -376,13 +376,13 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
         [Warning::Quarantined(quarantined.clone())]
     );
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
-    // All segments have expired. A new journal must not replace the file that was set aside.
+    // Nothing of the segments is left. A new journal must not replace the file that was set aside.
     drop(writer);
     fs::remove_dir_all(dir.path().join("requests")).unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 2)).unwrap();
     requests.finish().unwrap();
-    assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
+    assert!(request_files(dir.path())[0].ends_with("-5.parquet"));
     assert_eq!(fs::read(&quarantined).unwrap(), b"not a journal at all");
 }
 
@@ -464,14 +464,10 @@ fn a_smaller_budget_is_kept_to_without_further_requests() {
     let dir = tempfile::tempdir().unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 500)).unwrap();
+    let catalog = requests.catalog.clone();
     requests.finish().unwrap();
     let budget = DiskBudget::new(BUDGET);
-    let mut seal = sealing(
-        dir.path().to_owned(),
-        budget.clone(),
-        u64::MAX,
-        Box::new(drop),
-    );
+    let mut seal = sealing(catalog, budget.clone(), u64::MAX, Box::new(drop));
     seal(Task::Idle).unwrap();
     assert_eq!(request_files(dir.path()).len(), 1);
     budget.set(64);

@@ -59,6 +59,17 @@ pub struct SegmentReader {
     rows: u64,
 }
 
+fn check_length(file: &File, path: &Path, expected: u64) -> Result<(), StoreError> {
+    let found = file.metadata().map_err(StoreError::io("read", path))?.len();
+    match found == expected {
+        true => Ok(()),
+        false => Err(damaged(
+            path,
+            format!("it has {found} bytes, the catalog says {expected}"),
+        )),
+    }
+}
+
 impl SegmentReader {
     pub(crate) fn open(file: File, path: &Path) -> Result<Self, StoreError> {
         // Statistics are half of the footer, and only [`Self::between`] uses them.
@@ -67,16 +78,18 @@ impl SegmentReader {
 
     /// Opens a segment, which must have `expected` bytes.
     pub(crate) fn of_length(file: File, path: &Path, expected: u64) -> Result<Self, StoreError> {
-        let found = file.metadata().map_err(StoreError::io("read", path))?.len();
-        if found != expected {
-            let why = format!("it has {found} bytes, the catalog says {expected}");
-            return Err(damaged(path, why));
-        }
+        check_length(&file, path, expected)?;
         Self::open(file, path)
     }
 
-    /// Opens a segment with the statistics that [`Self::between`] needs.
-    pub(crate) fn with_statistics(file: File, path: &Path) -> Result<Self, StoreError> {
+    /// Opens a segment with the statistics that [`Self::between`] needs. It must have `expected`
+    /// bytes.
+    pub(crate) fn with_statistics(
+        file: File,
+        path: &Path,
+        expected: u64,
+    ) -> Result<Self, StoreError> {
+        check_length(&file, path, expected)?;
         Self::decode(file, path, ParquetStatisticsPolicy::KeepAll)
     }
 

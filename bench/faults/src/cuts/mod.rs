@@ -135,6 +135,9 @@ pub fn cuts(args: &Args) -> Result<()> {
     if args.record {
         return Ok(());
     }
+    if !args.replay {
+        boot_again(&args.dir)?;
+    }
     note_panics();
     let mut all = Vec::new();
     for (place, system) in systems.iter().enumerate() {
@@ -146,6 +149,20 @@ pub fn cuts(args: &Args) -> Result<()> {
     print(&all, args.seed, began.elapsed());
     let wrong: usize = all.iter().map(|(_, totals)| totals.wrong.len()).sum();
     ensure!(wrong == 0, "{wrong} failures");
+    Ok(())
+}
+
+/// Has the kernel say that this is another boot than the one that was recorded in: after a power cut it is.
+fn boot_again(dir: &Path) -> Result<()> {
+    let id = dir.join("boot_id");
+    fs::write(&id, "00000000-0000-4000-8000-000000000000\n")?;
+    let mounted = Command::new("mount")
+        .arg("--bind")
+        .arg(&id)
+        .arg("/proc/sys/kernel/random/boot_id")
+        .status()
+        .context("cannot run mount")?;
+    ensure!(mounted.success(), "mount fails: {mounted}");
     Ok(())
 }
 

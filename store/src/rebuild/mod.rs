@@ -10,6 +10,8 @@
 //! Hidden segments are read, too: those that were not merged into a readable segment count again.
 //! After the new catalog is in place, segments are renamed to match it.
 
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use crate::file_backoff::FileBackoff;
 use crate::file_index::FileIndex;
 use crate::glob_view;
 use crate::housekeeping::tidy;
-use crate::layout::{self, Dataset};
+use crate::layout::{self, Dataset, Series};
 use crate::lock::StoreLock;
 use crate::lost::{self, Journals, Lost, Readable};
 use crate::names::{Seen, hull};
@@ -111,10 +113,16 @@ fn fill(
         .collect();
     let finer = Finer::new(&found);
     let mut journals = BTreeSet::new();
-    if let Some((Ok(mut rows), Ok(begun))) = old.map(|old| (old.sealed_rows(), old.last_begun())) {
+    if let Some(old) = old
+        && let Ok(mut rows) = old.sealed_rows(Series::Windows)
+    {
         // It knows which journals have expired.
         rows.retain(|row| !unsealed.contains(&row.journal));
-        catalog.restore_journals(&rows, begun)?;
+        let begun = Series::ALL.into_iter().filter_map(|series| {
+            let number = old.last_begun(series).ok()??;
+            Some((series, number))
+        });
+        catalog.restore_journals(&rows, &begun.collect::<Vec<_>>())?;
     }
     let first = found.iter().flat_map(Found::numbers).min();
     let spans = found.iter_mut().flat_map(|segment| &mut segment.journals);
@@ -151,6 +159,7 @@ fn fill(
     // They may be deleted at once, because no reader has read this catalog yet.
     catalog.remove_later(merged.iter().map(String::as_str), UtcMs(0))?;
     rebuilt.segments = found.len() as u64;
+    requests::fill(store, catalog, old, &mut rebuilt)?;
     rebuilt.journals = journals.len() as u64;
     Ok(rebuilt)
 }

@@ -1,0 +1,46 @@
+//! Journals that an earlier writer has left.
+
+use std::path::Path;
+
+use crate::error::StoreError;
+use crate::journal::file::JournalFile;
+use crate::journal::header::{Header, Previous};
+use crate::layout::Series;
+
+/// A journal of an earlier writer.
+pub(crate) struct Left {
+    pub(crate) number: u64,
+    /// How many of its bytes were durable. `None` if that is not known, or its header cannot be read.
+    bytes: Option<u64>,
+}
+
+/// The journals of an earlier writer. Fails if one has another format: such a store is not changed.
+pub(crate) fn left(store: &Path, series: Series) -> Result<Vec<Left>, StoreError> {
+    let of = |number| {
+        let bytes = match JournalFile::open(&series.journal(store, number)) {
+            Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
+                Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
+                Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
+                // Other errors come again when the journal is sealed.
+                Err(_) => None,
+            },
+            _ => None,
+        };
+        Ok(Left { number, bytes })
+    };
+    series.journals(store)?.into_iter().map(of).collect()
+}
+
+/// The last journal that has windows or requests: of these numbers, or of those that were left.
+pub(crate) fn last_used(known: &[u64], left: &[Left]) -> Option<Previous> {
+    let known = known.iter().map(|number| Previous {
+        number: *number,
+        bytes: 0,
+    });
+    let left = left.iter().filter_map(|left| {
+        let number = left.number;
+        left.bytes.map(|bytes| Previous { number, bytes })
+    });
+    let last = known.chain(left).max_by_key(|of| (of.number, of.bytes));
+    last.filter(|last| last.number > 0)
+}
