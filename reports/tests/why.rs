@@ -473,6 +473,27 @@ fn several_servers_at_once_are_the_network() {
     assert!(why.moments.iter().all(|of| of.cause == Cause::Network));
 }
 
+/// As `watch` looks: at the last minutes, again and again.
+#[test]
+fn it_is_found_as_long_as_it_goes_on() {
+    let windows = &incidents::noisy_neighbour()[420..];
+    for until in (612..=660).step_by(8) {
+        let range = Range {
+            since: Some(at(until - 300)),
+            until: Some(at(until)),
+        };
+        let why = verdict_of(&[("h", windows.to_vec())], range);
+        let first = why.moments.first();
+        let of = first.unwrap_or_else(|| panic!("nothing at {until}"));
+        assert_eq!(
+            (of.cause, of.confidence),
+            (Cause::Neighbour, Confidence::High),
+            "{until}"
+        );
+        assert!(of.lasts, "{until}");
+    }
+}
+
 #[test]
 fn a_range_of_the_incident_alone_is_compared_with_the_time_before() {
     let range = Range {

@@ -43,12 +43,12 @@ fn file(mount: &str, path: &str, level: IoLevel) -> FileAttributes {
     let number = |text: &str| {
         let bytes = text.bytes().map(u64::from);
         bytes.fold(7, |sum: u64, byte| {
-            sum.wrapping_mul(1_099_511_628_211) ^ byte
+            (sum ^ byte).wrapping_mul(1_099_511_628_211)
         })
     };
     let id = FileId {
         dev: Dev((number(mount) % 1000) as u32),
-        fileid: number(path) >> 8,
+        fileid: number(path) >> 1,
         handle_hash: 7,
     };
     FileAttributes {

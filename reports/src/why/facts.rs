@@ -44,8 +44,12 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Asks for both times.
-    pub fn ask(question: &Question, draft: &Draft, usual: Interval) -> Result<Self, ReportError> {
+    /// Asks for both times, as far as there is a usual one.
+    pub fn ask(
+        question: &Question,
+        draft: &Draft,
+        usual: Option<Interval>,
+    ) -> Result<Self, ReportError> {
         let signs = draft.signs.iter();
         let hosts: BTreeSet<_> = signs.map(|of| Arc::clone(&of.place.host)).collect();
         let are_calls = are_calls(draft);
@@ -57,7 +61,10 @@ impl Compared {
             .filter(of_kind)
             .collect();
         Ok(Self {
-            before: Uses::ask(question, &draft.site, usual)?,
+            before: match usual {
+                Some(usual) => Uses::ask(question, &draft.site, usual)?,
+                None => Uses::default(),
+            },
             now: Uses::ask(question, &draft.site, draft.time)?,
             hosts: hosts.into_iter().collect(),
             kinds: kinds.into_iter().collect(),

@@ -168,9 +168,12 @@ impl Engine<'_> {
 
     /// All about a draft; `None` if it turns out to be nothing.
     fn moment(&self, draft: &Draft, all: &[Draft]) -> Result<Option<Moment>, ReportError> {
-        let Some(usual) = usual_time(draft, all, self.tracks, self.whole) else {
+        let usual = usual_time(draft, all, self.tracks, self.whole);
+        // A stall is one whatever was before.
+        let is_still = draft.signs.iter().any(|of| of.sign == Sign::StoodStill);
+        if usual.is_none() && !is_still {
             return Ok(None);
-        };
+        }
         let compared = Compared::ask(self.question, draft, usual)?;
         let (losses, lost) = compared.losses(draft.site.level);
         let mut facts = compared.facts(draft, &losses, &lost);

@@ -40,7 +40,7 @@ pub struct Losses {
     pub victims: Vec<Victim>,
     /// Time that all lost, less that which some gained, s.
     pub net_s: f64,
-    /// Time of all requests, s.
+    /// Time of all requests that can be compared with some of before, s.
     pub all_s: f64,
     /// Part of the requests that were slowed, of files that were there before. 0 to 1.
     pub slowed: f64,
@@ -95,11 +95,11 @@ pub fn losses<'u>(
             let own = was.map(|was| kind.of(&was.row));
             let mean_ns = usual_ns(own.as_ref(), &usual[kind], &did);
             by.requests += timed;
-            losses.all_s += did.latency_ns_sum as f64 / 1e9;
             let Some((mean_ns, now_ns)) = mean_ns.zip(did.latency_ns_mean()) else {
                 by.new += timed;
                 continue;
             };
+            losses.all_s += did.latency_ns_sum as f64 / 1e9;
             by.lost_s += timed as f64 * (now_ns - mean_ns) / 1e9;
             known += timed;
             slowed += if now_ns >= SLOWED * mean_ns { timed } else { 0 };
