@@ -68,3 +68,51 @@ fn nothing_is_said_of_nothing() {
     let said = run(dir.path(), &["why", "--until", "soon"]);
     assert_eq!(said.status.code(), Some(2));
 }
+
+#[test]
+fn a_report_begins_with_the_verdict() {
+    let dir = stored(&noisy_neighbour());
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let report = |more: &[&str]| {
+        let page = at("incident.html");
+        let words = [&["report", "incident", "-o", &page], more].concat();
+        let said = run(dir.path(), &words);
+        assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+        let page = std::fs::read_to_string(&page).unwrap();
+        let (verdict, _) = page.split_once("<div id=\"app\">").unwrap();
+        verdict.split_once("<body>").unwrap().1.to_owned()
+    };
+    let verdict = report(&[]);
+    for part in [
+        "took",
+        "`/srv/scratch/backup.tar` (0:/backup.service) wrote",
+        "a noisy neighbour",
+    ] {
+        assert!(verdict.contains(part), "{part}: {verdict}");
+    }
+    let key = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(["anonymize-key", &at("key")])
+        .output()
+        .unwrap();
+    assert!(key.status.success(), "{}", text(&key.stderr));
+    let verdict = report(&["--anonymize", &at("key")]);
+    assert!(verdict.contains("a noisy neighbour"), "{verdict}");
+    for name in ["backup", "orders", "nas", "srv"] {
+        assert!(!verdict.contains(name), "{name}: {verdict}");
+    }
+    let quiet = report(&["--until", "2026-11-21 03:05"]);
+    assert!(quiet.contains("Nothing was slow in this time."), "{quiet}");
+}
+
+#[test]
+fn the_screen_begins_with_it() {
+    let dir = stored(&noisy_neighbour());
+    for (since, line) in [
+        ("2026-11-21 03:11:30", "03:10:00 to 03:11:00: reads"),
+        ("2026-11-21 03:05", "nothing was slow in the last 10 min"),
+    ] {
+        let said = run(dir.path(), &["top", "--once", "--since", since]);
+        let frame = text(&said.stdout);
+        assert!(frame.starts_with(line), "{frame}");
+    }
+}

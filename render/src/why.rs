@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
 use trackiops_reports::why::cause::{Facts, Part};
-use trackiops_reports::why::load::{Load, Measure};
+use trackiops_reports::why::load::{Load, Measure, Owner};
 use trackiops_reports::why::victims::Victim;
 use trackiops_reports::why::{Cause, Confidence, Moment};
 use trackiops_schemas::level::IoLevel;
 
+use crate::pseudonym::{Key, Pseudonyms, Unknown, Way};
 use crate::units;
 
 /// Files that are named as those who lost time.
@@ -85,6 +86,32 @@ pub fn object(of: &Moment, zone: Zone) -> Value {
         "victims_all": of.all_victims,
         "text": sentences(of, zone),
     })
+}
+
+/// Replaces all names by the pseudonyms of an export. Tenants are left out: they are not named in one way.
+pub fn hide(of: &mut Moment, key: &Key) -> Result<(), Unknown> {
+    let with = &mut Pseudonyms::new(key, Way::Hide);
+    for mount in &mut of.mounts {
+        *mount = with.mount(mount)?.into();
+    }
+    for host in &mut of.hosts {
+        *host = with.word(host)?.into();
+    }
+    for victim in &mut of.victims {
+        victim.name = with.path(&victim.name)?.into();
+        victim.host = with.word(&victim.host)?.into();
+        victim.tenant = None;
+    }
+    if let Some(load) = &mut of.culprit {
+        load.tenant = None;
+        let host = with.word(load.owner.host())?.into();
+        load.owner = match &load.owner {
+            Owner::File(_, name) => Owner::File(host, with.path(name)?.into()),
+            Owner::Dir(_, name) => Owner::Dir(host, with.path(name)?.into()),
+            Owner::Tenant(_, name) => Owner::Tenant(host, with.word(name)?.into()),
+        };
+    }
+    Ok(())
 }
 
 fn texts(names: &[Arc<str>]) -> Vec<&str> {

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use trackiops_query::Question;
 use trackiops_query::times::Zone;
 use trackiops_render::incident::{Incident, Made};
+use trackiops_render::pseudonym::Key;
 use trackiops_render::units;
+use trackiops_render::why::{hide, sentences};
+use trackiops_reports::why;
 use trackiops_schemas::unit::Unit;
 
 use super::document;
@@ -31,6 +35,8 @@ Examples:
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
 pub const ABOUT: &str = "\
 Write the page of `serve` with its data: one file that opens without a network
+
+It begins with the verdict of `trackiops why`: what was slow, who suffered and what caused it. Time before the range belongs to the baseline.
 
 The file is HTML of at most 5 MB. It has the program of the page, and what each tenant did with each file in each window of the range. \
 In it you can choose ranges, files, trees, mounts and operations as with `trackiops serve`. It loads nothing, and its policy lets it send nothing.
@@ -75,10 +81,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     let zone = question.zone;
     let explain = question.explain.clone();
+    let verdict = with_progress(&explain, || verdict(&question, key.as_ref()))?;
     let incident = Incident {
         question,
         key,
-        most_bytes: document::room(MOST_BYTES),
+        most_bytes: document::room(MOST_BYTES, &verdict),
         version: env!("CARGO_PKG_VERSION"),
     };
     let report = match with_progress(&explain, || incident.make())? {
@@ -92,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     notes::say_notes(&report.notes, zone);
-    let page = document::with_data(&report.text);
+    let page = document::with_data(&verdict, &report.text);
     output.write(|out| out.write_all(page.as_bytes()))?;
     if let Output::File(path, _) = &output {
         let told = format!(
@@ -106,4 +113,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Stdout.write(|out| print(&told, 4, out))?;
     }
     Ok(outcome::exit_status(&report.notes))
+}
+
+/// The verdict on a range, or why there is none.
+fn verdict(question: &Question, key: Option<&Key>) -> anyhow::Result<String> {
+    let mut moments = match why::make(question) {
+        Ok(Ok(why)) => why.moments,
+        // The report itself says why it has nothing.
+        Ok(Err(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(key) = key {
+        for moment in &mut moments {
+            hide(moment, key)?;
+        }
+    }
+    let sentences = moments.iter().map(|of| sentences(of, question.zone));
+    Ok(document::verdict(&sentences.collect::<Vec<_>>()))
 }

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use trackiops_query::times::Zone;
 use trackiops_reports::report::{About, Table};
 
+pub use page::escaped;
+
 use crate::answer::{Format, write_for_programs};
 use crate::selected_columns;
 use crate::table;

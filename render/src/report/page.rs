@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("style.css");
 const STYLE_HASH: &str = "UgyWVwyXeWotsdLNWMiobNC4nkMjs2brApWhwfdKZ9k=";
 
 /// Text of an element or of an attribute in quotes.
-fn escaped(text: &str) -> Cow<'_, str> {
+pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return text.into();
     }
