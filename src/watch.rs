@@ -4,6 +4,7 @@ mod commands;
 mod events;
 mod frames;
 mod paper;
+mod recent;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind, Write};
@@ -45,6 +46,7 @@ use crate::question_flags::{FileFlags, RowFlags, now, since_of};
 use crate::watch::commands::{Commands, OnEvent};
 use crate::watch::events::{Event, Events};
 use crate::watch::frames::Frames;
+use crate::watch::recent::Recent;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +120,8 @@ pub struct Args {
     paper: bool,
     /// Events, not windows: a server stalls, requests are lost ...
     ///
-    /// A line per event, or with --json an object. `stall` and `stall-end`: a server does not answer; nothing waits for it any more.
+    /// A line per event, or with --json an object. `slow` and `slow-end`: requests take longer than usual, with the verdict of
+    /// `trackiops why`; they do not any more. `stall` and `stall-end`: a server does not answer; nothing waits for it any more.
     /// `alert` and `alert-end`: a row matches --where; it does not any more. `lost`: requests were lost. `audit`: rows and the kernel's
     /// counters differ for no known reason. `store-failing` and `store-written`: the store cannot be written; it can again. `budget`:
     /// the store has used 90 % of --store-size. `recorder-ended` and `recorder-started`.
@@ -268,6 +271,7 @@ struct Watch {
     frames: Frames,
     commands: Commands,
     recorder: Option<RecorderInfo>,
+    recent: Recent,
 }
 
 impl Watch {
@@ -340,6 +344,7 @@ impl Watch {
             frames: Frames::default(),
             commands: Commands::new(args.on, args.on_every)?,
             recorder: None,
+            recent: Recent::default(),
         }))
     }
 
@@ -444,6 +449,31 @@ impl Watch {
         self.tell(events)
     }
 
+    /// Keeps a window for verdicts.
+    fn remember(&mut self, window: &LiveWindow) {
+        if let Form::Events { .. } = self.form {
+            self.recent.add(window.clone());
+        }
+    }
+
+    /// The events of what is slow, or is not any more.
+    fn tell_slow(&mut self) -> anyhow::Result<bool> {
+        let (Form::Events { .. }, Some(until)) = (self.form, self.end) else {
+            return Ok(true);
+        };
+        let (question, zone) = (&self.question, self.question.zone);
+        match self
+            .recent
+            .slow(question, until, &self.mounts, &self.socket)?
+        {
+            None => Ok(true),
+            Some(moments) => {
+                let events = self.events.slow(&moments, zone);
+                self.tell(events)
+            }
+        }
+    }
+
     /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
     fn history(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
         self.frames.from_store = true;
@@ -529,7 +559,8 @@ impl Watch {
                     // In a store that was deleted and created again, positions start again.
                     has_begun = true;
                     last = window.position;
-                    self.add(window)?
+                    self.remember(&window);
+                    self.add(window)? && self.tell_slow()?
                 }
                 Ok(Some(Message::Mounts(mounts))) => {
                     // Those that are gone may have rows yet.

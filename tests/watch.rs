@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use trackiops_testkit::incidents::noisy_neighbour;
 use trackiops_testkit::recording::{Recording, recent};
 
 /// Runs programs about a recording.
@@ -375,4 +376,35 @@ fn long_steps_and_late_windows_add_up() {
     let stored = recording.query(&["--json", "--step", "2m", "--by", "mount"]);
     assert_eq!(sums(&wrote), sums(&stored));
     assert_eq!(wrote.lines().count(), stored.lines().count() + 1);
+}
+
+#[test]
+fn what_is_slow_is_an_event_with_its_verdict() {
+    let mut recording = Recording::begin();
+    let watch = recording.watch(&["--events", "--json"]);
+    // Three minutes as ever, the minute of the backup, and one after it.
+    for windows in noisy_neighbour()[420..720].chunks(10) {
+        recording.put(windows);
+        sleep(Duration::from_millis(50));
+    }
+    recording.end();
+    sleep(Duration::from_millis(1000));
+    let wrote = fs::read_to_string(&watch.wrote).unwrap();
+    let events = wrote
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let events: Vec<serde_json::Value> = events.collect();
+    let of_kind = |kind: &str| -> Vec<_> {
+        events
+            .iter()
+            .filter(|event| event["event"] == kind)
+            .collect()
+    };
+    let slow = of_kind("slow");
+    assert_eq!((slow.len(), of_kind("slow-end").len()), (1, 1), "{wrote}");
+    assert_eq!(slow[0]["cause"], "noisy-neighbour");
+    assert_eq!(slow[0]["load"]["name"], "/srv/scratch/backup.tar");
+    assert_eq!(slow[0]["since"], "2026-11-21T03:10:00.000Z");
+    let text = slow[0]["text"].as_str().unwrap();
+    assert!(text.contains("Cause: a noisy neighbour"), "{text}");
 }

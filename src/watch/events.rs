@@ -5,15 +5,20 @@ use std::mem;
 
 use serde_json::{Map, Value, json};
 use trackiops_query::coverage::stalls::stalled;
+use trackiops_query::times::Zone;
 use trackiops_render::units;
+use trackiops_render::why::{object, sentences};
+use trackiops_reports::why::Moment;
 use trackiops_store::live::{Hello, Stalled, Status};
 
 use crate::output::plural;
 
 /// Kinds of events, and what they mean.
-pub const KINDS: [(&str, &str); 11] = [
+pub const KINDS: [(&str, &str); 13] = [
     ("stall", "a server does not answer"),
     ("stall-end", "nothing waits for it any more"),
+    ("slow", "requests take longer than usual, or fail"),
+    ("slow-end", "they do not any more"),
     ("alert", "a row matches --where, for --for windows in a row"),
     ("alert-end", "it does not match any more"),
     ("lost", "requests were lost"),
@@ -71,6 +76,8 @@ pub struct Events {
     /// Rows that match, and in how many windows they have.
     matching: BTreeMap<String, u32>,
     is_nearly_used: bool,
+    /// Mounts and devices that are slow.
+    slow: BTreeSet<String>,
 }
 
 impl Events {
@@ -205,6 +212,26 @@ impl Events {
                 events.push(Event::new("alert", name.clone(), text, json!({"row": row})));
             }
         }
+        events
+    }
+
+    /// What is slow now.
+    pub fn slow(&mut self, moments: &[Moment], zone: Zone) -> Vec<Event> {
+        let name = |of: &Moment| of.mounts.join(", ");
+        let now: BTreeSet<_> = moments.iter().map(name).collect();
+        let before = mem::take(&mut self.slow);
+        let new = moments.iter().filter(|of| !before.contains(&name(of)));
+        let mut seen = BTreeSet::new();
+        let new = new.filter(|of| seen.insert(name(of)));
+        let mut events: Vec<_> = new
+            .map(|of| Event::new("slow", name(of), sentences(of, zone), object(of, zone)))
+            .collect();
+        let over = before.iter().filter(|name| !now.contains(*name));
+        events.extend(over.map(|name| {
+            let text = format!("{name} is as fast as usual again");
+            Event::new("slow-end", name.clone(), text, json!({"mounts": name}))
+        }));
+        self.slow = now;
         events
     }
 

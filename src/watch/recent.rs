@@ -1,0 +1,77 @@
+//! What is slow now, judged from the windows that a recorder has sent.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::rc::Rc;
+
+use trackiops_query::{Question, Range};
+use trackiops_reports::why::{Confidence, Moment, make};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Snapshot;
+use trackiops_store::live::LiveWindow;
+
+/// Windows that are kept, and their bytes.
+const MOST_WINDOWS: usize = 900;
+const MOST_BYTES: usize = 32 << 20;
+/// How often they are judged, ms.
+const EVERY_MS: i64 = 10_000;
+/// The range that is judged; older windows are of the baseline, ms.
+const RANGE_MS: i64 = 300_000;
+/// What ended longer ago is over, ms.
+const OVER_MS: i64 = 20_000;
+
+/// The last windows of a recorder.
+#[derive(Default)]
+pub struct Recent {
+    windows: VecDeque<LiveWindow>,
+    bytes: usize,
+    judged: Option<UtcMs>,
+}
+
+impl Recent {
+    /// Keeps a window.
+    pub fn add(&mut self, window: LiveWindow) {
+        self.bytes += window.bytes();
+        self.windows.push_back(window);
+        while self.windows.len() > MOST_WINDOWS || self.bytes > MOST_BYTES {
+            let dropped = self.windows.pop_front();
+            self.bytes -= dropped.map_or(0, |window| window.bytes());
+        }
+    }
+
+    /// What is slow at `until`, the end of the last window. `None` if that was judged just before, or cannot be judged.
+    pub fn slow(
+        &mut self,
+        question: &Question,
+        until: UtcMs,
+        mounts: &[MountPoint],
+        socket: &Path,
+    ) -> anyhow::Result<Option<Vec<Moment>>> {
+        let is_due = |judged: UtcMs| (until.0 - judged.0).abs() >= EVERY_MS;
+        if !self.judged.is_none_or(is_due) {
+            return Ok(None);
+        }
+        self.judged = Some(until);
+        let view = Snapshot::of_windows(self.windows.make_contiguous(), mounts, socket)?;
+        let question = Question {
+            view: Some(Rc::new(view)),
+            range: Range {
+                since: Some(UtcMs(until.0 - RANGE_MS)),
+                until: Some(until),
+            },
+            conditions: Vec::new(),
+            ops: Vec::new(),
+            sort: None,
+            top: None,
+            now: question.now.max(until),
+            ..question.clone()
+        };
+        let Ok(Ok(why)) = make(&question) else {
+            return Ok(None);
+        };
+        let mut moments = why.moments;
+        moments.retain(|of| of.confidence > Confidence::Low && of.time.end.0 >= until.0 - OVER_MS);
+        Ok(Some(moments))
+    }
+}
