@@ -5,6 +5,7 @@ mod detail;
 mod draw;
 mod source;
 mod table;
+mod verdict;
 mod view;
 
 use std::io::{self, IsTerminal};

@@ -9,10 +9,11 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::top::detail::Detail;
 use crate::top::source::{Moment, Source};
 use crate::top::table::{Tab, Table, TableRow, Target, Wanted};
+use crate::top::verdict::Verdict;
 use crate::top::view::{Of, View};
 
 /// Lines above and below the rows.
-pub const LINES_ABOVE: u16 = 4;
+pub const LINES_ABOVE: u16 = 5;
 pub const LINES_BELOW: u16 = 2;
 /// Steps of `{` and `}`, as many as those of `[` and `]`.
 const FAR: i64 = 10;
@@ -37,6 +38,7 @@ pub struct App {
     pub dirs: Vec<String>,
     pub mode: Mode,
     pub table: Table,
+    pub verdict: Verdict,
     /// The rows that match, in order.
     pub order: Vec<usize>,
     /// Place in `order`, and of the first row on the screen.
@@ -83,6 +85,7 @@ impl App {
             dirs: Vec::new(),
             mode: Mode::Rows,
             table: Table::default(),
+            verdict: Verdict::default(),
             order: Vec::new(),
             selected: 0,
             offset: 0,
@@ -95,6 +98,7 @@ impl App {
 
     /// Asks for what is shown now.
     pub fn ask(&mut self, source: &Source) {
+        self.verdict.ask(source, self.moment);
         let asked = match &mut self.detail {
             Some(detail) => detail.ask(source, self.moment, self.length),
             None => self.ask_rows(source),

@@ -44,6 +44,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
     app.fit(usize::from(height));
     let width = usize::from(area.width);
     let mut lines = vec![
+        verdict(app),
         bold(heading(app, source)),
         Line::raw(sums(app, source, width)),
         tabs(app),
@@ -80,6 +81,15 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
     footer(frame, app, source, area);
     if app.mode == Mode::Help {
         help(frame, area);
+    }
+}
+
+/// What was slow, in the first line.
+fn verdict(app: &App) -> Line<'static> {
+    let text = visible(&app.verdict.text).into_owned();
+    match app.verdict.is_slow {
+        true => bold(text),
+        false => Line::raw(text),
     }
 }
 

@@ -1,0 +1,53 @@
+//! The first line of the screen: what was slow in the time before.
+
+use trackiops_query::times::Zone;
+use trackiops_render::why::headline;
+use trackiops_reports::why::make;
+use trackiops_schemas::time::UtcMs;
+
+use crate::top::source::{Moment, Source};
+
+/// The time that is judged, ms.
+const RANGE_MS: i64 = 600_000;
+/// While the screen is live it is judged again after this time, ms.
+const EVERY_MS: i64 = 10_000;
+
+/// What was slow before a time.
+#[derive(Default)]
+pub struct Verdict {
+    until: Option<UtcMs>,
+    /// For the screen.
+    pub text: String,
+    /// Whether something was slow.
+    pub is_slow: bool,
+}
+
+impl Verdict {
+    /// Judges the time before a moment, unless that was done just before.
+    pub fn ask(&mut self, source: &Source, moment: Moment) {
+        let until = match (moment, source.until()) {
+            (Moment::Until(until), _) | (_, Ok(until)) => until,
+            (_, Err(_)) => return,
+        };
+        let is_old = |of: UtcMs| match moment {
+            Moment::Live => (until.0 - of.0).abs() >= EVERY_MS,
+            Moment::Until(_) => until != of,
+        };
+        if !self.until.is_none_or(is_old) {
+            return;
+        }
+        self.until = Some(until);
+        let question = source.question(Moment::Until(until), RANGE_MS);
+        let why = question.ok().and_then(|question| make(&question).ok());
+        (self.text, self.is_slow) = match why {
+            Some(Ok(why)) => match why.moments.first() {
+                Some(first) => (headline(first, Zone::Local), true),
+                None => ("nothing was slow in the last 10 min".to_owned(), false),
+            },
+            _ => (
+                "what was slow is not known here: trackiops why".to_owned(),
+                false,
+            ),
+        };
+    }
+}
