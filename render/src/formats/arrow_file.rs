@@ -72,7 +72,7 @@ fn place(block: &Block, data_bytes: u64) -> Option<(u64, u64)> {
     (end <= data_bytes).then_some((start, end))
 }
 
-/// Checks that no two of its columns share bytes: each column may be copied.
+/// Checks that its columns are within it, and that no two share bytes: each column may be copied.
 fn check_block(file: &File, block: &Block) -> Result<(), String> {
     let damaged = "the metadata of a block are damaged";
     let (start, length) = (block.offset().unsigned_abs(), block.metaDataLength());
@@ -83,10 +83,15 @@ fn check_block(file: &File, block: &Block) -> Result<(), String> {
     };
     let message = root_as_message(metadata.get(begin..).ok_or(damaged)?);
     let rows = rows_of(&message.map_err(|_| damaged)?).ok_or(damaged)?;
-    let lengths = rows.buffers().into_iter().flatten();
-    let mut lengths = lengths.map(|buffer| u64::try_from(buffer.length()).ok());
-    let sum = lengths.try_fold(0_u64, |sum, length| sum.checked_add(length?));
-    match sum.is_some_and(|sum| sum <= block.bodyLength().unsigned_abs()) {
+    let body = block.bodyLength().unsigned_abs();
+    let mut buffers = rows.buffers().into_iter().flatten();
+    let sum = buffers.try_fold(0_u64, |sum, buffer| {
+        let offset = u64::try_from(buffer.offset()).ok()?;
+        let length = u64::try_from(buffer.length()).ok()?;
+        let is_within = offset.checked_add(length)? <= body;
+        sum.checked_add(length).filter(|_| is_within)
+    });
+    match sum.is_some_and(|sum| sum <= body) {
         true => Ok(()),
         false => Err("a block of it claims to hold more than it has".to_owned()),
     }
