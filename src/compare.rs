@@ -67,7 +67,7 @@ const METHOD: &[&str] = &[
 pub struct Args {
     /// The capture, pcap or pcapng; several files in order of time; - is stdin
     ///
-    /// As they are, or compressed by gzip or zstd.
+    /// As they are, or compressed by gzip, bzip2 or zstd.
     #[arg(long, required = true, value_name = "FILE", num_args = 1.., help_heading = WHAT)]
     pcap: Vec<PathBuf>,
     #[command(flatten, next_help_heading = WHAT)]

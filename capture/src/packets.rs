@@ -36,7 +36,7 @@ pub struct Packet<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
     /// It is no capture.
-    #[error("this is neither pcap nor pcapng; captures may be compressed with gzip or zstd")]
+    #[error("this is neither pcap nor pcapng; captures may be compressed with gzip, bzip2 or zstd")]
     NotACapture,
     /// It is compressed with bzip2.
     #[error(

@@ -482,9 +482,12 @@ fn compressed_captures_are_read_as_they_come() {
     file.extend([9; 3]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&file).expect("memory");
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(&file).expect("memory");
     let files = [
         file.clone(),
         gzip.finish().expect("memory"),
+        bzip2.finish().expect("memory"),
         zstd::encode_all(&file[..], 1).expect("memory"),
     ];
     for file in files {

@@ -267,7 +267,7 @@ impl<R: Receiver> DumpDecoder<R> {
     }
 }
 
-/// Reads the lines of a text, which may be compressed with gzip or zstd, as long as `take` says so. Lines have no end, and those that
+/// Reads the lines of a text, which may be compressed with gzip, bzip2 or zstd, as long as `take` says so. Lines have no end, and those that
 /// are too long have a byte more than is read of a line.
 pub fn read_lines(
     input: impl Read + Send,
