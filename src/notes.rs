@@ -1,6 +1,10 @@
 //! What is said beside an answer: as lines for people, or as data for `trackiops serve`, which runs commands.
+//!
+//! On a terminal an answer has one line of notes, the one that matters most; `--notes` shows all. A log or a pipe gets all.
 
 use std::env;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use trackiops_query::Step;
@@ -13,6 +17,14 @@ use crate::output::{say, write_stderr};
 pub const VARIABLE: &str = "TRACKIOPS_NOTES";
 /// The value of [`VARIABLE`] that asks for it.
 pub const AS_DATA: &str = "json";
+
+/// Whether `--notes` was given.
+static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// From now on all notes are shown.
+pub fn show_all() {
+    SHOWS_ALL.store(true, Ordering::Relaxed);
+}
 
 fn are_data() -> bool {
     env::var_os(VARIABLE).is_some_and(|value| value == AS_DATA)
@@ -39,7 +51,29 @@ pub fn say_notes(notes: &[Note], zone: Zone) {
         )
         .iter()
         .for_each(|note| write(&json!({"note": note}))),
-        false => lines(notes.iter(), zone).iter().for_each(say),
+        false if SHOWS_ALL.load(Ordering::Relaxed) || !io::stderr().is_terminal() => {
+            lines(notes.iter(), zone).iter().for_each(say);
+        }
+        false => brief(notes, zone).iter().for_each(say),
+    }
+}
+
+/// The notes in one line: the one that matters most, and how many there are.
+fn brief(notes: &[Note], zone: Zone) -> Option<String> {
+    // Tables say in their heads which times are local.
+    let mut said: Vec<_> = notes
+        .iter()
+        .filter(|note| !matches!(note, Note::LocalTimes { .. }))
+        .collect();
+    said.sort_by_key(|note| note.rank());
+    let lines = lines(said.into_iter(), zone);
+    match &lines[..] {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, ..] => Some(format!(
+            "{} notes: {first}; --notes shows them",
+            lines.len()
+        )),
     }
 }
 
@@ -79,6 +113,8 @@ fn lines<'n>(notes: impl Iterator<Item = &'n Note>, zone: Zone) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_query::coverage::{Gap, Interval, Losses};
+    use trackiops_schemas::time::UtcMs;
 
     #[test]
     fn a_note_is_said_once() {
@@ -87,5 +123,32 @@ mod tests {
         let notes = [missing(), other, missing()];
         let said = lines(notes.iter(), Zone::utc());
         assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
+    }
+
+    #[test]
+    fn one_line_says_what_matters_most() {
+        let range = Interval::new(UtcMs(0), UtcMs(60_000));
+        let gap = Gap {
+            range,
+            missing_ms: 60_000,
+        };
+        let local = Note::LocalTimes { at: UtcMs(0) };
+        let gap = Note::Gap { host: None, gap };
+        let losses = Losses {
+            range,
+            count: 12_345,
+            seen: 1_000_000,
+        };
+        let lost = Note::Lost { host: None, losses };
+        let said = |notes: &[Note]| brief(notes, Zone::utc());
+        assert_eq!(said(std::slice::from_ref(&local)), None);
+        let one = said(&[local.clone(), gap.clone()]).unwrap();
+        assert_eq!(one, gap.show(Zone::utc()));
+        let two = said(&[local, gap, lost]).unwrap();
+        assert!(
+            two.starts_with("2 notes: 12,345 of 1,000,000 requests lost"),
+            "{two}"
+        );
+        assert!(two.ends_with("; --notes shows them"), "{two}");
     }
 }

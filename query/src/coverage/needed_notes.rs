@@ -18,6 +18,8 @@ use crate::step::Step;
 
 /// Most gaps with a note of their own; one note sums up the others.
 const MAX_GAPS: usize = 20;
+/// Unrecorded time that is worth a note, ms. A recorder that is restarted misses less.
+const LEAST_GAP_MS: u64 = 1000;
 /// Most stalls with a note of their own, the longest ones; one note counts the others.
 const MAX_STALLS: usize = 20;
 /// The last window of a live recording closes within this time after its end, ms. Until then, the present is not a gap.
@@ -188,15 +190,19 @@ fn until(plan: &Plan<'_>, question: &Question, span: Interval) -> Option<UtcMs> 
 }
 
 fn tell_gaps(notes: &mut Vec<Note>, host: &Option<String>, gaps: Vec<Gap>) {
-    let untold = gaps.get(MAX_GAPS..).unwrap_or_default();
-    for gap in gaps.iter().take(MAX_GAPS) {
-        let host = host.clone();
-        notes.push(Note::Gap { host, gap: *gap });
-    }
-    if !untold.is_empty() {
+    let is_short = |gap: &Gap| gap.missing_ms < LEAST_GAP_MS;
+    let (short, mut told): (Vec<_>, Vec<_>) = gaps.into_iter().partition(is_short);
+    let mut untold = told.split_off(told.len().min(MAX_GAPS));
+    untold.extend(short);
+    notes.extend(told.into_iter().map(|gap| Note::Gap {
+        host: host.clone(),
+        gap,
+    }));
+    let missing_ms = untold.iter().map(|gap| gap.missing_ms).sum();
+    if missing_ms >= LEAST_GAP_MS {
         notes.push(Note::MoreGaps {
             count: untold.len(),
-            missing_ms: untold.iter().map(|gap| gap.missing_ms).sum(),
+            missing_ms,
         });
     }
 }

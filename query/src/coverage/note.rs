@@ -290,6 +290,20 @@ impl Note {
         ) || self.is_damage()
     }
 
+    /// The order in which notes matter for an answer: what is wrong with its rows, what they lack, what is to be known about them.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Damaged { .. } | Self::MoreDamaged { .. } | Self::Twice { .. } => 0,
+            Self::NoSuchFile(_) | Self::SeenElsewhere { .. } => 1,
+            Self::Lost { .. } | Self::AuditAlarm { .. } | Self::CaptureLacks { .. } => 2,
+            Self::Stalled { .. } | Self::MoreStalls { .. } => 3,
+            Self::Gap { .. } | Self::MoreGaps { .. } | Self::Missed { .. } => 4,
+            Self::Booked { .. } | Self::Shed { .. } | Self::LeftOut { .. } => 5,
+            Self::WithoutCalls { .. } | Self::ClockSteps { .. } | Self::Filtered { .. } => 6,
+            _ => 7,
+        }
+    }
+
     /// Whether the note is about how the answer is written, which programs see in its data.
     pub fn is_about_form(&self) -> bool {
         matches!(self, Self::LocalTimes { .. } | Self::StepChosen { .. })
@@ -403,22 +417,20 @@ impl Note {
             ),
             Self::MoreGaps { count, missing_ms } => {
                 let missing = show_length(*missing_ms);
-                format!(
-                    "{count} more gaps not recorded, {missing} in all; a shorter range lists them"
-                )
+                format!("{count} more gaps not recorded, {missing} in all")
             }
             Self::Lost { host, losses } => format!(
                 "{}{} of {} requests lost between {}: counts below are too low by that",
                 on(host),
-                losses.count,
-                losses.seen,
+                grouped(losses.count),
+                grouped(losses.seen),
                 between(&losses.range).replace(" to ", " and "),
             ),
             Self::Missed { host, losses } => format!(
                 "{}up to {} requests missed beside {} seen between {}: counts below may be too low by that",
                 on(host),
-                losses.count,
-                losses.seen,
+                grouped(losses.count),
+                grouped(losses.seen),
                 between(&losses.range).replace(" to ", " and "),
             ),
             Self::Booked {
@@ -427,16 +439,17 @@ impl Note {
                 count,
                 bytes,
             } => format!(
-                "{}{} {} missed between {}, {bytes} bytes in all: rows `(missed)` have them, from the kernel's own counters, \
+                "{}{} {} missed between {}, {} in all: rows `(missed)` have them, from the kernel's own counters, \
                  without latencies",
                 on(host),
-                count,
+                grouped(*count),
                 if *count == 1 {
                     "request was"
                 } else {
                     "requests were"
                 },
                 between(range).replace(" to ", " and "),
+                in_bytes(*bytes),
             ),
             Self::AuditAlarm { host, range, count } => format!(
                 "{}{} between {}, the recorder's rows and the kernel's counters differed for no known reason: \
@@ -448,8 +461,8 @@ impl Note {
             Self::Folded { losses } => format!(
                 "{} of {} requests between {} were folded: their counts, bytes and sums are exact, \
                  percentiles and sequential shares leave them out",
-                losses.count,
-                losses.seen,
+                grouped(losses.count),
+                grouped(losses.seen),
                 between(&losses.range).replace(" to ", " and "),
             ),
             Self::RequestsDropped { host, range, count } => format!(
@@ -499,9 +512,12 @@ impl Note {
                     ..
                 } = lacking.bytes;
                 format!(
-                    "between {} captures lack {lost_bytes} bytes beside the {payload_bytes} that they have, of which {not_understood_bytes} \
-                     could not be read: counts below may be too low; `trackiops import account` lists connections",
+                    "between {} captures lack {} beside the {} that they have, and {} of those could not be read: \
+                     counts below may be too low; `trackiops import account` lists connections",
                     between(&lacking.range).replace(" to ", " and "),
+                    in_bytes(lost_bytes),
+                    in_bytes(payload_bytes),
+                    in_bytes(not_understood_bytes),
                 )
             }
             Self::Stalled { host, stall } => format!(
@@ -537,6 +553,36 @@ impl Note {
     }
 }
 
+/// A count with its thousands apart.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes with three digits, as tables show them.
+fn in_bytes(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].into_iter();
+    let mut unit = "B";
+    while let (true, Some(next)) = (size >= 999.5, units.as_slice().first()) {
+        (size, unit) = (size / 1024.0, next);
+        units.next();
+    }
+    match (unit, size) {
+        ("B", _) => format!("{bytes} B"),
+        (_, 99.95..) => format!("{size:.0} {unit}"),
+        (_, 9.995..) => format!("{size:.1} {unit}"),
+        _ => format!("{size:.2} {unit}"),
+    }
+}
+
 /// Text about entities without reads and writes, and the query that lists them.
 fn only_metadata(count: usize, by: GroupBy) -> String {
     let (one, several, word) = match by.level {
@@ -566,6 +612,21 @@ mod tests {
     use trackiops_schemas::pending::StalledServer;
 
     use super::*;
+
+    #[test]
+    fn counts_and_bytes_are_for_people() {
+        assert_eq!(
+            [897, 1000, 1_234_567].map(grouped),
+            ["897", "1,000", "1,234,567"]
+        );
+        let sizes = [0, 999, 1000, 10_240, 150_000_000, u64::MAX].map(in_bytes);
+        assert_eq!(
+            sizes,
+            [
+                "0 B", "999 B", "0.98 KiB", "10.0 KiB", "143 MiB", "16.0 EiB"
+            ]
+        );
+    }
 
     #[test]
     fn one_request_that_waited_is_one() {
