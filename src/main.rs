@@ -25,7 +25,6 @@ mod mounts;
 mod notes;
 mod outcome;
 mod output;
-#[cfg(test)]
 mod pages;
 mod progress;
 mod query;
@@ -66,6 +65,9 @@ use crate::output::{say, write_stderr};
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
+    /// Show every note of an answer, not only the one that matters most
+    #[arg(long, global = true, hide = true)]
+    notes: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -131,11 +133,18 @@ enum Command {
     Store(store::Args),
     /// Tell what a store takes on disk, or what a recording will take
     Volume(volume::Args),
+    /// Print completions for a shell
+    Completions(pages::CompletionsArgs),
+    /// Print the man page of a command
+    Man(pages::ManArgs),
 }
 
 fn main() -> ExitCode {
     signals::ignore_file_size_limit();
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    if cli.notes {
+        notes::show_all();
+    }
     let result = match cli.command {
         Command::Record(_) => record::run(config::Source::of_process(Cli::command)),
         Command::Compare(args) => compare::run(args),
@@ -165,6 +174,8 @@ fn main() -> ExitCode {
         Command::Import(args) => import::run(args),
         Command::Store(args) => store::run(args),
         Command::Volume(args) => volume::run(args),
+        Command::Completions(args) => pages::completions(&args, Cli::command()),
+        Command::Man(args) => pages::man(&args, Cli::command()),
     };
     let status = result.unwrap_or_else(|error| {
         say(format_args!("trackiops: {}", describe(&error)));

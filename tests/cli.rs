@@ -180,6 +180,24 @@ fn small_store(store: &Path) {
     writer.finish().expect("it is sealed");
 }
 
+#[test]
+fn completions_and_man_pages_are_printed() {
+    let printed = |words: &[&str]| {
+        let output = trackiops(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(printed(&["completions", "bash"]).contains("rebuild-catalog"));
+    assert!(printed(&["completions", "zsh"]).starts_with("#compdef trackiops"));
+    assert!(printed(&["man"]).contains(".TH trackiops 1"));
+    assert!(printed(&["man", "store", "check"]).contains("trackiops\\-store\\-check"));
+    let dir = tempfile::tempdir().unwrap();
+    let all = printed(&["man", "--all", dir.path().to_str().unwrap()]);
+    assert!(all.is_empty() && dir.path().join("trackiops-query.1").is_file());
+    let unknown = trackiops(&["man", "nothing"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
 /// What a command writes to stdout and to stderr, and its status.
 fn ask(store: &Path, args: &[&str]) -> (String, String, Option<i32>) {
     let store = store.to_str().expect("a readable name");
