@@ -1,7 +1,7 @@
 //! `trackiops export`: a range of a store as a file that needs no store.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Seek};
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -80,15 +80,16 @@ pub struct Args {
     requests: bool,
     /// Write into this file, or into a directory under a name of its own
     ///
-    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, .arrow (.feather, .ipc), .json for chrome, or
-    /// .pftrace for perfetto. In a directory, the name says what the file has.
-    #[arg(short, long, value_name = "FILE|DIR", help_heading = OUTPUT)]
+    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, .arrow (.feather, .ipc), .jsonl (.ndjson) for json, .json for chrome,
+    /// or .pftrace for perfetto. In a directory, the name says what the file has. `-` is standard output, for CSV, JSON and Arrow.
+    #[arg(short, long, value_name = "FILE|DIR|-", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
-    /// parquet, csv, arrow, chrome, perfetto [default: by --output]
+    /// parquet, csv, json, arrow, chrome, perfetto [default: by --output]
     ///
-    /// It is parquet where --output does not say. Parquet, CSV and Arrow have all columns; in CSV, lists are JSON. Arrow is an IPC file, also known as Feather 2. chrome and perfetto have
+    /// It is parquet where --output does not say. Parquet, CSV, JSON and Arrow have all columns; in CSV, lists are JSON. JSON has an object per line. Arrow is
+    /// an IPC file, also known as Feather 2; on standard output it is an IPC stream. chrome and perfetto have
     /// single requests, which https://ui.perfetto.dev draws on a timeline: the first as JSON, the second in its own format, which is smaller.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<FileFormat>,
@@ -154,6 +155,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         granularity: args.granularity,
         question: args.selection.question()?,
     };
+    if let Destination::Stdout = place {
+        kind = kind_of_stdout(kind, key.is_some())?;
+    }
     if kind.is_timeline() {
         refuse_contradictions_of_timelines(kind, &export, key.is_some())?;
     }
@@ -161,7 +165,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let zone = export.question.zone;
     let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
-    let mut exported = exported.map_err(in_words_of_exports)?;
+    let mut exported = match exported {
+        // A reader such as `head` has seen enough.
+        Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+        exported => exported.map_err(in_words_of_exports)?,
+    };
     if let Some(why) = &exported.nothing {
         let status = outcome::say_nothing_found(why, &exported.notes, zone);
         if let Destination::File(path) = &place {
@@ -180,9 +188,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     notes::say_notes(&exported.notes, zone);
-    let told = format!("{}: {}", path.display(), plural(exported.rows, "row"));
-    Output::Stdout.write(|out| print(&told, 4, out))?;
+    let rows = plural(exported.rows, "row");
+    match path {
+        None => say(rows),
+        Some(path) => {
+            let told = format!("{}: {rows}", path.display());
+            Output::Stdout.write(|out| print(&told, 4, out))?;
+        }
+    }
     Ok(outcome::exit_status(&exported.notes))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Rewords errors about `--step`, which exports call `--granularity`.
@@ -261,10 +282,29 @@ fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     }
 }
 
+/// The format on standard output, which is written from its beginning on.
+fn kind_of_stdout(kind: Kind, is_anonymous: bool) -> anyhow::Result<Kind> {
+    if is_anonymous {
+        bail!("--anonymize reads again what it has written; name a file");
+    }
+    match kind {
+        Kind::Csv(_) | Kind::Json => Ok(kind),
+        Kind::Arrow if Output::Stdout.is_terminal() => {
+            bail!("refusing to write Arrow to a terminal; redirect it, or name a file")
+        }
+        Kind::Arrow => Ok(Kind::ArrowStream),
+        other => bail!(
+            "--output -: {} cannot go to standard output; name a file, or write --format csv, json or arrow",
+            other.name()
+        ),
+    }
+}
+
 /// Where the export goes.
 enum Destination {
     File(PathBuf),
     Dir(PathBuf),
+    Stdout,
 }
 
 impl Destination {
@@ -278,9 +318,7 @@ impl Destination {
                 "cannot write {}: it is neither a file nor a directory; name one",
                 path.display()
             ),
-            Output::Stdout => {
-                bail!("--output: an export cannot go to stdout; name a file or a directory")
-            }
+            Output::Stdout => Ok(Self::Stdout),
         }
     }
 
@@ -289,14 +327,38 @@ impl Destination {
         match self {
             Self::File(path) => path.clone(),
             Self::Dir(dir) => dir.join(export.table.name()),
+            Self::Stdout => PathBuf::from("-"),
+        }
+    }
+}
+
+/// What is written to.
+enum Sink {
+    File(File),
+    Stdout(io::Stdout),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Stdout(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Stdout(out) => out.flush(),
         }
     }
 }
 
 /// The file that is being written.
 struct ExportFile {
-    partial: PartialFile,
-    writer: Writer<BufWriter<File>>,
+    /// None on standard output.
+    partial: Option<PartialFile>,
+    writer: Writer<BufWriter<Sink>>,
     anonymizer: Option<Anonymizer>,
 }
 
@@ -316,8 +378,15 @@ impl ExportFile {
     ) -> anyhow::Result<Self> {
         let path = place.draft(export);
         let create = || -> io::Result<_> {
-            let partial = PartialFile::create(&path, access)?;
-            let out = BufWriter::new(partial.file()?);
+            let (partial, sink) = match place {
+                Destination::Stdout => (None, Sink::Stdout(io::stdout())),
+                Destination::File(_) | Destination::Dir(_) => {
+                    let partial = PartialFile::create(&path, access)?;
+                    let file = partial.file()?;
+                    (Some(partial), Sink::File(file))
+                }
+            };
+            let out = BufWriter::new(sink);
             let writer = Writer::new(kind, &export.table.schema(), out)?;
             Ok((partial, writer))
         };
@@ -343,12 +412,17 @@ impl ExportFile {
             }
         };
         let written = self.writer.write(hidden.as_ref().unwrap_or(batch));
-        written.with_context(|| cannot_write(self.partial.draft()))
+        written.with_context(|| self.cannot_write())
+    }
+
+    fn cannot_write(&self) -> String {
+        let draft = self.partial.as_ref().map(PartialFile::draft);
+        cannot_write(draft.unwrap_or(Path::new("standard output")))
     }
 
     fn mark(&mut self, marks: &[Mark]) -> anyhow::Result<()> {
         let written = self.writer.mark(marks);
-        written.with_context(|| cannot_write(self.partial.draft()))
+        written.with_context(|| self.cannot_write())
     }
 
     /// Completes the file, checks that it tells no name, and puts it in place.
@@ -358,20 +432,29 @@ impl ExportFile {
         export: &Export,
         exported: &Exported,
         kind: Kind,
-    ) -> anyhow::Result<PathBuf> {
+    ) -> anyhow::Result<Option<PathBuf>> {
         let Self {
-            mut partial,
+            partial,
             mut writer,
             anonymizer,
         } = self;
         writer.describe(exported.describe(export.table));
+        let Some(mut partial) = partial else {
+            let finished = writer
+                .finish()
+                .and_then(|mut finished| finished.out.flush());
+            finished.context("cannot write to standard output")?;
+            return Ok(None);
+        };
         let cannot = || cannot_write(partial.draft());
         let finished = writer.finish().with_context(cannot)?;
-        let mut out = finished
-            .out
-            .into_inner()
+        let out = finished.out.into_inner();
+        let out = out
             .map_err(|error| error.into_error())
             .with_context(cannot)?;
+        let Sink::File(mut out) = out else {
+            return Ok(None);
+        };
         out.sync_all().with_context(cannot)?;
         if let Some(mut anonymizer) = anonymizer {
             out.rewind().with_context(cannot)?;
@@ -380,6 +463,7 @@ impl ExportFile {
             }
         }
         let path = match place {
+            Destination::Stdout => return Ok(None),
             Destination::File(path) => path.clone(),
             Destination::Dir(dir) => {
                 let name = export_file_name(export, exported, kind);
@@ -395,7 +479,7 @@ impl ExportFile {
                 plural(finished.partial, "request")
             ));
         }
-        Ok(path)
+        Ok(Some(path))
     }
 }
 

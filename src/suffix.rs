@@ -41,6 +41,7 @@ pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Parquet, PARQUET),
     (Kind::Csv(Texts::AsTheyAre), CSV),
     (Kind::Arrow, ARROW),
+    (Kind::Json, &["jsonl", "ndjson"]),
     (Kind::Chrome, &["json"]),
     (Kind::Perfetto, &["pftrace", "perfetto-trace"]),
 ];

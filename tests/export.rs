@@ -926,3 +926,84 @@ fn without_the_right_key_there_is_no_way_back() {
         &["missing", "anonymize-key"],
     );
 }
+
+/// What an export writes to standard output, which says nothing else.
+fn piped(store: &Store, dataset: &str, format: &str) -> Vec<u8> {
+    let args = [
+        "export",
+        "--store",
+        "store",
+        "--dataset",
+        dataset,
+        "--format",
+        format,
+        "-o",
+        "-",
+    ];
+    let output = store.run(&args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    assert!(stderr.contains(" rows"), "{stderr}");
+    output.stdout
+}
+
+#[test]
+fn an_export_to_standard_output_has_the_rows_of_the_file() {
+    let store = Store::new();
+    for dataset in DATASETS {
+        let file = store.export(dataset, "file.arrow", &[]);
+        store.ok(&[
+            "export",
+            "--store",
+            "store",
+            "--dataset",
+            dataset,
+            "-o",
+            "file.csv",
+        ]);
+        let csv = fs::read(store.path("file.csv")).unwrap();
+        assert!(piped(&store, dataset, "csv") == csv, "{dataset}");
+        let stream = piped(&store, dataset, "arrow");
+        let batches = arrow_ipc::reader::StreamReader::try_new(&stream[..], None).unwrap();
+        let batches: Vec<_> = batches.map(Result::unwrap).collect();
+        let rows = concat_batches(&file.schema(), &batches).unwrap();
+        assert_eq!(rows.columns(), file.columns(), "{dataset}");
+        let json = String::from_utf8(piped(&store, dataset, "json")).unwrap();
+        let objects: Vec<Value> = json
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(objects.len(), file.num_rows(), "{dataset}");
+        let schema = file.schema();
+        let names: BTreeSet<_> = schema.fields().iter().map(|field| field.name()).collect();
+        let keys: BTreeSet<_> = objects[0].as_object().unwrap().keys().collect();
+        assert_eq!(keys, names, "{dataset}");
+        store.ok(&[
+            "export",
+            "--store",
+            "store",
+            "--dataset",
+            dataset,
+            "-o",
+            "file.jsonl",
+        ]);
+        assert!(
+            fs::read_to_string(store.path("file.jsonl")).unwrap() == json,
+            "{dataset}"
+        );
+    }
+    for (words, said) in [
+        (
+            vec!["--format", "parquet"],
+            "parquet cannot go to standard output",
+        ),
+        (vec![], "write --format csv, json or arrow"),
+        (
+            vec!["--requests", "--format", "chrome"],
+            "chrome cannot go to standard output",
+        ),
+    ] {
+        let words = [&["export", "--store", "store", "-o", "-"], &words[..]].concat();
+        store.refused(&words, &[said]);
+    }
+}

@@ -25,6 +25,10 @@ pub enum Kind {
     Parquet,
     /// An Arrow IPC file (Feather 2), uncompressed, so that programs can map it into memory.
     Arrow,
+    /// An Arrow IPC stream, which is read from its beginning on.
+    ArrowStream,
+    /// A JSON object per line.
+    Json,
     /// CSV with a header. Unknown values are empty; a list is JSON.
     Csv(Texts),
     /// Single requests on a timeline, as trace events in JSON.
@@ -48,7 +52,8 @@ impl Kind {
     pub fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
+            Self::Arrow | Self::ArrowStream => "arrow",
+            Self::Json => "jsonl",
             Self::Csv(_) => "csv",
             Self::Chrome => "json",
             Self::Perfetto => "pftrace",
@@ -64,6 +69,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Chrome => "chrome",
+            Self::Json => "json",
             Self::Perfetto => "perfetto",
             other => other.extension(),
         }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow_ipc::writer::FileWriter;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
@@ -26,10 +26,28 @@ pub enum Writer<W: Write + Send> {
     Parquet(Box<ArrowWriter<Summed<W>>>),
     /// Arrow.
     Arrow(Box<FileWriter<W>>),
+    /// Arrow without a footer.
+    ArrowStream(Box<StreamWriter<W>>),
+    /// JSON.
+    Json(W),
     /// CSV.
     Csv(W, Texts),
     /// Single requests on a timeline.
     Timeline(Box<Timeline<W>>),
+}
+
+/// Places of the rows of a batch.
+fn rows_of(batch: &RecordBatch) -> Vec<usize> {
+    (0..batch.num_rows()).collect()
+}
+
+/// A value of a batch, as texts have it.
+fn cell<'b>(field: &Field, column: &'b ArrayRef, row: usize) -> io::Result<Value<'b>> {
+    Ok(match arrays::value(column, row).map_err(of_arrow)? {
+        // Windows start at whole ms, and all formats write them so.
+        Value::TimeUs(us) if field.name() != END_TIME => Value::Time(UtcMs(us.div_euclid(1000))),
+        value => value,
+    })
 }
 
 /// A file that is complete.
@@ -66,6 +84,11 @@ impl<W: Write + Send> Writer<W> {
                 let writer = FileWriter::try_new(out, schema).map_err(of_arrow)?;
                 Self::Arrow(Box::new(writer))
             }
+            Kind::ArrowStream => {
+                let writer = StreamWriter::try_new(out, schema).map_err(of_arrow)?;
+                Self::ArrowStream(Box::new(writer))
+            }
+            Kind::Json => Self::Json(out),
             Kind::Csv(texts) => {
                 let names = schema.fields().iter().map(|field| field.name());
                 let names = names.map(|name| Ok((&DataType::Utf8, Value::text(name))));
@@ -84,23 +107,28 @@ impl<W: Write + Send> Writer<W> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
+            Self::ArrowStream(writer) => writer.write(batch).map_err(of_arrow),
             Self::Timeline(timeline) => timeline.write(batch),
             Self::Csv(out, texts) => {
                 let schema = batch.schema();
-                let rows: Vec<_> = (0..batch.num_rows()).collect();
-                text::write_lines(&rows, out, |row, line| {
+                text::write_lines(&rows_of(batch), out, |row, line| {
                     let fields = schema.fields().iter().zip(batch.columns());
-                    let cells = fields.map(|(field, column)| {
-                        let value = match arrays::value(column, *row).map_err(of_arrow)? {
-                            // Windows start at whole ms, and all formats write them so.
-                            Value::TimeUs(us) if field.name() != END_TIME => {
-                                Value::Time(UtcMs(us.div_euclid(1000)))
-                            }
-                            value => value,
-                        };
-                        Ok((field.data_type(), value))
-                    });
+                    let cells = fields
+                        .map(|(field, column)| Ok((field.data_type(), cell(field, column, *row)?)));
                     text::put_line(cells, *texts, line)
+                })
+            }
+            Self::Json(out) => {
+                let schema = batch.schema();
+                text::write_lines(&rows_of(batch), out, |row, line| {
+                    let fields = schema.fields().iter().zip(batch.columns());
+                    for (place, (field, column)) in fields.enumerate() {
+                        let before = if place == 0 { "{\"" } else { ",\"" };
+                        let value = text::json(field.data_type(), &cell(field, column, *row)?)?;
+                        line.extend([before, field.name(), "\":", &value]);
+                    }
+                    line.push_str("}\n");
+                    Ok(())
                 })
             }
         }
@@ -153,7 +181,11 @@ impl<W: Write + Send> Writer<W> {
                 writer.finish().map_err(of_arrow)?;
                 writer.into_inner().map_err(of_arrow)?
             }
-            Self::Csv(out, _) => out,
+            Self::ArrowStream(mut writer) => {
+                writer.finish().map_err(of_arrow)?;
+                writer.into_inner().map_err(of_arrow)?
+            }
+            Self::Csv(out, _) | Self::Json(out) => out,
             Self::Timeline(timeline) => {
                 let (out, partial) = timeline.finish()?;
                 return Ok(Finished { out, partial });
