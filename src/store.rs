@@ -40,6 +40,21 @@ enum Command {
     /// damaged or missing stay listed, so that answers go on saying what is missing. Exit status 0: it knows all there is;
     /// 1: some files were left out; 2: it could not be made.
     RebuildCatalog(RebuildArgs),
+    /// Copy a store, also while a recorder runs
+    ///
+    /// The copy has every window and request that was durable when the command began. Segments are hard links where the file
+    /// system allows it, so a copy beside the store takes little room. The copy gets its name when it is complete.
+    #[command(visible_alias = "snapshot")]
+    Copy(CopyArgs),
+}
+
+#[derive(clap::Args)]
+struct CopyArgs {
+    /// The directory of the copy: new or empty, and not in the store
+    #[arg(value_name = "DIR")]
+    to: PathBuf,
+    #[command(flatten)]
+    store: StoreFlag,
 }
 
 #[derive(clap::Args)]
@@ -80,6 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::RebuildCatalog(RebuildArgs { dir, store }) => {
             rebuild_catalog(&store.or_named(dir).existing()?)
         }
+        Command::Copy(CopyArgs { to, store }) => copy(&store.existing()?, &to),
     }
 }
 
@@ -202,6 +218,20 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitStatus::Negative.into(),
     })
+}
+
+fn copy(store: &Path, to: &Path) -> anyhow::Result<ExitCode> {
+    let copied = trackiops_store::copy(store, to)?;
+    let segments = plural(copied.segments, "segment");
+    let journals = plural(copied.journals, "journal");
+    let line = format!(
+        "copied {segments} ({} linked) and {journals} to {}; {} written",
+        copied.linked,
+        to.display(),
+        units::bytes(copied.bytes)
+    );
+    Output::Stdout.write(|out| print(&line, 4, out))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A finding as lines of text.

@@ -740,6 +740,30 @@ fn damage_is_told_and_the_rest_is_answered() {
 }
 
 #[test]
+fn a_copy_of_a_store_answers_as_the_store_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, to) = (dir.path().join("store"), dir.path().join("copy"));
+    small_store(&store);
+    let [from, into] = [&store, &to].map(|path| path.to_str().expect("a readable name"));
+    for command in ["copy", "snapshot"] {
+        let copied = trackiops(&["store", command, into, "--store", from]);
+        let told = String::from_utf8_lossy(&copied.stdout).into_owned();
+        assert_eq!(copied.status.code(), Some(0), "{told}");
+        assert!(told.contains("linked") && told.contains(into), "{told}");
+        let asked = |store| ask(store, &["query", "--step", "1s", "--format", "csv"]);
+        assert_eq!(asked(&to), asked(&store));
+        let refused = trackiops(&["store", command, into, "--store", from]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("not empty") && said.contains("new or empty"),
+            "{said}"
+        );
+        fs::remove_dir_all(&to).expect("it can be removed");
+    }
+}
+
+#[test]
 fn a_journal_that_was_deleted_is_missed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Writer::open(dir.path(), small_options("1m")).expect("a store");

@@ -157,6 +157,14 @@ pub enum StoreError {
         /// The message of the panic.
         why: String,
     },
+    /// A place for a copy that is not used.
+    #[error("cannot copy to {path}: {why}; name a directory that is new or empty, outside of the store", path = .path.display())]
+    CopyTarget {
+        /// The place.
+        path: PathBuf,
+        /// The reason.
+        why: &'static str,
+    },
     /// What was to be noted about a moment cannot be; the text says why.
     #[error("the mark is not written: {0}")]
     RefusedMark(&'static str),

@@ -18,6 +18,7 @@ mod chain;
 mod check;
 mod column_values;
 mod compact;
+mod copy;
 mod decode_panic;
 mod error;
 mod exported;
@@ -64,6 +65,7 @@ mod writer;
 
 pub use catalog::mounts::MountSeen;
 pub use check::{Covers, Finding, Report, check};
+pub use copy::{Copied, copy};
 pub use decode_panic::caught;
 pub use error::StoreError;
 pub use file_index::{FileIndex, PackedIndex};

@@ -162,7 +162,7 @@ pub(crate) struct EndWriter {
 
 impl EndWriter {
     /// Creates the file, before its journal: its name becomes durable together with the journal's.
-    pub(super) fn create(journal: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn create(journal: &Path) -> Result<Self, StoreError> {
         let path = layout::journal_end(journal);
         // Replaces the file of an earlier journal with this number.
         let created = beneath::create_anew(layout::store_of(journal), &path).and_then(|file| {

@@ -131,15 +131,15 @@ impl RequestsJournalWriter {
 }
 
 /// The valid part of a journal that is no longer appended to.
-pub(super) struct RequestsScan {
+pub(crate) struct RequestsScan {
     journal: JournalFile,
     pub(super) header: Header,
     pub(super) definitions: Defined,
     pub(super) batches: Vec<BatchFrame>,
     /// Damaged bytes: frames follow them, or they were durable.
-    pub(super) damaged_bytes: u64,
+    pub(crate) damaged_bytes: u64,
     /// Bytes after the last frame that are not known to have been durable.
-    pub(super) torn_bytes: u64,
+    pub(crate) torn_bytes: u64,
 }
 
 fn is_kind(byte: u8) -> bool {
@@ -167,7 +167,7 @@ impl RequestsScan {
     }
 
     /// Scans an open journal. `None` if it ends within its header.
-    pub(super) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
         };

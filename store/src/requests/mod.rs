@@ -35,6 +35,7 @@ use journal::RequestsJournalWriter;
 
 pub use budget::DiskBudget;
 pub(crate) use budget::delete_removed;
+pub(crate) use journal::RequestsScan;
 pub use read::{EachBatch, RequestsView, ends_ns};
 
 /// If a batch begins this long before the end of the one before, the clock was set back. The limit
