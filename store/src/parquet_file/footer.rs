@@ -135,7 +135,7 @@ mod tests {
         assert!(decoded_bytes(&deep(DEEPEST)).is_ok());
         let refused = decoded_bytes(&deep(10_000)).unwrap_err();
         assert!(refused.contains("nested deeper"), "{refused}");
-        for of_segment in [deep(10_000), footer(&vec![("", 0); 3]), footer(&[])] {
+        for of_segment in [deep(10_000), footer(&[("", 0); 3]), footer(&[])] {
             assert_eq!(check_schema(&of_segment).is_err(), of_segment.len() > 1000);
         }
         assert!(check_schema(&[0]).is_err());
