@@ -61,9 +61,57 @@ use trackiops_render::visible::visible;
 use crate::exit_status::ExitStatus;
 use crate::output::{say, write_stderr};
 
-/// Records what every NFS file on this client does, and answers questions about it.
+/// What `--help` is made of. A test compares the lists with the commands.
+const HELP: &str = "\
+{about-with-newline}\n\
+{usage-heading} {usage}\n\
+\n\
+Record:\n\
+\x20 record         Record file I/O into a store until stopped\n\
+\x20 doctor         Show what this kernel offers, and what is missing\n\
+\x20 status         Show how the running recorder does\n\
+\x20 metrics        Serve what the recorder counts to Prometheus, or push it to OpenTelemetry\n\
+\x20 config         Show or check the configuration\n\
+\x20 mark           Note something about a moment\n\
+\n\
+Ask:\n\
+\x20 query          Ask what files, directories, mounts or tenants did\n\
+\x20 files          List files, and how often they were used\n\
+\x20 requests       List the slowest requests one by one\n\
+\x20 histogram      Show how latencies are distributed\n\
+\x20 mounts         List mounts\n\
+\x20 stalls         List server stalls\n\
+\x20 marks          List what `mark` noted\n\
+\x20 top            Show the busiest files on a screen, now or at any time\n\
+\x20 watch          Follow a running recorder, window by window\n\
+\x20 serve          Serve a page and an API to a browser or a script\n\
+\n\
+Explain:\n\
+\x20 why            Say what was slow, who suffered and what caused it\n\
+\x20 report         Write a report: incident, bill, placement, carbon, noisy neighbours\n\
+\x20 flamegraph     Draw directories by what was done below them\n\
+\x20 analyze        Analyze single requests or a capture\n\
+\n\
+Exchange:\n\
+\x20 import         Import packet captures, nfsdump text or CSV\n\
+\x20 export         Write a range as Parquet, Arrow, CSV or trace events\n\
+\x20 compare        Compare a store with a packet capture of the same traffic\n\
+\x20 anonymize-key  Make a key for `--anonymize`\n\
+\x20 deanonymize    Put names back into what `export --anonymize` wrote\n\
+\n\
+Look after:\n\
+\x20 store          Check or copy a store, or rebuild its catalog\n\
+\x20 volume         Show how much disk a store takes, or will take\n\
+\x20 tenants        Try rules that name tenants\n\
+\x20 completions    Print completions for a shell\n\
+\x20 man            Print the man page of a command\n\
+\n\
+Options:\n\
+{options}{after-help}";
+
+/// Record file I/O and answer questions about it: NFS, block devices, system calls
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, help_template = HELP)]
 struct Cli {
     /// Show every note of an answer, not only the one that matters most
     #[arg(long, global = true, hide = true)]
@@ -74,64 +122,64 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Record this client's NFS requests into a store until stopped
+    /// Record file I/O into a store until stopped
     Record(record::Args),
-    /// Show or check the configuration in /etc/trackiops
+    /// Show or check the configuration
     Config(config::Args),
-    /// Show what this kernel offers, what would be used, and what is missing
+    /// Show what this kernel offers, and what is missing
     Doctor(doctor::Args),
-    /// Follow a running recorder: each window as it closes, filtered and grouped like `query`
+    /// Follow a running recorder, window by window
     Watch(watch::Args),
-    /// Show what is going on, now or at any time, on a screen
+    /// Show the busiest files on a screen, now or at any time
     Top(top::Args),
-    /// Tell how a running recorder is doing; status 0: well, 1: degraded, 2: not running
+    /// Show how the running recorder does
     Status(status::Args),
-    /// Serve what a running recorder counts to Prometheus, or push it to OpenTelemetry
+    /// Serve what the recorder counts to Prometheus, or push it to OpenTelemetry
     Metrics(metrics::Args),
-    /// Serve a read-only view of stores and the running recorder to a browser or a script
+    /// Serve a page and an API to a browser or a script
     Serve(serve::Args),
     /// Say what was slow, who suffered and what caused it
     #[command(long_about = why::ABOUT)]
     Why(why::Args),
-    /// Ask a store what files did
+    /// Ask what files, directories, mounts or tenants did
     Query(query::Args),
-    /// Show how latencies are distributed: a bar for each power of two, and percentiles
+    /// Show how latencies are distributed
     Histogram(histogram::Args),
-    /// List the files of a store with activity: their names, when they were seen, what they moved
+    /// List files, and how often they were used
     Files(files::Args),
-    /// List the slowest requests one by one, where `record --requests` kept them
+    /// List the slowest requests one by one
     Requests(requests::Args),
-    /// Draw the tree of directories, each as wide as what was done below it
+    /// Draw directories by what was done below them
     Flamegraph(flamegraph::Args),
-    /// List when which server did not answer
+    /// List server stalls
     Stalls(stalls::Args),
-    /// Note something about a moment, for the timeline of `export --requests`
+    /// Note something about a moment
     Mark(mark::Args),
-    /// List what was noted by `mark`
+    /// List what `mark` noted
     Marks(mark::ListArgs),
-    /// List what was mounted where, from when to when, with which options
+    /// List mounts
     Mounts(mounts::Args),
     /// Try rules that name tenants
     Tenants(tenants::Args),
-    /// Write a range of a store as a file that needs no store: Parquet, Arrow, CSV or trace events
+    /// Write a range as Parquet, Arrow, CSV or trace events
     #[command(long_about = export::ABOUT)]
     Export(export::Args),
-    /// Write a report of a range for others to read
+    /// Write a report: incident, bill, placement, carbon, noisy neighbours
     Report(report::Args),
-    /// Analyze single requests or a capture: sequentiality, sizes, latencies, rates, bursts, reuse
+    /// Analyze single requests or a capture
     Analyze(analyze::Args),
-    /// Make a key for `--anonymize` of `export` and `report incident`
+    /// Make a key for `--anonymize`
     AnonymizeKey(anonymize::KeyArgs),
-    /// Put the names back into what `export --anonymize` wrote, with its key
+    /// Put names back into what `export --anonymize` wrote
     Deanonymize(anonymize::Args),
-    /// Compare single requests of a store with a capture of the same traffic
+    /// Compare a store with a packet capture of the same traffic
     #[command(long_about = compare::ABOUT)]
     Compare(compare::Args),
-    /// Put what others recorded into a store: captures of packets
+    /// Import packet captures, nfsdump text or CSV
     Import(import::Args),
-    /// Look after a store
+    /// Check or copy a store, or rebuild its catalog
     Store(store::Args),
-    /// Tell what a store takes on disk, or what a recording will take
+    /// Show how much disk a store takes, or will take
     Volume(volume::Args),
     /// Print completions for a shell
     Completions(pages::CompletionsArgs),
@@ -307,6 +355,22 @@ mod tests {
                 "volume"
             ]
         );
+    }
+
+    #[test]
+    fn the_help_lists_every_command_once() {
+        let mut listed: Vec<_> = HELP.lines().filter(|line| line.starts_with("  ")).collect();
+        listed.sort_unstable();
+        let commands = Cli::command();
+        let commands = commands.get_subcommands();
+        let mut expected: Vec<_> = commands
+            .map(|command| {
+                let about = command.get_about().map(ToString::to_string);
+                format!("  {:<14} {}", command.get_name(), about.unwrap_or_default())
+            })
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(listed, expected);
     }
 
     #[test]

@@ -26,11 +26,27 @@ fn trackiops(words: &[&str]) -> String {
     lines.join("\n").trim().to_owned()
 }
 
+/// Titles of lists of commands.
+const LISTS: [&str; 6] = [
+    "Commands:",
+    "Record:",
+    "Ask:",
+    "Explain:",
+    "Exchange:",
+    "Look after:",
+];
+
 /// The commands that `--help` lists below `words`.
 fn subcommands(words: &[&str]) -> Vec<String> {
     let help = trackiops(&[words, &["--help"]].concat());
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.take_while(|line| !line.is_empty());
+    let mut is_listed = false;
+    let names = help.lines().filter(|line| {
+        let is_title = !line.is_empty() && !line.starts_with(' ');
+        if is_title {
+            is_listed = LISTS.contains(line);
+        }
+        is_listed && !is_title
+    });
     // Deeper lines go on with what the one above them says.
     let names = names.filter_map(|line| line.strip_prefix("  "));
     let names = names.filter(|line| !line.starts_with(' '));
