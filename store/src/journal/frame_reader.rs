@@ -11,7 +11,6 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::bytes::read_at;
-use super::file::JournalFile;
 use super::frame::{FRAME_PREFIX_BYTES, Frame, Seed};
 
 /// The next part of a journal.
@@ -58,15 +57,22 @@ fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
 }
 
 impl FrameReader {
-    /// Reads frames from `at` on. `is_kind` says which kinds are valid.
-    pub(super) fn new(journal: &JournalFile, at: u64, seed: Seed, is_kind: fn(u8) -> bool) -> Self {
+    /// Reads frames from `at` on, of a file of `bytes`, of which the first `vouched` were durable. `is_kind` says which kinds are
+    /// valid.
+    pub(super) fn new(
+        bytes: u64,
+        vouched: u64,
+        at: u64,
+        seed: Seed,
+        is_kind: fn(u8) -> bool,
+    ) -> Self {
         Self {
-            bytes: journal.bytes,
+            bytes,
             seed,
             is_kind,
             at,
             found: None,
-            vouched: journal.vouched(),
+            vouched,
             torn_bytes: 0,
         }
     }

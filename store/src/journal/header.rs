@@ -115,6 +115,7 @@ impl Header {
             0 => Ok(None),
             _ => Err(damaged(offset, "it ends within its header")),
         };
+        let (bytes, vouched) = (journal.bytes, journal.vouched());
         let mut fixed = [0; FIXED_HEADER_BYTES];
         let got = read_at(file, &mut fixed, 0).map_err(read())?;
         if !MAGIC.starts_with(&fixed[..got.min(MAGIC.len())]) {
@@ -135,7 +136,7 @@ impl Header {
         let got = read_at(file, &mut fields, start).map_err(read())?;
         if got < fields.len() {
             // If frames follow, the header was complete once, and its length is wrong.
-            let mut frames = FrameReader::new(journal, start, Seed(crc), is_kind);
+            let mut frames = FrameReader::new(bytes, vouched, start, Seed(crc), is_kind);
             return match frames.next(file).map_err(read())? {
                 None => too_short(FIXED_HEADER_BYTES + got),
                 Some(_) => Err(damaged(8, "its header is shorter than it says")),
@@ -165,7 +166,7 @@ impl Header {
         let at = start + u64::from(length);
         Ok(Some((
             header,
-            FrameReader::new(journal, at, Seed(crc), is_kind),
+            FrameReader::new(bytes, vouched, at, Seed(crc), is_kind),
         )))
     }
 
