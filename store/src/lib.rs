@@ -42,6 +42,7 @@ mod names;
 mod newer;
 mod options;
 mod parquet_file;
+mod period;
 mod quarantine;
 mod queue;
 mod read_memory;

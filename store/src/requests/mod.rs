@@ -28,9 +28,9 @@ use crate::layout::{self, Series};
 use crate::left::{last_used, left};
 use crate::lock::StoreLock;
 use crate::options::Options;
+use crate::period::Period;
 use crate::sealer::{Seal, Sealer, Task};
 use crate::warning::{Warn, Warning};
-use crate::writer::Period;
 use journal::RequestsJournalWriter;
 
 pub use budget::DiskBudget;
