@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{CWD, Mode, mkfifoat};
 use trackiops_testkit::program;
 use trackiops_testkit::recording::Recording;
 
@@ -19,11 +18,6 @@ pub fn store_of(kind: Kind, recording: &Recording, dir: &Path) -> PathBuf {
 
 /// The command itself.
 pub fn command(kind: Kind, recording: &Recording, dir: &Path, programs: &Path) -> Command {
-    let fifo = || -> PathBuf {
-        let path = dir.join("fifo");
-        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
-        path
-    };
     let mut command = match kind {
         Kind::Metrics | Kind::Serve => server::trackiops(programs),
         _ => program::command(Path::new(env!("CARGO_BIN_EXE_trackiops"))),
@@ -72,14 +66,6 @@ pub fn command(kind: Kind, recording: &Recording, dir: &Path, programs: &Path) -
             command
                 .args(["import", "nfsdump", "-", "--store"])
                 .arg(dir.join("imported"));
-        }
-        // Both wait for a file that another process has yet to write: as good as a long question.
-        Kind::Query => {
-            command.arg("query").arg("--tenants").arg(fifo());
-            command.arg("--store").arg(recording.store());
-        }
-        Kind::Analyze => {
-            command.args(["analyze", "sizes"]).arg(fifo());
         }
     }
     command

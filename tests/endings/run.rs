@@ -117,7 +117,7 @@ impl Run {
             Kind::TopOfThePast => "PAST",
             Kind::Metrics => "metrics at",
             Kind::Serve => "serving at",
-            Kind::Watch | Kind::WatchEvents | Kind::Import | Kind::Query | Kind::Analyze => "",
+            Kind::Watch | Kind::WatchEvents | Kind::Import => "",
         };
         let begun = Instant::now();
         let (mut quiet, mut before) = (Instant::now(), None);
@@ -213,10 +213,7 @@ impl Run {
 
     /// Whether it has something to do before it ends: seal a store, restore a terminal, remove a socket.
     fn ends_by_itself(&self) -> bool {
-        !matches!(
-            self.kind,
-            Kind::Watch | Kind::WatchEvents | Kind::Import | Kind::Query | Kind::Analyze
-        )
+        !matches!(self.kind, Kind::Watch | Kind::WatchEvents | Kind::Import)
     }
 
     fn happens(&mut self, case: Case) {
@@ -253,7 +250,7 @@ impl Run {
             }
             Kind::Watch => self.recording.as_ref().unwrap().put(&recent(3)),
             Kind::WatchEvents | Kind::Metrics => self.recording.as_mut().unwrap().end(),
-            Kind::Serve | Kind::Import | Kind::Query | Kind::Analyze => {}
+            Kind::Serve | Kind::Import => {}
         }
     }
 

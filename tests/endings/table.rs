@@ -18,8 +18,6 @@ pub enum Kind {
     Metrics,
     Serve,
     Import,
-    Query,
-    Analyze,
 }
 
 /// What happens to it.
@@ -71,14 +69,13 @@ const CASES: [(&str, &[Case]); 11] = [
 ];
 
 /// The columns of the table.
-const COLUMNS: [(&str, &[Kind]); 7] = [
+const COLUMNS: [(&str, &[Kind]); 6] = [
     ("`record`", &[Kind::Record]),
     ("`top`", &[Kind::Top, Kind::TopOfThePast]),
     ("`watch`", &[Kind::Watch, Kind::WatchEvents]),
     ("`metrics`", &[Kind::Metrics]),
     ("`serve`", &[Kind::Serve]),
     ("`import -`", &[Kind::Import]),
-    ("`query`, `analyze`", &[Kind::Query, Kind::Analyze]),
 ];
 
 /// What the table says of each command and case.

@@ -159,6 +159,8 @@ fn guest_programs_are_of_the_form_that_the_doctor_tells() {
 #[ignore = "boots a guest: make test-guests"]
 fn guest_the_papers_lines_are_printed_per_file_and_window() {
     let text = RUN.text("paper.out");
+    let (head, text) = text.split_once('\n').expect("a header");
+    assert!(head.starts_with("[Timestamp], File ID, r-iops"), "{head}");
     let fields: Vec<Vec<&str>> = text
         .lines()
         .map(|line| line.split(", ").collect())

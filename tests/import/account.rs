@@ -117,7 +117,7 @@ fn an_account_is_kept_by_connection_and_can_be_asked_for_by_time() {
     let query = trackiops(&["query", "--since", "1990-01-01", "--store", text(&store)]);
     let said = String::from_utf8(query.stderr).unwrap();
     assert!(said.contains("imported with `import pcap`"), "{said}");
-    assert!(said.contains("25 could not be read"), "{said}");
+    assert!(said.contains("25 B of those could not be read"), "{said}");
     let export = dir.path().join("health.csv");
     let words = [
         "export",
