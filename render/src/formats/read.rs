@@ -262,29 +262,32 @@ mod tests {
         bytes
     }
 
-    /// Number of rows, or the error.
-    fn rows(bytes: &[u8]) -> Result<usize, ReadError> {
+    /// Its batches, or the error.
+    fn batches(bytes: &[u8]) -> Result<Vec<RecordBatch>, ReadError> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         file.rewind().unwrap();
-        let reader = Reader::of(file, Path::new("/day"), &[])?;
-        reader.map(|batch| Ok(batch?.num_rows())).sum()
+        Reader::of(file, Path::new("/day"), &[])?.collect()
     }
 
     #[test]
     fn a_damaged_file_is_an_error_or_has_rows() {
         for kind in [Kind::Parquet, Kind::Arrow] {
             let whole = file(kind);
-            assert_eq!(rows(&whole).unwrap(), 9);
+            let rows = batches(&whole).unwrap();
+            assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 9);
             let mut errors = 0;
             for at in 0..whole.len() {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 0xff;
-                errors += u64::from(rows(&bytes).is_err());
+                match batches(&bytes) {
+                    Err(_) => errors += 1,
+                    // A damaged name of the program makes it a file of another one, with the same rows.
+                    Ok(read) => assert!(kind != Kind::Parquet || read == rows, "byte {at}"),
+                }
             }
             assert!(errors > 0);
-            assert!(kind != Kind::Parquet || errors == whole.len() as u64);
-            assert!(rows(&whole[..whole.len() / 2]).is_err());
+            assert!(batches(&whole[..whole.len() / 2]).is_err());
         }
     }
 }
