@@ -54,6 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let rows = ios::read(&source, ANALYSIS.name, |io| {
             sizes.add(io.is_read, io.offset, io.bytes);
         })?;
+        requests.seen.rows = rows;
         remarks.push(format!(
             "read {rows} rows of io.parquet; sizes of files are not in it: name requests.parquet to have them"
         ));

@@ -2,11 +2,17 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use super::hosts::{Hosts, Names};
 use super::source::was_ended;
 use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};
+use crate::signals;
+
+/// How long messages may take after a signal: a terminal may take none.
+const SAYING: Duration = Duration::from_millis(700);
 
 /// What stands after something later, and what to do about it.
 pub struct Backwards<'w> {
@@ -24,6 +30,16 @@ pub fn tell<N: Names + Default + 'static>(
     account: impl Fn(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let (requests, transfers) = hosts.counts();
+    let status = match requests {
+        0 => ExitStatus::Negative,
+        _ => ExitStatus::Success,
+    };
+    if was_ended() {
+        thread::spawn(move || {
+            thread::sleep(SAYING);
+            signals::exit_now(status as u8)
+        });
+    }
     if backwards.number > 0 {
         let them = plural(backwards.number, backwards.what);
         let advice = backwards.advice;
@@ -49,9 +65,5 @@ pub fn tell<N: Names + Default + 'static>(
         )?;
         account(out)
     })?;
-    Ok(match requests {
-        0 => ExitStatus::Negative,
-        _ => ExitStatus::Success,
-    }
-    .into())
+    Ok(status.into())
 }

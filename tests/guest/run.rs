@@ -314,8 +314,9 @@ pub fn answers(text: &str) -> Vec<Answer> {
     let mut answers: Vec<Answer> = lines(text);
     for identifier in ["file_key", "fileid"] {
         for value in answers.iter_mut().filter_map(|a| a.get_mut(identifier)) {
-            let number = value.as_str().and_then(|text| text.parse().ok());
-            *value = number.map_or(Value::Null, Value::Number);
+            if let Some(number) = value.as_str().and_then(|text| text.parse().ok()) {
+                *value = Value::Number(number);
+            }
         }
     }
     answers
