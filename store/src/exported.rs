@@ -215,9 +215,11 @@ fn row_bytes(row: &Row) -> u64 {
         &app_read.latency,
         &app_write.latency,
     ];
+    let of_ops = ops.as_slice().iter().map(|op| &op.execute);
+    let histograms = histograms.into_iter().chain(of_ops);
     let buckets = histograms.map(|latency| latency.buckets().len());
     let errnos = read.errnos.counts().len() + write.errnos.counts().len();
-    let pairs = buckets.iter().sum::<usize>() + errnos;
+    let pairs = buckets.sum::<usize>() + errnos;
     let lists = pairs * size_of::<(i32, u64)>() + size_of_val(ops.as_slice());
     (size_of::<FileRow>() + lists) as u64
 }
