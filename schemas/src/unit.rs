@@ -106,6 +106,19 @@ pub fn ns_from_us(us: u64) -> u64 {
     us.saturating_mul(NS_PER_US)
 }
 
+/// A number with commas between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::DataType;

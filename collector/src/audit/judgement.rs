@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ahash::AHashMap;
 use trackiops_schemas::identity::Dev;
+use trackiops_schemas::unit::grouped;
 
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
@@ -45,19 +46,6 @@ impl Unprobed {
             grouped(*counted)
         )
     }
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What the comparisons of some time had of a device.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trackiops_schemas::captured::StreamBytes;
 use trackiops_schemas::shed::Details;
 use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_schemas::unit::grouped;
 
 use crate::coverage::captures::Lacking;
 use crate::coverage::stalls::{Stall, stalled};
@@ -551,19 +552,6 @@ impl Note {
             }
         }
     }
-}
-
-/// A count with its thousands apart.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Bytes with three digits, as tables show them.
