@@ -113,7 +113,7 @@ impl StoreLock {
     }
 }
 
-/// Locks a file or a directory. Returns whether nobody else has locked it.
+/// Locks a file or a directory. Returns whether no other process has locked it.
 fn try_lock(file: &File, store: &Path) -> Result<bool, StoreError> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-/// A burst has at least so many times the usual rate.
+/// A burst has at least this many times the usual rate.
 const FACTOR: f64 = 10.0;
 /// `h`: six things in one place in time, if there are hardly any otherwise.
 const HEIGHT: f64 = 12.0;
-/// An interval counts as having at most so many: one hiccup of many at once is no burst.
+/// An interval counts as having at most this many: one hiccup of many at once is no burst.
 const MOST: u64 = 2;
 /// Least usual number in an interval. Of many intervals without any, the true one is not known.
 const LEAST_USUAL: f64 = 0.02;

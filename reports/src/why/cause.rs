@@ -146,7 +146,7 @@ pub struct TopVictim {
     pub others: Option<f64>,
 }
 
-/// All that causes are told from.
+/// The figures that decide between causes.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Whether it is a device. Otherwise it is a server.

@@ -13,7 +13,7 @@ use crate::report::ReportError;
 const SHARED: f64 = 0.3;
 /// So long after a stall what waited for it completes, ms.
 const RETURN_MS: i64 = 2000;
-/// A moment within another one that lost so many times as much is a part of it.
+/// A moment within another one that lost this many times as much is a part of it.
 const DWARFED: f64 = 3.0;
 /// Longest moment whose begin and end are looked for again in shorter intervals, ms.
 const LONGEST_REFINED_MS: i64 = 3_600_000;
@@ -24,7 +24,7 @@ const LEAST_USUAL_MS: u64 = 60_000;
 const MOST_USUAL_MS: u64 = 1_800_000;
 /// Less is not enough to compare with, ms.
 const TOO_SHORT_MS: u64 = 10_000;
-/// A time is usual if its mean latency is at most so many times the usual one.
+/// A time is usual if its mean latency is at most this many times the usual one.
 const STILL_USUAL: f64 = 1.25;
 
 /// A moment before anybody asked who did what in it.

@@ -23,7 +23,7 @@ use crate::slow::comparison::{Figures, both};
 const MOST: f64 = 0.6;
 /// Others are there if they make this part of the requests.
 const OTHERS: f64 = 0.1;
-/// Calls read at least so many bytes for their share in the cache to be known.
+/// Calls read at least this many bytes for their share in the cache to be known.
 const LEAST_CALLED: u64 = 1 << 20;
 /// Requests count rather than the calls that wait for them, if they lost this part of it.
 const REQUESTS_COUNT: f64 = 0.3;

@@ -12,7 +12,7 @@ use super::track::{Kind, Place, Tracks};
 use crate::median::median;
 use crate::slow::{self, Found, Latency};
 
-/// A request is far slower than usual beyond so many times the usual largest latency of an interval.
+/// A request is far slower than usual beyond this many times the usual largest latency of an interval.
 const FAR_SLOWER: f64 = 3.0;
 /// A request that took longer may have stood still, ns.
 const STOOD_STILL_NS: u64 = 2_000_000_000;
@@ -20,7 +20,7 @@ const STOOD_STILL_NS: u64 = 2_000_000_000;
 const STILL_PART: f64 = 0.5;
 /// Part of the intervals in which a place completes something, at least, for a pause to mean anything.
 const BUSY: f64 = 0.7;
-/// The baseline is the time before the range if it has so many intervals with requests.
+/// The baseline is the time before the range if it has this many intervals with requests.
 const LEAST_BEFORE: usize = 60;
 /// The time before is the baseline if latency was so much lower then.
 const LOWER_BEFORE: f64 = 1.5;

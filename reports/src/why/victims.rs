@@ -9,7 +9,7 @@ use trackiops_schemas::row::Direction;
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
 
-/// A file's own mean of before counts from so many requests on.
+/// A file's own mean of before counts from this many requests on.
 const OWN_MEAN: u64 = 3;
 /// A file without a mean of before is compared with others if its requests are as large, within this factor.
 const AS_LARGE: f64 = 2.0;

@@ -25,7 +25,7 @@ const MOVE_AWAY: &str = "its readable part is in the segments; move it out of th
 /// What to do about a journal that was deleted before it was sealed.
 const RESTORE: &str =
     "restore it from a copy; without one, delete the file beside it that ends in .end";
-/// What to do about a journal of which nothing is left.
+/// What to do about a journal that has left nothing.
 const RESTORE_BOTH: &str = "restore it from a copy, or the newer catalog; until then, answers of its time say that it is missing";
 /// A recorder finishes an append within a few of these.
 const APPENDING: Duration = Duration::from_millis(100);
