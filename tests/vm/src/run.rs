@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use tempfile::TempPath;
 
 use crate::accel::{self, Accel};
 use crate::built::Built;
@@ -181,6 +183,10 @@ pub fn run(run: &Run) -> Result<u8> {
         let boot = run.init.then_some(SYSTEM_BOOT_LIMIT);
         Ok(session::follow(machine, sinks, limit, boot))
     };
+    let kept = match (&run.disk, accel) {
+        (None, _) | (_, Accel::Kvm) => None,
+        (Some(disk), _) => Some(KeptDisk::of(disk)?),
+    };
     let mut report = boot(&machine)?;
     for _ in 1..BOOTS {
         let cause = match &report.outcome {
@@ -196,9 +202,40 @@ pub fn run(run: &Run) -> Result<u8> {
         host::say(format_args!(
             "warning: {cause}; all over again in a fresh guest"
         ));
+        if let Some(kept) = &kept {
+            kept.restore()?;
+        }
         report = boot(&machine)?;
     }
     finish(run, &fetched.cache, report, began)
+}
+
+/// A guest's disk as it was before the first boot: what a guest that failed has written is not for the next one.
+struct KeptDisk<'a> {
+    disk: &'a Path,
+    copy: TempPath,
+}
+
+impl<'a> KeptDisk<'a> {
+    fn of(disk: &'a Path) -> Result<Self> {
+        let beside = disk.parent().unwrap_or(Path::new("."));
+        let copy = tempfile::NamedTempFile::new_in(beside)?.into_temp_path();
+        copy_sparse(disk, &copy)?;
+        Ok(Self { disk, copy })
+    }
+
+    fn restore(&self) -> Result<()> {
+        copy_sparse(&self.copy, self.disk)
+    }
+}
+
+fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
+    let mut copy = Command::new("cp");
+    copy.args(["--sparse=always", "--"]).arg(from).arg(to);
+    let status = copy.status().context("cannot start cp")?;
+    let what = format!("{} to {}", from.display(), to.display());
+    ensure!(status.success(), "cannot copy the disk {what}: {status}");
+    Ok(())
 }
 
 /// What can be said before anything is built.
@@ -282,4 +319,23 @@ fn keep(path: &Path, text: &[u8]) -> Result<()> {
     file.write_all(text)?;
     file.persist(path)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_restored_to_what_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path().join("disk");
+        let before = [vec![0; 1 << 20], b"a system".to_vec(), vec![0; 1 << 20]].concat();
+        fs::write(&disk, &before).unwrap();
+        let kept = KeptDisk::of(&disk).unwrap();
+        fs::write(&disk, b"what a guest wrote").unwrap();
+        kept.restore().unwrap();
+        assert_eq!(fs::read(&disk).unwrap(), before);
+        drop(kept);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
 }
