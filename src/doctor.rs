@@ -289,7 +289,7 @@ impl StoreAudit {
         };
         let times = match health.audit_comparisons {
             0 => {
-                return "nothing was compared with the kernel's counters: no mounts, or a filter"
+                return "nothing was compared with the kernel's counters: no mounts, or calls alone"
                     .to_owned();
             }
             1 => "once".to_owned(),

@@ -460,7 +460,9 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
         say(format_args!("recording only {filter}"));
     }
     if filter.leaves_out_transfers() {
-        say("with this filter nothing is compared with the kernel's counters");
+        say(
+            "with this filter only requests are compared with the kernel's counters, and calls are not",
+        );
     }
     for absent in filter.absent_mounts() {
         say(format_args!(

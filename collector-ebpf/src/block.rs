@@ -6,6 +6,7 @@
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{
     block::BLOCK_STATUSES,
+    left_out::table,
     local::FILE_SYSTEM_HASH,
     ring::{NO_USER, RequestRecord, flags},
 };
@@ -15,7 +16,7 @@ use crate::{
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
     kernel_memory::{Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, word},
-    local, paths,
+    left_out, local, paths,
 };
 
 /// Bios of a request that are looked at, and in how many runs of one file each they may be. More is more than the verifier follows. What is behind
@@ -720,6 +721,9 @@ fn group<M: Memory>(bio: Address<M>) -> u64 {
 #[inline(always)]
 fn deliver<M: Memory>(record: &mut RequestRecord, inode: u64) {
     if global(&FILTER) != 0 && !filter::admits_block(record, inode) {
+        let table = left_out::table(table::BLOCK, record.flags);
+        let requests = u64::from(record.flags & flags::PIECE == 0);
+        left_out::count(table, 0, requests, u64::from(record.asked_bytes));
         return;
     }
     let Some(completion) = Completion::seen::<M>() else {

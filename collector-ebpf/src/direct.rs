@@ -4,6 +4,7 @@ use core::{marker::PhantomData, mem::MaybeUninit};
 
 use trackiops_schemas::ebpf::{
     ceiling::shed,
+    left_out::table,
     ring::{DirectOffsets, NO_USER, Recovery, RequestRecord, filters, flags, parts as told_parts},
 };
 
@@ -17,7 +18,7 @@ use crate::{
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
     kernel_memory::{Address, Memory, Reader, Window, add, global, now_ns, zero},
-    maps, marks, paths,
+    left_out, maps, marks, paths,
 };
 
 /// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
@@ -90,6 +91,11 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
     #[inline(always)]
     fn account(self, direction: u32) {
         if global(&FILTER) != 0 && !self.is_wanted(direction) {
+            let by = match TELLS_PATHS {
+                true => table::COMPLETION,
+                false => table::RELEASE,
+            };
+            left_out_by_filter::<M>(self.header.0, left_out::table(by, direction));
             return;
         }
         let Some(completion) = Completion::seen::<M>() else {
@@ -316,6 +322,26 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         write!(dev, superblock.field(&offsets.superblock_dev)?);
         Some(())
     }
+}
+
+/// The filter leaves it out. In a function of its own, like the others that are seldom called.
+#[inline(never)]
+fn left_out_by_filter<M: Memory>(header: u64, table: u64) -> Option<()> {
+    let (header, offsets) = (Address::<M>::new(header), &DIRECT);
+    let status: i32 = header.held(&offsets.header_status)?;
+    let (bytes, requests) = match status < 0 {
+        true => (0, 0),
+        false => (u64::from(result(header, offsets)?.0), 1),
+    };
+    let inode = Address::<M>::new(header.held(&offsets.header_inode)?);
+    let superblock = Address::<M>::new(inode.field(&offsets.inode_superblock)?);
+    left_out::count(
+        table,
+        superblock.field(&offsets.superblock_dev)?,
+        requests,
+        bytes,
+    );
+    Some(())
 }
 
 /// What a request is about.

@@ -38,6 +38,8 @@ mod io_uring;
 #[cfg(target_arch = "bpf")]
 mod kernel_memory;
 #[cfg(target_arch = "bpf")]
+mod left_out;
+#[cfg(target_arch = "bpf")]
 mod local;
 #[cfg(target_arch = "bpf")]
 mod maps;

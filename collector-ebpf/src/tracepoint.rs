@@ -6,8 +6,9 @@ use aya_ebpf::{
     helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_get_current_uid_gid},
     programs::TracePointContext,
 };
-use trackiops_schemas::ebpf::ring::{
-    DoneOffsets, InitiateOffsets, NO_USER, RequestRecord, TaskOffsets, flags,
+use trackiops_schemas::ebpf::{
+    left_out::table,
+    ring::{DoneOffsets, InitiateOffsets, NO_USER, RequestRecord, TaskOffsets, flags},
 };
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     filter,
     globals::FILTER,
     kernel_memory::{Address, Probe, View, Window, global, now_ns, zero},
+    left_out,
     maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 
@@ -136,10 +138,16 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
     // Its request is taken out of the maps, wanted or not.
     let record = completed(ctx, offsets, direction);
-    let is_wanted = |record: &RequestRecord| global(&FILTER) == 0 || filter::admits_record(record);
-    if record.as_ref().is_none_or(is_wanted)
-        && let Some(completion) = Completion::seen::<Probe>()
+    if let Some(record) = &record
+        && global(&FILTER) != 0
+        && !filter::admits_record(record)
     {
+        let (requests, bytes) = (u64::from(record.error >= 0), u64::from(record.done_bytes));
+        let table = left_out::table(table::COMPLETION, direction);
+        left_out::count(table, record.dev, requests, bytes);
+        return;
+    }
+    if let Some(completion) = Completion::seen::<Probe>() {
         completion.record(record);
     }
 }

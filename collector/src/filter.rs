@@ -149,7 +149,7 @@ impl Filter {
         self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
     }
 
-    /// Whether it leaves out READs or WRITEs of any file. The kernel's counters have them, so rows are not compared with those.
+    /// Whether it leaves out READs or WRITEs of any file. The kernel's counters have their calls, which are not compared with rows then.
     pub fn leaves_out_transfers(&self) -> bool {
         self.kinds() != 0
     }
@@ -273,6 +273,11 @@ impl ResolvedFilter {
     /// Whether its keys may change, with mounts or cgroups that come and go.
     pub fn may_change(&self) -> bool {
         self.filter.kinds() & (filters::MOUNTS | filters::CGROUPS) != 0
+    }
+
+    /// Whether it names mounts, directories or files.
+    pub fn names_places(&self) -> bool {
+        self.filter.kinds() & filters::PLACES != 0
     }
 
     /// The keys that the kernel side compares, for the mounts and cgroups of now.

@@ -127,7 +127,7 @@ pub struct Recorder {
     folded: u64,
     unbalanced: u64,
     /// `None` with a filter: the kernel's counters have what it leaves out.
-    audit: Option<Audit>,
+    audit: Audit,
     cost: TracingCost,
     /// Single calls wait to be read.
     is_behind: bool,
@@ -188,8 +188,9 @@ impl Recorder {
         names.follow_functions(functions.map(ToString::to_string).collect());
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
-        let is_whole = !settings.filter.leaves_out_transfers();
-        let audit = is_whole.then(|| Audit::new(sample.now, plan.levels(), plan.has_calls()));
+        // Of calls that a filter leaves out nobody adds up the bytes.
+        let counts_calls = plan.has_calls() && !settings.filter.leaves_out_transfers();
+        let audit = Audit::new(sample.now, plan.levels(), counts_calls);
         let mut recorder = Self {
             engine,
             clock: Clock::new(sample),
@@ -383,9 +384,7 @@ impl Recorder {
                 |row| names.attributes(row, now),
             );
         }
-        if let Some(audit) = &mut self.audit {
-            audit.doubt(self.names.replaced_devices(&mounts));
-        }
+        self.audit.doubt(self.names.replaced_devices(&mounts));
         self.names.see_mounts(&mounts);
         if let Some(paths) = &self.engine.paths {
             paths.tell_again();
@@ -440,7 +439,7 @@ impl Recorder {
         let mut newcomers = Vec::new();
         let newcomer = |row, record: &RequestRecord| newcomers.push((row, record.pid));
         let mut arrived = self.engine.rings.arrived(began, most);
-        let mut watched = Audit::watch(self.audit.as_mut(), &mut arrived);
+        let mut watched = self.audit.watch(&mut arrived);
         match &mut self.single_requests {
             Some(single_requests) => {
                 let mut copying = single_requests.copying(&mut watched);
@@ -501,9 +500,7 @@ impl Recorder {
     }
 
     fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
-        if let Some(audit) = &mut self.audit {
-            audit.count_closed(window.transfers());
-        }
+        self.audit.count_closed(window.transfers());
         let OpenWindow {
             start,
             rows,
@@ -580,7 +577,7 @@ impl Recorder {
             read: self.read,
             folded: self.folded,
             missed: self.missed.requests,
-            booked: self.audit.as_ref().map_or(0, Audit::booked_requests),
+            booked: self.audit.booked_requests(),
             unbalanced: self.unbalanced,
         })
     }

@@ -185,7 +185,7 @@ families! {
         "Steps of the wall clock.";
 
     AUDIT_COMPARISONS: Counter, "trackiops_audit_comparisons", [],
-        "Comparisons of rows with the kernel's own counters; none with a filter.";
+        "Comparisons of rows with the kernel's own counters.";
     AUDIT_ALARMS: Counter, "trackiops_audit_alarms", [],
         "Comparisons with a difference that nothing explains.";
     AUDIT_MISSED: Counter, "trackiops_audit_missed_requests", [],

@@ -262,14 +262,13 @@ counters! {
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.
         store_failures: "store_failures", Count, sum;
-        /// Comparisons of rows with the kernel's counters of a mount (mountstats), or of the block devices; 0 where rows were not compared, as
-        /// with a filter.
+        /// Comparisons of rows, and of what a filter left out, with the kernel's counters of a mount (mountstats), or of the block devices.
         audit_comparisons: "audit_comparisons", Count, sum;
         /// Successful READs and WRITEs of the compared mounts, and requests to the block devices, since the comparison before, as the kernel counted them.
         audit_kernel_requests: "audit_kernel_requests", Count, sum;
         /// Their bytes.
         audit_kernel_bytes: "audit_kernel_bytes", Bytes, sum;
-        /// The same as rows have it, without the rows `(missed)`.
+        /// The same as rows have it, without the rows `(missed)`, or as a filter left it out.
         audit_row_requests: "audit_row_requests", Count, sum;
         /// Their bytes.
         audit_row_bytes: "audit_row_bytes", Bytes, sum;

@@ -10,7 +10,7 @@ use crate::rollup::RequestStream;
 
 /// How long after it was stamped a request may be counted by its device: it is the next that the kernel does, unless the CPU is taken away in
 /// between.
-const COUNTED_WITHIN_NS: u64 = 20_000_000;
+pub const COUNTED_WITHIN_NS: u64 = 20_000_000;
 
 /// The counters of a superblock, read at some time between `began` and `ended`.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Look {
     pub after: Transfers,
     /// Requests of rows that may be in `kernel`, or not.
     pub unsure: Transfers,
+    /// What a filter had left out that is in `kernel` for certain.
+    pub left_out: Transfers,
     /// Sums of calls were taken since reading had ended: what is taken from now on returned after that.
     has_taken_calls: bool,
 }
@@ -41,6 +43,7 @@ impl Look {
             ended,
             after: Transfers::default(),
             unsure: Transfers::default(),
+            left_out: Transfers::default(),
             has_taken_calls: false,
         }
     }
@@ -142,13 +145,12 @@ impl<'a, R> Watched<'a, R> {
     /// Wraps `requests`.
     pub fn new(
         requests: &'a mut R,
-        looks: Option<&'a mut Looks>,
+        looks: &'a mut Looks,
         failed: Option<&'a mut Transfers>,
     ) -> Self {
-        let looks = looks.filter(|looks| !looks.is_empty());
         Self {
             requests,
-            looks,
+            looks: Some(looks).filter(|looks| !looks.is_empty()),
             failed,
         }
     }

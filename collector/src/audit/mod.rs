@@ -4,6 +4,7 @@
 pub(crate) mod comparison;
 pub(crate) mod disks;
 pub(crate) mod judgement;
+pub(crate) mod left_out;
 pub(crate) mod look;
 pub(crate) mod mountstats;
 pub(crate) mod reading;
@@ -22,6 +23,7 @@ use trackiops_schemas::identity::Dev;
 use crate::audit::comparison::{Account, Comparison};
 use crate::audit::disks::Disks;
 use crate::audit::judgement::{Lately, Tally};
+use crate::audit::left_out::{LeftOut, LeftOutSums};
 use crate::audit::look::{Look, Looks, Watched, see_folded};
 use crate::audit::reading::{Reading, cpu_time};
 use crate::audit::transfers::{DISKS, Transfers};
@@ -61,6 +63,8 @@ pub struct Audit {
     failed: Transfers,
     /// Calls of applications are counted, too.
     counts_calls: bool,
+    /// What a filter leaves out.
+    left_out: LeftOut,
     accounts: AHashMap<Dev, Account>,
     /// Rows of closed windows.
     closed: AHashMap<Dev, Transfers>,
@@ -102,6 +106,7 @@ impl Audit {
             disks: levels.block.then(|| Disks::new(Path::new("/"))),
             failed: Transfers::default(),
             counts_calls,
+            left_out: LeftOut::default(),
             accounts: AHashMap::new(),
             closed: AHashMap::new(),
             looks: Looks::new(),
@@ -119,12 +124,9 @@ impl Audit {
     }
 
     /// Shows the looks that wait each request that passes.
-    pub fn watch<'a, R>(audit: Option<&'a mut Self>, requests: &'a mut R) -> Watched<'a, R> {
-        let Some(audit) = audit else {
-            return Watched::new(requests, None, None);
-        };
-        let failed = audit.disks.is_some().then_some(&mut audit.failed);
-        Watched::new(requests, Some(&mut audit.looks), failed)
+    pub fn watch<'a, R>(&'a mut self, requests: &'a mut R) -> Watched<'a, R> {
+        let failed = self.disks.is_some().then_some(&mut self.failed);
+        Watched::new(requests, &mut self.looks, failed)
     }
 
     /// Takes note of requests that the kernel has added up.
@@ -143,6 +145,16 @@ impl Audit {
             }
         }
         self.looks.values_mut().for_each(Look::end_taking_calls);
+    }
+
+    /// Whether it wants to know what a filter leaves out: from a moment before a look until that is compared.
+    pub fn wants_left_out(&self, now: MonotonicNs) -> bool {
+        after(now, LOOK_AGAIN) >= self.next || self.reading.is_some() || !self.looks.is_empty()
+    }
+
+    /// Takes note of what a filter has left out so far.
+    pub fn see_left_out(&mut self, now: MonotonicNs, sums: LeftOutSums) {
+        self.left_out.see(now, sums);
     }
 
     /// Whether it is time for a look.
@@ -187,7 +199,8 @@ impl Audit {
         }
         if let Some(disks) = &mut self.disks {
             let began = cpu_time();
-            let (look, has_left) = disks.look();
+            let (mut look, has_left) = disks.look();
+            look.left_out = self.left_out.counted(DISKS);
             if has_left {
                 self.accounts.remove(&DISKS);
             }
@@ -203,7 +216,9 @@ impl Audit {
             return;
         };
         let (looks, counts_calls) = (&mut self.looks, self.counts_calls);
+        let left_out = &self.left_out;
         let goes_on = reading.advance(budget, |dev, mut look| {
+            look.left_out = left_out.counted(dev);
             if !counts_calls {
                 look.kernel = look.kernel.without_calls();
             }
@@ -241,10 +256,12 @@ impl Audit {
 
     /// Compares the look at a device with its rows; `open` are those of windows that are open.
     pub fn compare(&mut self, dev: Dev, open: Transfers) -> Comparison {
-        let Some(look) = self.looks.remove(&dev) else {
+        let Some(mut look) = self.looks.remove(&dev) else {
             return Comparison::default();
         };
         let rows = self.rows(dev, open);
+        let left_out = self.left_out.most(dev);
+        look.unsure.add(left_out.since(look.left_out));
         let known = self.accounts.get(&dev);
         let is_known = known.is_some_and(|account| account.is_of(&look));
         if !is_known {
@@ -360,9 +377,11 @@ impl Audit {
         }
     }
 
+    /// Rows of a device, with what a filter has kept from being in any.
     fn rows(&self, dev: Dev, open: Transfers) -> Transfers {
         let mut rows = self.closed.get(&dev).copied().unwrap_or_default();
         rows.add(open);
+        rows.add(self.left_out.most(dev));
         if dev == DISKS {
             rows.add(self.failed);
         }

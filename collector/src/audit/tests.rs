@@ -30,6 +30,8 @@ enum Fate {
     Unsplit,
     Untimed,
     Folded,
+    /// By a filter.
+    LeftOut,
     Missed,
 }
 
@@ -58,6 +60,7 @@ fn requests(most: usize) -> impl Strategy<Value = Vec<Played>> {
         2 => Just(Fate::Unsplit),
         1 => Just(Fate::Untimed),
         2 => Just(Fate::Folded),
+        2 => Just(Fate::LeftOut),
         2 => Just(Fate::Missed),
     ];
     let times = (0_u64..10_000_000, 1_u64..5000, 0_u64..200, 0_u64..200);
@@ -84,6 +87,7 @@ struct Recording {
     requests: Vec<Played>,
     cursor: usize,
     rows: Transfers,
+    left_out: Transfers,
     booked: Transfers,
     alarms: u32,
 }
@@ -97,6 +101,7 @@ impl Recording {
             requests,
             cursor,
             rows: Transfers::default(),
+            left_out: Transfers::default(),
             booked: Transfers::default(),
             alarms: 0,
         }
@@ -127,6 +132,10 @@ impl Recording {
             self.cursor += 1;
             match played.fate {
                 Fate::Missed => continue,
+                Fate::LeftOut => {
+                    self.left_out.add(played.transfers());
+                    continue;
+                }
                 Fate::Folded => {
                     let key = FoldKey {
                         dev: DEV.0,
@@ -142,7 +151,7 @@ impl Recording {
                 }
                 _ => {
                     let mut records = &[played.record()][..];
-                    let mut watched = Audit::watch(Some(&mut self.audit), &mut records);
+                    let mut watched = self.audit.watch(&mut records);
                     watched.pass(1);
                     assert!(watched.peek().is_empty());
                 }
@@ -151,16 +160,26 @@ impl Recording {
         }
     }
 
+    /// Has the audit know what was left out, in sums of the device or in those of all.
+    fn see_left_out(&mut self, at: u64) {
+        let mut sums = LeftOutSums::default();
+        sums.by_device.insert(DEV, self.left_out);
+        self.audit.see_left_out(MonotonicNs(at * 1000), sums);
+    }
+
     /// Looks at a time between `began` and `ended`, and compares a moment later.
     fn look(&mut self, began: u64, read: u64, ended: u64) -> Comparison {
         self.drain(began);
-        let look = Look::new(
+        self.see_left_out(began);
+        let mut look = Look::new(
             self.kernel(read),
             0,
             (MonotonicNs(began * 1000), MonotonicNs(ended * 1000)),
         );
+        look.left_out = self.audit.left_out.counted(DEV);
         self.audit.looks.insert(DEV, look);
         self.drain(ended + 250_000);
+        self.see_left_out(ended + 250_000);
         assert_eq!(
             self.audit
                 .arrived(MonotonicNs((ended + 250_000) * 1000), false),
@@ -211,6 +230,7 @@ proptest! {
         }
         prop_assert_eq!(recording.booked, missing);
         let mut all = recording.rows;
+        all.add(recording.left_out);
         all.add(recording.booked);
         prop_assert_eq!(all, recording.kernel(u64::MAX).since(recording.kernel(attached)));
     }
@@ -502,4 +522,23 @@ fn a_small_share_is_named_and_no_alarm() {
     };
     assert_eq!((dev, judgement.is_alarm), (DEV, false));
     assert_eq!((tally.booked, tally.kernel.requests()), (missed, 26_010));
+}
+
+#[test]
+fn what_may_have_been_left_out_of_any_mount_is_not_missed() {
+    let mut audit = audit();
+    compare(&mut audit, reads(1000, 9000), 7, reads(0, 0));
+    let sums = LeftOutSums {
+        by_device: AHashMap::from([(DEV, reads(5, 50))]),
+        of_others: reads(4, 40),
+    };
+    audit.see_left_out(MonotonicNs(201_000_000_000), sums);
+    // Nine requests may have been left out, and ten are not in rows.
+    for _ in 0..2 {
+        let found = compare(&mut audit, reads(1009, 9090), 7, reads(0, 0));
+        assert_eq!((found.missed, found.is_excess), (reads(0, 0), false));
+    }
+    compare(&mut audit, reads(1010, 9100), 7, reads(0, 0));
+    let found = compare(&mut audit, reads(1010, 9100), 7, reads(0, 0));
+    assert_eq!((found.missed, found.is_excess), (reads(1, 10), false));
 }

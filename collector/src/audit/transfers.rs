@@ -110,7 +110,8 @@ impl Transfers {
         Self::of_direction(is_write, (requests, sum.bytes))
     }
 
-    fn of_direction(is_write: bool, of: (u64, u64)) -> Self {
+    /// Requests and bytes of one direction.
+    pub fn of_direction(is_write: bool, of: (u64, u64)) -> Self {
         match is_write {
             false => Self::new(of, (0, 0)),
             true => Self::new((0, 0), of),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use aya::maps::{HashMap, MapData, MapError};
-use trackiops_schemas::ebpf::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
+use trackiops_schemas::ebpf::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey, filters};
+use trackiops_schemas::identity::Dev;
 
 use crate::filter::{FilterError, ResolvedFilter};
 
@@ -46,6 +47,17 @@ impl FilterMaps {
             keys.remove(&key);
         }
         self.put(keys)
+    }
+
+    /// Whether a request to this device may be wanted.
+    pub fn may_want(&self, dev: Dev) -> bool {
+        let is_place = |key: &&FilterKey| key.kind & filters::PLACES != 0;
+        !self.filter.names_places()
+            || self
+                .there
+                .iter()
+                .filter(is_place)
+                .any(|key| key.dev == dev.0)
     }
 
     fn put(&mut self, keys: BTreeSet<FilterKey>) -> Result<(), MapError> {

@@ -4,6 +4,7 @@ use aya::EbpfLoader;
 use trackiops_schemas::ebpf::app_sums::{
     APP_BEGINS, APP_BEGINS_MAP, APP_LATENCIES_MAP, APP_LATENCIES_OF_CPU, APP_PLACES_MAP,
 };
+use trackiops_schemas::ebpf::left_out::LEFT_OUT_MAP;
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
 use trackiops_schemas::ebpf::ring::{
@@ -149,6 +150,7 @@ impl ProgramGlobals {
         }
         if self.filter_kinds != 0 {
             loader.map_max_entries("LEFT_OUT", self.cpus);
+            loader.map_max_entries(LEFT_OUT_MAP, self.cpus);
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
         }
         if self.filter_kinds & filters::DIRECTORIES != 0 {

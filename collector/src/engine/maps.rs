@@ -8,6 +8,7 @@ use trackiops_schemas::ebpf::app_sums::{
 };
 use trackiops_schemas::ebpf::ceiling::{CEILING_MAP, CEILING_WORDS};
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
+use trackiops_schemas::ebpf::left_out::LEFT_OUT_MAP;
 use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
 };
@@ -31,7 +32,7 @@ use crate::names::path_ring::PathRing;
 use crate::rings::call_ring::CallRing;
 use crate::rings::record_ring::RecordMemory;
 use crate::rings::{RingSizes, Rings};
-use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord, SharedWords};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedLeftOut, SharedWord, SharedWords};
 
 /// Paths that the programs report.
 pub struct PathFeed {
@@ -84,6 +85,11 @@ pub fn folds(programs: &mut Ebpf) -> Result<Folds, EngineError> {
 /// The kernel side's counters.
 pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
     SharedBooks::map(array_fd(programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)
+}
+
+/// What the filter leaves out.
+pub fn left_out(programs: &Ebpf, cpus: u32) -> Result<SharedLeftOut, EngineError> {
+    SharedLeftOut::map(array_fd(programs, LEFT_OUT_MAP)?, cpus).map_err(EngineError::Shared)
 }
 
 /// The word by which the programs know the time.

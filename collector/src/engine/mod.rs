@@ -18,8 +18,11 @@ use std::{io, mem, thread};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetError};
 use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, filters};
+use trackiops_schemas::identity::Dev;
 use trackiops_schemas::shed::Details;
 
+use crate::audit::left_out::LeftOutSums;
+use crate::audit::transfers::DISKS;
 use crate::ceiling::Kind;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::engine::attach::{AttachedPrograms, LoadedByCast, LoadedCall};
@@ -41,7 +44,7 @@ use crate::plan::{Plan, Programs};
 use crate::rings::call_ring::CallRing;
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedLeftOut, SharedWord};
 use crate::timing::StartTiming;
 
 /// The kernel side, as `make ebpf` built it.
@@ -75,6 +78,8 @@ pub struct Engine {
     clock: SharedWord,
     /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
+    /// What it leaves out.
+    left_out: Option<SharedLeftOut>,
     attached: AttachedPrograms,
     /// Measures the programs, and holds the links of some; `None` once detached.
     sampler: Option<Sampler>,
@@ -134,9 +139,12 @@ impl Engine {
         let books = maps::books(&programs, cpus)?;
         let shared_clock = maps::clock(&programs)?;
         shared_clock.set(clock.offset_ns);
-        let filter_maps = match filter {
-            Some(filter) => Some(maps::filter_maps(&mut programs, filter)?),
-            None => None,
+        let (filter_maps, left_out) = match filter {
+            Some(filter) => (
+                Some(maps::filter_maps(&mut programs, filter)?),
+                Some(maps::left_out(&programs, cpus)?),
+            ),
+            None => (None, None),
         };
         let recovery = maps::recovery(&programs)?;
         timing.ended("make rings and sums");
@@ -163,6 +171,7 @@ impl Engine {
             books,
             clock: shared_clock,
             filter_maps,
+            left_out,
             attached,
             sampler: Some(sampler),
             ceiling,
@@ -225,6 +234,11 @@ impl Engine {
         self.books.read()
     }
 
+    /// What the filter has left out, if there is one.
+    pub fn left_out(&self) -> Option<LeftOutSums> {
+        self.left_out.as_ref().map(SharedLeftOut::read)
+    }
+
     /// Sets the programs' clock.
     pub fn set_clock(&mut self, sample: ClockSample) {
         self.clock.set(sample.offset_ns);
@@ -239,6 +253,12 @@ impl Engine {
             Some(maps) => maps.follow().map_err(map_error(FILTER_MAP)),
             None => Ok(()),
         }
+    }
+
+    /// Whether the filter may want requests of a device; the block devices are one.
+    pub fn may_want(&self, dev: Dev) -> bool {
+        let filter = self.filter_maps.as_ref();
+        dev == DISKS || filter.is_none_or(|filter| filter.may_want(dev))
     }
 
     /// Detaches every probe; rings, sums and counters stay readable.

@@ -28,14 +28,13 @@ impl Recorder {
         now: MonotonicNs,
         drained_until: MonotonicNs,
     ) -> Result<(), RecordError> {
+        self.see_left_out(now);
         // Calls are taken right before and after, so that few are in doubt.
-        let is_due = self.audit.as_ref().is_some_and(|audit| audit.is_due(now));
+        let is_due = self.audit.is_due(now);
         if is_due {
             self.take_calls(now)?;
         }
-        if let Some(audit) = &mut self.audit {
-            audit.look(now, self.names.namespaces());
-        }
+        self.audit.look(now, self.names.namespaces());
         if is_due {
             self.take_calls(now)?;
         }
@@ -47,18 +46,24 @@ impl Recorder {
     /// Looks at all mounts at once.
     pub(super) fn look_at_once(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         self.take_calls(now)?;
-        if let Some(audit) = &mut self.audit {
-            audit.look_at_once(now, self.names.namespaces());
-        }
+        self.see_left_out(now);
+        self.audit.look_at_once(now, self.names.namespaces());
         self.take_calls(now)
+    }
+
+    /// Has the audit know what the filter leaves out, if it wants to.
+    fn see_left_out(&mut self, now: MonotonicNs) {
+        if self.audit.wants_left_out(now)
+            && let Some(sums) = self.engine.left_out()
+        {
+            self.audit.see_left_out(now, sums);
+        }
     }
 
     /// Has the audit judge what was booked. `is_last` says that all that was missed is known.
     pub(super) fn judge_audit(&mut self, now: MonotonicNs, is_last: bool) {
         let explained = self.missed.requests.saturating_add(self.lost);
-        let Some(audit) = &mut self.audit else {
-            return;
-        };
+        let audit = &mut self.audit;
         let Judgement { of, is_alarm } = audit.judge(now, explained, is_last);
         let names = of.iter().map(|(dev, _)| match *dev {
             DISKS => audit.disk_names(),
@@ -81,9 +86,6 @@ impl Recorder {
     pub(super) fn finish_audit(&mut self) -> Result<(), RecordError> {
         for _ in 0..LAST_LOOKS {
             let now = ClockSample::take().now;
-            if self.audit.is_none() {
-                return Ok(());
-            }
             self.look_at_once(now)?;
             thread::sleep(LAST_LOOKS_EVERY);
             let sample = ClockSample::take();
@@ -96,6 +98,7 @@ impl Recorder {
             self.note_lost(books, utc);
             let missed = self.engine.missed()?;
             self.note_missed(missed, utc);
+            self.see_left_out(sample.now);
             if !self.compare_arrived(sample.now, sample.now, true) {
                 break;
             }
@@ -110,9 +113,7 @@ impl Recorder {
         drained_until: MonotonicNs,
         at_once: bool,
     ) -> bool {
-        let Some(audit) = &mut self.audit else {
-            return false;
-        };
+        let audit = &mut self.audit;
         let arrived = audit.arrived(drained_until, at_once);
         if arrived.is_empty() {
             return audit.follow_up();
@@ -123,6 +124,9 @@ impl Recorder {
         for dev in arrived {
             let rows = open.get(&dev).copied().unwrap_or_default();
             let comparison = audit.compare(dev, rows);
+            if !self.engine.may_want(dev) {
+                continue;
+            }
             let mount = self.names.whole(dev).map(str::to_owned);
             let key = self.names.key(FileId::missed(dev));
             let window = self.rollup.window(at);
@@ -160,17 +164,14 @@ impl Recorder {
 
     /// Has the audit look soon, because requests were missed or lost.
     pub(super) fn hasten_audit(&mut self) {
-        if let Some(audit) = &mut self.audit {
-            audit.hasten();
-        }
+        self.audit.hasten();
     }
 
     /// Tells the audit which devices have lost all of their mounts.
     pub(super) fn audit_mounts(&mut self) {
-        if let Some(audit) = &mut self.audit {
-            let (names, rollup) = (&self.names, &self.rollup);
-            audit.follow_mounts(|dev| names.is_mounted(dev), || rollup.open_transfers());
-        }
+        let (names, rollup) = (&self.names, &self.rollup);
+        self.audit
+            .follow_mounts(|dev| names.is_mounted(dev), || rollup.open_transfers());
     }
 }
 

@@ -31,9 +31,7 @@ impl Recorder {
         let window_ms = self.rollup.granularity().ms();
         let mut newcomers = Vec::new();
         for (key, sum) in taken {
-            if let Some(audit) = &mut self.audit {
-                audit.see_folded(key, sum);
-            }
+            self.audit.see_folded(key, sum);
             let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
             if self.rollup.add_folded(key, sum, window) {
                 newcomers.push((RowKey::from(key), 0));
@@ -78,9 +76,7 @@ impl Recorder {
             return Ok(());
         };
         let taken = sums.take().map_err(EngineError::Calls)?;
-        if let Some(audit) = &mut self.audit {
-            audit.see_calls(&taken);
-        }
+        self.audit.see_calls(&taken);
         for taken in &taken {
             let kind = match taken.what {
                 Summed::PagesAdded | Summed::PagesEvicted | Summed::PagesDirtied => Kind::Pages,

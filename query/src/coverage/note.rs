@@ -231,8 +231,8 @@ pub enum Note {
     },
 }
 
-/// Whether the recorder compares its rows with the kernel's counters under this filter: where that has all READs and WRITEs.
-fn is_compared(filter: &str) -> bool {
+/// Whether the recorder compares the bytes of calls with the kernel's counters under this filter: where rows have all READs and WRITEs.
+fn compares_calls(filter: &str) -> bool {
     let words: Vec<_> = filter.split(' ').collect();
     let operations = words.chunks(2).filter_map(|pair| match pair {
         ["--ops", operation] => Some(operation.to_lowercase()),
@@ -488,9 +488,9 @@ impl Note {
                 "{}between {} only {filter} was recorded{}",
                 on(host),
                 between(range).replace(" to ", " and "),
-                match is_compared(filter) {
+                match compares_calls(filter) {
                     true => "",
-                    false => ", and nothing was compared with the kernel's counters",
+                    false => ", and only requests were compared with the kernel's counters",
                 }
             ),
             Self::Imported { source, range } => {
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn time_with_a_filter_was_not_compared_with_the_kernel() {
+    fn calls_that_were_filtered_were_not_compared_with_the_kernel() {
         let said = |filter: &str| {
             let range = Interval::new(UtcMs(0), UtcMs(1000));
             let filter = filter.into();
@@ -664,7 +664,7 @@ mod tests {
             };
             note.show(Zone::utc())
         };
-        let words = "was recorded, and nothing was compared with the kernel's counters";
+        let words = "was recorded, and only requests were compared with the kernel's counters";
         for filter in [
             "--mount nas:/home",
             "--uid 7 --ops read --ops write",

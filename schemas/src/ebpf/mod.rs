@@ -5,6 +5,7 @@
 //! * [`app_sums`]: sums of the calls by which applications read and write;
 //! * [`paths`]: the names of files;
 //! * [`ceiling`]: details that are left out;
+//! * [`left_out`]: sums of the requests that a filter leaves out;
 //! * [`spans`]: calls of functions of programs;
 //! * [`offsets`]: structures of which each field is an offset.
 
@@ -13,6 +14,7 @@ pub mod block;
 pub mod cache;
 pub mod ceiling;
 pub mod file_op_sums;
+pub mod left_out;
 pub mod local;
 pub mod offsets;
 pub mod op_sums;
