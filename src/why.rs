@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         why.moments
             .iter()
             .try_for_each(|of| match args.form.is_json() {
-                true => print_json(&object(of, zone), out),
+                true => print_json(&object(of), out),
                 false => print(sentences(of, zone), 2, out),
             })
     })?;

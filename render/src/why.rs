@@ -16,14 +16,19 @@ use crate::units;
 /// Files that are named as those who lost time.
 const NAMED: usize = 3;
 
-/// What was slow, whose doing it was, who lost time, and the cause.
+/// When it was slow, what was, whose doing it was, who lost time, and the cause.
 pub fn sentences(of: &Moment, zone: Zone) -> String {
-    let mut all = vec![format!(
-        "{}{}: {}.",
+    format!(
+        "{}{}: {}",
         show_range(of.time.start, of.time.end, zone),
         if of.lasts { " (still so)" } else { "" },
-        what(of)
-    )];
+        untimed_sentences(of)
+    )
+}
+
+/// The same without the time.
+fn untimed_sentences(of: &Moment) -> String {
+    let mut all = vec![format!("{}.", what(of))];
     all.extend(evidence(of));
     all.extend(lost(of));
     all.push(cause(of));
@@ -53,7 +58,7 @@ pub fn headline(of: &Moment, zone: Zone) -> String {
 }
 
 /// For programs.
-pub fn object(of: &Moment, zone: Zone) -> Value {
+pub fn object(of: &Moment) -> Value {
     let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
     let some = |number: Option<f64>| number.map(rounded);
     let victim = |of: &Victim| {
@@ -84,7 +89,7 @@ pub fn object(of: &Moment, zone: Zone) -> Value {
         "load": whose(of).map(load),
         "victims": of.victims.iter().map(victim).collect::<Vec<_>>(),
         "victims_all": of.all_victims,
-        "text": sentences(of, zone),
+        "text": untimed_sentences(of),
     })
 }
 

@@ -224,7 +224,7 @@ impl Events {
         let mut seen = BTreeSet::new();
         let new = new.filter(|of| seen.insert(name(of)));
         let mut events: Vec<_> = new
-            .map(|of| Event::new("slow", name(of), sentences(of, zone), object(of, zone)))
+            .map(|of| Event::new("slow", name(of), sentences(of, zone), object(of)))
             .collect();
         let over = before.iter().filter(|name| !now.contains(*name));
         events.extend(over.map(|name| {

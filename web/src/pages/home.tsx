@@ -7,6 +7,7 @@ import { Controls, type Moves } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Flame, FlameTable, tree } from '../parts/flame.tsx';
 import { Series } from '../parts/series.tsx';
+import { Verdict } from '../parts/verdict.tsx';
 import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
 import type { Place } from '../url.ts';
@@ -55,6 +56,8 @@ export function Home({ place, meta }: { place: Place; meta: Meta }) {
       <h1>Latency, IOPS and throughput</h1>
       <Controls place={place} selection={shown} meta={meta} moves={moves} refresh={refresh} isLive={recording.isLive} />
       <Notes notes={recording.notes} error={selection.error ?? recording.error} ended={recording.ended} none={recording.isWhole ? 'no gaps in this range, and nothing lost' : ''} />
+      {/* The document of a report begins with it. */}
+      {report() === null && <Verdict place={place} selection={selection} again={Math.floor(again / 6)} />}
       <Series recording={recording} op={selection.op} moves={moves} />
       <Breakdown place={place} selection={selection} moves={moves} hosts={meta.hosts.length} tabs={['file', 'dir', 'mount', ...(report() === null ? ['volume' as const] : []), 'tenant', 'op']} again={again} known={recording.notes} />
       <FlameFigure place={place} selection={selection} moves={moves} again={again} />
