@@ -134,7 +134,7 @@ impl Segment {
     }
 }
 
-const TRAILER: usize = 24;
+const TRAILER: usize = 40;
 
 /// The database in a catalog.
 pub fn database(catalog: &[u8]) -> &[u8] {
@@ -147,6 +147,8 @@ pub fn catalog(mut database: Vec<u8>) -> Vec<u8> {
     let crc = crc32c(&database);
     let mut trailer = b"TIOPends".to_vec();
     trailer.extend(length.to_le_bytes());
+    // It looks like a copy.
+    trailer.extend([0; 16]);
     trailer.extend(crc.to_le_bytes());
     let own = crc32c(&trailer);
     trailer.extend(own.to_le_bytes());

@@ -25,10 +25,13 @@ pub const META_GRANULARITY: &str = "trackiops.granularity";
 pub const META_DATASET: &str = "trackiops.dataset";
 /// Parquet key-value metadata: the recording host.
 pub const META_HOST: &str = "trackiops.host";
+/// Parquet key-value metadata: the id of the store that the file was written in, and `<` and the id that the store had before, if
+/// it is a copy.
+pub const META_STORE: &str = "trackiops.store";
 /// Parquet key-value metadata: the journals that the rows are from: `number:start..end`, in ms since the epoch, with commas
 /// between them. They start with the first and end with the last window of the finest granularity.
 pub const META_JOURNALS: &str = "trackiops.journals";
-/// Parquet key-value metadata of single requests: the file's name. No catalog lists these files.
+/// Parquet key-value metadata of single requests: the file's name.
 pub const META_NAME: &str = "trackiops.name";
 /// Parquet key-value metadata of an export: from the first to the end of the last window, `start..end` in ms since the epoch.
 pub const META_RANGE: &str = "trackiops.range";

@@ -211,7 +211,9 @@ impl<'s> Copy<'s> {
                     .flatten(),
             );
         }
+        let ids = catalog.ids()?;
         for (series, number, path, journal) in opened {
+            let journal = journal.map(|journal| journal.of_store(&ids));
             let is_sealed = catalog.sealed(series)?.contains(&number);
             if !is_sealed {
                 self.journal(series, &path, journal)?;

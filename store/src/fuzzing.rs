@@ -100,7 +100,7 @@ pub fn journal(journal: &[u8], end: &[u8]) {
 pub fn seal(journal: &[u8], end: &[u8]) {
     static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("seal"));
     static CATALOG: LazyLock<Mutex<Catalog>> = LazyLock::new(|| {
-        let catalog = Catalog::anew(&SCRATCH.0).expect("an empty catalog can be made");
+        let catalog = Catalog::anew(&SCRATCH.0, &[]).expect("an empty catalog can be made");
         Mutex::new(catalog)
     });
     // Windows far apart need a directory each.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::StoreError;
+use crate::identity::Ids;
 use crate::journal::file::JournalFile;
 use crate::journal::header::{Header, Previous};
 use crate::layout::Series;
@@ -15,9 +16,10 @@ pub(crate) struct Left {
 }
 
 /// The journals of an earlier writer. Fails if one has another format: such a store is not changed.
-pub(crate) fn left(store: &Path, series: Series) -> Result<Vec<Left>, StoreError> {
+pub(crate) fn left(store: &Path, series: Series, ids: &Ids) -> Result<Vec<Left>, StoreError> {
     let of = |number| {
-        let bytes = match JournalFile::open(&series.journal(store, number)) {
+        let opened = JournalFile::open(&series.journal(store, number));
+        let bytes = match opened.map(|journal| journal.map(|journal| journal.of_store(ids))) {
             Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
                 Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
                 Err(error @ StoreError::OtherFormat { .. }) => return Err(error),

@@ -30,6 +30,7 @@ mod file_index;
 pub mod fuzzing;
 mod glob_view;
 mod housekeeping;
+mod identity;
 mod journal;
 mod layout;
 mod left;

@@ -1,4 +1,5 @@
-//! Notices a catalog that is older than segments beside it, such as one that was restored alone.
+//! Notices a catalog that is older than segments beside it, such as one that was restored alone, and
+//! segments of another store.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -10,8 +11,9 @@ use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::chain::Link;
 use crate::error::StoreError;
+use crate::identity::{Identity, StoreId};
 use crate::layout::{self, Series};
-use crate::names::hull;
+use crate::names::{Seen, hull};
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
 use crate::unread::Unread;
@@ -22,7 +24,8 @@ pub(crate) fn last_journal(store: &Path) -> Result<Option<u64>, StoreError> {
     let mut known = catalog.sealed_journals()?;
     known.extend(layout::journals(store)?);
     let newer = journals(store, &catalog, &known)?;
-    Ok(newer.last().map(|span| span.number))
+    let own = newer.iter().filter(|(is_own, _)| *is_own);
+    Ok(own.map(|(_, span)| span.number).max())
 }
 
 /// What the catalog lacks, if a segment is of a journal that is neither `known`, sealed or not, nor
@@ -31,16 +34,32 @@ pub(crate) fn than_catalog(
     store: &Path,
     catalog: &CatalogView,
     known: &HashSet<u64>,
-) -> Result<Option<Unread>, StoreError> {
-    let journals = journals(store, catalog, known)?;
-    let covers = journals
-        .iter()
-        .map(|span| (span.start, span.end))
-        .reduce(hull);
-    Ok(covers.map(|covers| {
-        let why = format!("it is older than the segments of {} journals beside it; `trackiops store rebuild-catalog` takes them in", journals.len());
-        Unread { path: layout::catalog(store), why, covers: Some(covers) }
-    }))
+) -> Result<Vec<Unread>, StoreError> {
+    let journals = journals(store, catalog, known)?.into_iter();
+    let journals = journals.map(|(is_own, span)| (is_own, (span.start, span.end)));
+    Ok(beside(store, "segments of N journals", journals.collect()))
+}
+
+/// What is said of segments beside a catalog: whether each is of this store, and its time.
+fn beside(store: &Path, what: &str, segments: Vec<(bool, Seen)>) -> Vec<Unread> {
+    let of = |own: bool| {
+        let times = segments.iter().filter(|(is_own, _)| *is_own == own);
+        let times: Vec<_> = times.map(|(_, time)| *time).collect();
+        let covers = times.iter().copied().reduce(hull)?;
+        let what = what.replace('N', &times.len().to_string());
+        let why = match own {
+            true => format!(
+                "it is older than the {what} beside it; `trackiops store rebuild-catalog` takes them in"
+            ),
+            false => format!(
+                "{what} beside it are of another store, or of a copy of this one; move them out"
+            ),
+        };
+        let path = layout::catalog(store);
+        let covers = Some(covers);
+        Some(Unread { path, why, covers })
+    };
+    [true, false].into_iter().filter_map(of).collect()
 }
 
 /// The same for segments of single requests, whose sealed and unsealed journals are known.
@@ -48,41 +67,44 @@ pub(crate) fn than_catalog_by_requests(
     store: &Path,
     sealed: &HashSet<u64>,
     unsealed: &[Link],
-) -> Result<Option<Unread>, StoreError> {
+) -> Result<Vec<Unread>, StoreError> {
     let mut unknown = layout::requests_segments(store)?;
     let is_known = |number: &u64| {
         sealed.contains(number) || unsealed.iter().any(|link| link.number == *number)
     };
-    unknown.retain(|(number, path)| !is_known(number) && is_of_requests(store, path));
+    unknown.retain(|(number, path)| !is_known(number) && requests_of(store, path).is_some());
     if unknown.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     // A recorder may have sealed a journal, or deleted segments, in the meantime.
     let fresh = CatalogView::open(store)?;
     let (sealed, removed) = (fresh.sealed(Series::Requests)?, fresh.all_removed()?);
     unknown.retain(|(number, path)| !sealed.contains(number) && !is_listed(store, path, &removed));
-    let days = unknown.iter().filter_map(|(_, path)| layout::date_of(path));
-    Ok(days.reduce(hull).map(|covers| {
-        let why = format!("it is older than {} segments of single requests beside it; `trackiops store rebuild-catalog` takes them in", unknown.len());
-        Unread { path: layout::catalog(store), why, covers: Some(covers) }
-    }))
+    let ids = fresh.ids()?;
+    let times = unknown.iter().filter_map(|(_, path)| {
+        let is_own = ids.contains(&requests_of(store, path)?.id);
+        Some((is_own, layout::date_of(path)?))
+    });
+    Ok(beside(
+        store,
+        "N segments of single requests",
+        times.collect(),
+    ))
 }
 
-/// Whether a segment of requests has the name that it was written under.
-fn is_of_requests(store: &Path, path: &Path) -> bool {
-    let reader = beneath::read(store, path)
-        .ok()
-        .map(|file| SegmentReader::open(file, path));
-    let reader = reader.and_then(Result::ok);
-    reader.is_some_and(|reader| metadata::check_requests(reader.metadata(), path).is_ok())
+/// The store of a segment of requests that has the name that it was written under.
+fn requests_of(store: &Path, path: &Path) -> Option<Identity> {
+    let reader = SegmentReader::open(beneath::read(store, path).ok()?, path).ok()?;
+    metadata::check_requests(reader.metadata(), path).ok()?;
+    metadata::identity(reader.metadata())
 }
 
-/// Journals that only segments know, by number.
+/// Journals that only segments know, and whether they are of this store.
 fn journals(
     store: &Path,
     catalog: &CatalogView,
     known: &HashSet<u64>,
-) -> Result<Vec<JournalSpan>, StoreError> {
+) -> Result<Vec<(bool, JournalSpan)>, StoreError> {
     let last = catalog.span()?.map(|(_, end)| UtcMs(end.0 - 1));
     let mut unknown = layout::health_since(store, last)?;
     unknown.retain(|path| layout::number_of(path).is_some_and(|number| !known.contains(&number)));
@@ -91,15 +113,15 @@ fn journals(
     }
     // A recorder may have sealed a journal in the meantime.
     let fresh = CatalogView::open(store)?;
-    let (sealed, removed) = (fresh.sealed_journals()?, fresh.removed()?);
+    let (sealed, removed, ids) = (fresh.sealed_journals()?, fresh.removed()?, fresh.ids()?);
     let journals: BTreeSet<_> = unknown
         .iter()
         .filter(|path| !is_listed(store, path, &removed))
-        .filter_map(|path| journal_of(store, path))
+        .filter_map(|path| journal_of(store, path, &ids))
         .collect();
     let journals = journals
         .into_iter()
-        .filter(|span| !sealed.contains(&span.number));
+        .filter(|(_, span)| !sealed.contains(&span.number));
     Ok(journals.collect())
 }
 
@@ -108,10 +130,12 @@ fn is_listed(store: &Path, path: &Path, listed: &[String]) -> bool {
     relative.is_some_and(|relative| listed.iter().any(|path| path == relative))
 }
 
-/// The last journal of a segment, if its name is the one that it was written under.
-fn journal_of(store: &Path, path: &Path) -> Option<JournalSpan> {
+/// The last journal of a segment, if its name is the one that it was written under, and whether it is
+/// of a store with these ids.
+fn journal_of(store: &Path, path: &Path, ids: &[StoreId]) -> Option<(bool, JournalSpan)> {
     let reader = SegmentReader::open(beneath::read(store, path).ok()?, path).ok()?;
     let journals = metadata::value(reader.metadata(), columns::META_JOURNALS)?;
     let last = metadata::journals(journals)?.pop()?;
-    (Some(last.number) == layout::number_of(path)).then_some(last)
+    let is_own = metadata::is_of(reader.metadata(), ids);
+    (Some(last.number) == layout::number_of(path)).then_some((is_own, last))
 }

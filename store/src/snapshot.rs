@@ -150,7 +150,7 @@ impl Snapshot {
         let opened = open_journals(store)?;
         let ends = layout::orphaned_ends(store)?;
         let catalog = CatalogView::open(store)?;
-        let sealed = catalog.sealed_journals()?;
+        let (sealed, ids) = (catalog.sealed_journals()?, catalog.ids()?);
         let index = self.catalogs.len();
         let mut tails = Vec::new();
         let numbers = opened.iter().map(|(number, ..)| *number);
@@ -166,14 +166,14 @@ impl Snapshot {
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
                 // It is about to be removed or set aside.
-                let scan = journal.and_then(JournalScan::new);
+                let scan = journal.and_then(|journal| JournalScan::new(journal.of_store(&ids)));
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
                 }
                 continue;
             }
             links.push(Link::unreadable(number));
-            match journal.and_then(JournalScan::new) {
+            match journal.and_then(|journal| JournalScan::new(journal.of_store(&ids))) {
                 Ok(scan) => tails.extend(scan.map(|scan| {
                     links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
                     let last = scan.windows.last().map(|window| Position {

@@ -109,7 +109,7 @@ impl Writer {
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
         remove_orphaned_ends(&store, |number| catalog.is_sealed(number))?;
-        let left = left(&store, Series::Windows)?;
+        let left = left(&store, Series::Windows, catalog.ids())?;
         let known = [
             catalog.last_with_windows()?,
             catalog.last_begun(Series::Windows)?,
@@ -264,7 +264,13 @@ impl Writer {
     /// The header of the open journal, and where the windows of the last append end in it.
     pub(crate) fn appended(&self) -> Option<(Header, &[u64])> {
         let open = self.journal.as_ref()?;
-        let header = Header::new(&self.options, open.number, open.finest).ok()?;
+        let header = Header::new(
+            self.catalog.identity().id,
+            &self.options,
+            open.number,
+            open.finest,
+        )
+        .ok()?;
         Some((header, open.writer.ends()))
     }
 
@@ -294,7 +300,8 @@ impl Writer {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let header = Header::new(&self.options, number, finest)?.after(self.previous);
+                let id = self.catalog.identity().id;
+                let header = Header::new(id, &self.options, number, finest)?.after(self.previous);
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header, self.options.most_files)?,
                     number,

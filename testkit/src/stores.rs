@@ -132,9 +132,11 @@ pub fn seal_catalog(store: &Path) {
     const PAGE_BYTES: usize = 4096;
     let path = store.join("catalog.db");
     let mut bytes = std::fs::read(&path).unwrap();
+    let place = bytes[bytes.len() - 24..bytes.len() - 8].to_vec();
     bytes.truncate(bytes.len() / PAGE_BYTES * PAGE_BYTES);
     let mut trailer = b"TIOPends".to_vec();
     trailer.extend((bytes.len() as u64).to_le_bytes());
+    trailer.extend(place);
     trailer.extend(crc32c::crc32c(&bytes).to_le_bytes());
     trailer.extend(crc32c::crc32c(&trailer).to_le_bytes());
     bytes.extend(trailer);

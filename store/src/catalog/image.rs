@@ -16,11 +16,14 @@ use super::limits::Limits;
 use super::{error_at, mistrust, real};
 use crate::beneath;
 use crate::error::StoreError;
+use crate::identity::Place;
+use crate::journal::bytes::u32_at;
 use crate::layout;
 use trackiops_threads::fail_point;
 
-/// Magic, length of the database u64, its CRC32C u32, CRC32C of these three u32: little endian.
-const TRAILER_BYTES: usize = 24;
+/// Magic, length of the database u64, inode and birth of the file u64, CRC32C of the database u32, CRC32C
+/// of all of these u32: little endian.
+const TRAILER_BYTES: usize = 40;
 const MAGIC: [u8; 8] = *b"TIOPends";
 /// First bytes of an SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -40,7 +43,7 @@ pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
     let path = layout::catalog(store);
     let mut looks = 1;
     loop {
-        let (file, bytes) = verified(store, &path, &mut io::sink())?;
+        let (file, bytes, _) = verified(store, &path, &mut io::sink())?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -63,11 +66,13 @@ pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
     }
 }
 
-/// Copies the published database to a file, without its trailer.
-pub(super) fn copy(store: &Path, to: &Path) -> Result<(), StoreError> {
+/// Copies the published database to a file, without its trailer. Returns whether the published one is
+/// a copy itself.
+pub(super) fn copy(store: &Path, to: &Path) -> Result<bool, StoreError> {
     let created = beneath::create_anew(store, to);
     let mut copy = created.map_err(StoreError::io("create", to))?;
-    verified(store, &layout::catalog(store), &mut copy).map(drop)
+    let (_, _, is_copy) = verified(store, &layout::catalog(store), &mut copy)?;
+    Ok(is_copy)
 }
 
 /// Publishes the writer's scratch database. When this returns, readers see it and it is durable.
@@ -80,7 +85,7 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
     let mut write = || {
         let bytes = from.metadata()?.len();
         let crc = each_chunk(&from, bytes, |chunk| to.write_all(chunk))?;
-        to.write_all(&trailer(bytes, crc))?;
+        to.write_all(&trailer(bytes, Place::of(&to)?, crc))?;
         to.set_len(bytes + TRAILER_BYTES as u64)?;
         beneath::finished(&to)?;
         to.sync_all()?;
@@ -99,9 +104,19 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Opens and verifies a catalog, and writes its database to `to`. Returns the open file and the
-/// database's length.
-fn verified(store: &Path, path: &Path, to: &mut dyn Write) -> Result<(File, u64), StoreError> {
+/// Whether a store's catalog is a copy of the file that a recorder has written.
+pub(crate) fn is_copy(store: &Path) -> Result<bool, StoreError> {
+    let (_, _, is_copy) = verified(store, &layout::catalog(store), &mut io::sink())?;
+    Ok(is_copy)
+}
+
+/// Opens and verifies a catalog, and writes its database to `to`. Returns the open file, the database's
+/// length, and whether the file is a copy.
+fn verified(
+    store: &Path,
+    path: &Path,
+    to: &mut dyn Write,
+) -> Result<(File, u64, bool), StoreError> {
     let read = || StoreError::io("read", path);
     let file = beneath::read(store, path).map_err(StoreError::io("open", path))?;
     let damaged = |why: &str| StoreError::DamagedCatalog {
@@ -121,13 +136,21 @@ fn verified(store: &Path, path: &Path, to: &mut dyn Write) -> Result<(File, u64)
         });
     };
     let crc = each_chunk(&file, bytes, |chunk| to.write_all(chunk)).map_err(read())?;
-    if trailer(bytes, crc) != found {
+    let u64_at = |at| u64::from(u32_at(&found, at)) | u64::from(u32_at(&found, at + 4)) << 32;
+    let place = Place {
+        inode: u64_at(16),
+        birth_ns: u64_at(24),
+    };
+    if trailer(bytes, place, crc) != found {
         return Err(damaged("it does not match its checksum"));
     }
     // It is intact, but another release may have written it.
     match other(&file, store).map_err(read())? {
         Some(error) => Err(error),
-        None => Ok((file, bytes)),
+        None => {
+            let is_copy = Place::of(&file).map_err(read())? != place;
+            Ok((file, bytes, is_copy))
+        }
     }
 }
 
@@ -187,13 +210,15 @@ fn each_chunk(
     Ok(crc)
 }
 
-fn trailer(bytes: u64, crc: u32) -> [u8; TRAILER_BYTES] {
+fn trailer(bytes: u64, place: Place, crc: u32) -> [u8; TRAILER_BYTES] {
     let mut trailer = [0; TRAILER_BYTES];
     trailer[..8].copy_from_slice(&MAGIC);
     trailer[8..16].copy_from_slice(&bytes.to_le_bytes());
-    trailer[16..20].copy_from_slice(&crc.to_le_bytes());
-    let own = crc32c::crc32c(&trailer[..20]);
-    trailer[20..].copy_from_slice(&own.to_le_bytes());
+    trailer[16..24].copy_from_slice(&place.inode.to_le_bytes());
+    trailer[24..32].copy_from_slice(&place.birth_ns.to_le_bytes());
+    trailer[32..36].copy_from_slice(&crc.to_le_bytes());
+    let own = crc32c::crc32c(&trailer[..36]);
+    trailer[36..].copy_from_slice(&own.to_le_bytes());
     trailer
 }
 

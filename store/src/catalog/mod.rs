@@ -5,6 +5,7 @@
 //! one point in time, and a change in place is detected when the file is opened. The writer changes
 //! a private scratch copy. A change that was not published did not happen.
 
+mod ids;
 mod image;
 mod limits;
 pub(crate) mod mounts;
@@ -29,10 +30,12 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
+use crate::identity::{Identity, Ids, StoreId};
 use crate::layout::{self, Dataset};
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
+pub(crate) use image::is_copy;
 pub(crate) use requests::RequestsEntry;
 pub(crate) use upkeep::KeptSegment;
 pub(crate) use view::CatalogView;
@@ -97,6 +100,8 @@ pub(crate) struct Restored<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     store: PathBuf,
+    /// The ids of the store.
+    ids: Ids,
     scratch: Arc<Mutex<Scratch>>,
 }
 
@@ -122,17 +127,30 @@ impl Catalog {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
         if beneath::exists(store, &path).map_err(StoreError::io("look for", &path))? {
-            Ok(Self::with(store, published(store)?))
+            let (connection, is_copy) = published(store)?;
+            let mut catalog = Self::with(store, connection);
+            catalog.ids = catalog.ask(ids::all)?;
+            if is_copy {
+                catalog.take_new_id()?;
+                catalog.publish()?;
+            }
+            Ok(catalog)
         } else {
-            let catalog = Self::anew(store)?;
+            let catalog = Self::anew(store, &[])?;
             catalog.publish()?;
             Ok(catalog)
         }
     }
 
-    /// An empty catalog. It replaces the store's catalog when it is published.
-    pub(crate) fn anew(store: &Path) -> Result<Self, StoreError> {
-        Ok(Self::with(store, blank(store)?))
+    /// An empty catalog of a store that has had these ids. It replaces the store's catalog when it is
+    /// published. Without an id, the store gets one.
+    pub(crate) fn anew(store: &Path, ids: &[StoreId]) -> Result<Self, StoreError> {
+        let mut catalog = Self::with(store, blank(store)?);
+        catalog.enter_ids(ids)?;
+        if ids.is_empty() {
+            catalog.take_new_id()?;
+        }
+        Ok(catalog)
     }
 
     fn with(store: &Path, connection: Connection) -> Self {
@@ -143,8 +161,19 @@ impl Catalog {
         };
         Self {
             store: store.to_owned(),
+            ids: Ids::default(),
             scratch: Arc::new(Mutex::new(scratch)),
         }
+    }
+
+    /// The ids of the store.
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
+    /// What segments are written under.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity::of(&self.ids)
     }
 
     /// The store.
@@ -191,7 +220,7 @@ impl Catalog {
         let scratch = self.scratch.lock();
         let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
         if scratch.is_lost {
-            scratch.connection = published(&self.store)?;
+            (scratch.connection, _) = published(&self.store)?;
             scratch.is_lost = false;
         }
         Ok(scratch)
@@ -230,13 +259,13 @@ fn blank(store: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A scratch copy of the published catalog.
-fn published(store: &Path) -> Result<Connection, StoreError> {
+/// A scratch copy of the published catalog, and whether that is a copy itself.
+fn published(store: &Path) -> Result<(Connection, bool), StoreError> {
     let path = layout::catalog_scratch(store);
-    image::copy(store, &path)?;
+    let is_copy = image::copy(store, &path)?;
     let connection = scratch_at(&path)?;
     schema::check(&connection, store)?;
-    Ok(connection)
+    Ok((connection, is_copy))
 }
 
 /// Opens a scratch database. It need not survive a crash, and no one else opens it. So it needs

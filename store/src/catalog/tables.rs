@@ -8,6 +8,11 @@ pub const APPLICATION_ID: i32 = 0x5449_4F50;
 ///
 /// `file_key` and `fileid` are the signed numbers that segments have.
 pub const CREATE: &str = "
+-- The ids that the store has had: it takes a new one where a copy of it is written to.
+CREATE TABLE store (
+  generation  INTEGER PRIMARY KEY,      -- the largest is the present one
+  id          TEXT NOT NULL UNIQUE
+);
 CREATE TABLE host (
   id    INTEGER PRIMARY KEY,
   name  TEXT NOT NULL UNIQUE

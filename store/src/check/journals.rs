@@ -10,6 +10,7 @@ use super::report::{Covers, Report, fresh};
 use crate::catalog::CatalogView;
 use crate::chain::{self, Link};
 use crate::error::StoreError;
+use crate::identity::Ids;
 use crate::journal::cursor;
 use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
@@ -39,6 +40,7 @@ pub(super) fn check(
 ) -> Result<(), StoreError> {
     let sealed = view.and_then(|view| view.sealed_journals().ok());
     let sealed = sealed.unwrap_or_default();
+    let ids = view.and_then(|view| view.ids().ok());
     let mut links = Vec::new();
     for number in layout::journals(store)? {
         if sealed.contains(&number) {
@@ -46,7 +48,7 @@ pub(super) fn check(
         }
         links.push(Link::unreadable(number));
         let path = layout::journal(store, number);
-        match scanned(&path) {
+        match scanned(&path, ids.as_ref()) {
             Ok(Some(scan)) => {
                 report.journals += 1;
                 links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
@@ -93,9 +95,9 @@ pub(super) fn missing(store: &Path, series: Series, links: &[Link], report: &mut
 }
 
 /// Scans a journal. `None` if it does not exist or ends within its header.
-fn scanned(path: &Path) -> Result<Option<JournalScan>, StoreError> {
+fn scanned(path: &Path, ids: Option<&Ids>) -> Result<Option<JournalScan>, StoreError> {
     let scan = || match JournalFile::open(path)? {
-        Some(journal) => JournalScan::new(journal),
+        Some(journal) => JournalScan::new(journal.of_any(ids)),
         None => Ok(None),
     };
     let is_whole =

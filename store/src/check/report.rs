@@ -4,11 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use parquet::file::metadata::KeyValue;
 use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
+use crate::identity::{FOREIGN, StoreId};
 use crate::layout;
+use crate::segment::metadata;
 use crate::segment::reader::SegmentReader;
 
 /// Result of [`check`](fn@crate::check).
@@ -74,6 +77,10 @@ pub(super) const RESTORE: &str = "restore it from a copy; until then, answers th
 pub(super) const MISSING: &str = "restore it from a copy; until then, answers that need it say that it is missing; other granularities still answer";
 /// What to do about a segment that is not in the catalog.
 pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it away";
+/// What is wrong with a segment that is not in the catalog.
+pub(super) const UNKNOWN: &str = "the catalog does not know it";
+/// What to do about a segment of another store.
+const MOVE_OUT: &str = "move it out of the store; answers do not have its rows";
 /// What to do about a damaged catalog.
 pub(super) const REBUILD: &str =
     "`trackiops store rebuild-catalog` rebuilds the catalog from the segments";
@@ -111,6 +118,18 @@ pub(super) fn verified(
     let reader = SegmentReader::of_length(file, path, bytes.unwrap_or(found)).map_err(why)?;
     reader.verify().map_err(why)?;
     Ok(reader)
+}
+
+/// What is wrong with an intact segment that is not in the catalog of a store with these ids, and what to
+/// do about it.
+pub(super) fn stray(
+    metadata: Option<&Vec<KeyValue>>,
+    ids: Option<&[StoreId]>,
+) -> (String, &'static str) {
+    match ids.is_none_or(|ids| metadata::is_of(metadata, ids)) {
+        true => (UNKNOWN.to_owned(), TAKE_IN),
+        false => (FOREIGN.to_owned(), MOVE_OUT),
+    }
 }
 
 /// What is wrong with a segment, without its path.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::report::{Covers, MISSING, Report, TAKE_IN, fresh, of_date, verified};
+use super::report::{Covers, MISSING, Report, TAKE_IN, UNKNOWN, fresh, of_date, stray, verified};
 use super::{journals, rows};
 use crate::beneath;
 use crate::catalog::{CatalogView, RequestsEntry};
@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::layout::{self, Series};
 use crate::requests::journal_damage;
 use crate::segment::metadata::check_requests;
+use crate::segment::reader::SegmentReader;
 
 /// What to do about a damaged segment of requests.
 const RESTORE_REQUESTS: &str = "restore it from a copy; until then, answers of its time say that it is damaged; windows have all of its requests as sums";
@@ -21,12 +22,13 @@ pub(super) fn check(
     view: Option<&CatalogView>,
     report: &mut Report,
 ) -> Result<(), StoreError> {
+    let ids = view.and_then(|view| view.ids().ok());
     let mut links = Vec::new();
     for number in layout::requests_journals(store)? {
         links.push(Link::unreadable(number));
         let path = layout::requests_journal(store, number);
         let is_whole = |damage: &Option<(Link, u64)>| matches!(damage, Some((_, 0)));
-        match journals::settled(|| journal_damage(&path), is_whole) {
+        match journals::settled(|| journal_damage(&path, ids.as_ref()), is_whole) {
             Ok(None) => {}
             Ok(Some((link, damaged))) => {
                 report.journals += 1;
@@ -93,8 +95,12 @@ fn strays(store: &Path, links: &[Link], report: &mut Report) -> Result<(), Store
     for (number, path) in files {
         let is_being_sealed = links.iter().any(|link| link.number == number);
         if !is_being_sealed && !listed.contains(&path) && path.exists() {
-            let why = "the catalog does not know it";
-            report.find(&path, why, of_date(&path), TAKE_IN);
+            let reader = beneath::read(store, &path).map(|file| SegmentReader::open(file, &path));
+            let (why, next) = match reader {
+                Ok(Ok(reader)) => stray(reader.metadata(), view.ids().ok().as_deref()),
+                _ => (UNKNOWN.to_owned(), TAKE_IN),
+            };
+            report.find(&path, why, of_date(&path), next);
         }
     }
     Ok(())

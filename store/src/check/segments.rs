@@ -5,7 +5,9 @@ use std::io;
 use std::path::Path;
 
 use super::catalog::without_next_step;
-use super::report::{Covers, MISSING, REBUILD, RESTORE, Report, TAKE_IN, fresh, of_date, verified};
+use super::report::{
+    Covers, MISSING, REBUILD, RESTORE, Report, UNKNOWN, fresh, of_date, stray, verified,
+};
 use super::totals::Totals;
 use super::{names, rows};
 use crate::beneath;
@@ -142,21 +144,24 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
     if files.is_empty() {
         return Ok(());
     }
-    // Some may have been entered in the meantime.
-    let Some((removed, segments)) = fresh(store).and_then(|view| names::known(store, &view)) else {
+    // In this order: the catalog has what was sealed or has expired in the meantime.
+    let unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
+    let Some(view) = fresh(store) else {
         return Ok(());
     };
-    let unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
+    let Some((removed, segments)) = names::known(store, &view) else {
+        return Ok(());
+    };
+    let ids = view.ids().ok();
     known.extend(removed.into_iter().chain(segments));
     for file in files {
         let path = store.join(&file);
         let number = layout::number_of(&path);
         let is_being_sealed = number.is_some_and(|number| unsealed.contains(&number));
         if !known.contains(&file) && !is_being_sealed && path.exists() {
-            let unknown = "the catalog does not know it";
             let (why, next) = match verified(beneath::read(store, &path), &path, None, report) {
-                Ok(_) => (unknown.to_owned(), TAKE_IN),
-                Err(why) => (format!("{unknown}, and {why}"), MOVE_AWAY),
+                Ok(reader) => stray(reader.metadata(), ids.as_deref()),
+                Err(why) => (format!("{UNKNOWN}, and {why}"), MOVE_AWAY),
             };
             report.find(&path, why, of_date(&path), next);
         }

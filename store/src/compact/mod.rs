@@ -84,7 +84,7 @@ fn merge(
     for dataset in Dataset::ALL {
         let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
         let inputs: Vec<&KeptSegment> = inputs.collect();
-        outputs.extend(Output::new(store, group, dataset, &journals, inputs));
+        outputs.extend(Output::new(catalog, group, dataset, &journals, inputs));
     }
     let paths: Vec<_> = outputs
         .iter()
@@ -128,7 +128,7 @@ struct Output<'g> {
 impl<'g> Output<'g> {
     /// `None` without inputs.
     fn new(
-        store: &Path,
+        catalog: &Catalog,
         group: &Group,
         dataset: Dataset,
         journals: &[JournalSpan],
@@ -146,8 +146,9 @@ impl<'g> Output<'g> {
                     granularity: Some(granularity),
                     host: host.as_str().into(),
                     journals: journals.to_vec(),
+                    store: catalog.identity(),
                 },
-                path: store.join(&path),
+                path: catalog.store().join(&path),
             },
             entry: SegmentEntry {
                 dataset,

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -10,6 +11,7 @@ use super::end::{End, Extent};
 use super::header::said_by_next;
 use crate::beneath;
 use crate::error::StoreError;
+use crate::identity::{Ids, StoreId};
 use crate::layout;
 
 /// A journal that is open for reading.
@@ -25,6 +27,8 @@ pub(crate) struct JournalFile {
     pub(crate) is_end_damaged: bool,
     /// The least length that it must have, by the header of the next journal.
     said_by_next: u64,
+    /// The ids of the store that it must be of, if known.
+    ids: Option<Ids>,
 }
 
 impl JournalFile {
@@ -52,6 +56,7 @@ impl JournalFile {
             extent,
             is_end_damaged: is_damaged,
             said_by_next,
+            ids: None,
         }))
     }
 
@@ -65,9 +70,31 @@ impl JournalFile {
             bytes: bytes.len() as u64,
             extent: None,
             said_by_next: 0,
+            ids: None,
             // All of it counts: a part that is damaged is no torn tail.
             is_end_damaged: true,
         })
+    }
+
+    /// The same journal, which can be read only if it is of a store with these ids.
+    pub(crate) fn of_store(self, ids: &Ids) -> Self {
+        Self {
+            ids: Some(Arc::clone(ids)),
+            ..self
+        }
+    }
+
+    /// As [`Self::of_store`], if the ids are known.
+    pub(crate) fn of_any(self, ids: Option<&Ids>) -> Self {
+        match ids {
+            Some(ids) => self.of_store(ids),
+            None => self,
+        }
+    }
+
+    /// Whether it may be of the store with this id.
+    pub(crate) fn is_of(&self, store: StoreId) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&store))
     }
 
     /// Number of bytes that count as durable: damage in them is no torn tail. All if the `.end`

@@ -14,6 +14,7 @@ use super::frame::Seed;
 use super::frame_reader::FrameReader;
 use crate::beneath;
 use crate::error::StoreError;
+use crate::identity::{FOREIGN, StoreId};
 use crate::layout;
 use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
@@ -38,6 +39,8 @@ pub(crate) struct Header {
     pub(crate) source: Option<Arc<str>>,
     /// The journal before it in the store.
     pub(crate) previous: Option<Previous>,
+    /// The store that it was written in.
+    pub(crate) store: StoreId,
 }
 
 /// What a journal says of the one before it, which is not appended to any more.
@@ -49,8 +52,9 @@ pub(crate) struct Previous {
 }
 
 impl Header {
-    /// The header of a new journal with windows of the granularity `finest`.
+    /// The header of a new journal of a store, with windows of the granularity `finest`.
     pub(crate) fn new(
+        store: StoreId,
         options: &Options,
         number: u64,
         finest: Granularity,
@@ -64,6 +68,7 @@ impl Header {
             filter: options.filter.as_deref().map(Arc::from),
             source: options.source.as_deref().map(Arc::from),
             previous: None,
+            store,
         })
     }
 
@@ -87,6 +92,7 @@ impl Header {
         });
         put_u64(&mut fields, previous.number);
         put_u64(&mut fields, previous.bytes);
+        put_str(&mut fields, &self.store.to_string());
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
@@ -163,6 +169,9 @@ impl Header {
             let why = "its header has the number of another journal: it is a copy";
             return Err(damaged(FIXED_HEADER_BYTES, why));
         }
+        if !journal.is_of(header.store) {
+            return Err(damaged(FIXED_HEADER_BYTES, FOREIGN));
+        }
         let at = start + u64::from(length);
         Ok(Some((
             header,
@@ -185,6 +194,7 @@ impl Header {
                 (0, _) => None,
                 (number, bytes) => Some(Previous { number, bytes }),
             },
+            store: input.str()?.parse().map_err(DecodeError::Malformed)?,
         })
     }
 

@@ -17,6 +17,7 @@ use super::header::Header;
 use super::payload::put_window_head;
 use super::scan::JournalScan;
 use crate::error::StoreError;
+use crate::identity::StoreId;
 use crate::unit_tests::options;
 use crate::varint::{put_i64, put_str, put_u64};
 use crate::writer::Writer;
@@ -40,7 +41,9 @@ impl Lying {
         fs::create_dir(dir.path().join("journal")).unwrap();
         let options = options("h");
         let finest = options.granularities.finest();
-        let (header, seed) = Header::new(&options, 1, finest).unwrap().encode();
+        let (header, seed) = Header::new(StoreId::default(), &options, 1, finest)
+            .unwrap()
+            .encode();
         let mut frames = NewFrames::new(seed);
         frames.begin(header.len() as u64);
         Self {

@@ -14,6 +14,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::totals::Totals;
 use super::{Activity, BUFFER_BYTES, Position, RecorderInfo, Status};
+use crate::identity::StoreId;
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
 use crate::options::{GranularitySet, RetentionPolicy};
@@ -262,6 +263,7 @@ impl TotalsSoFar {
             filter: None,
             source: None,
             previous: None,
+            store: StoreId::default(),
         };
         match journal_of(&header, &self.window) {
             Ok(journal) => message(self.position, &journal),

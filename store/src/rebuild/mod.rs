@@ -22,12 +22,14 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{decode_health, decode_ops, decode_rows};
-use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
+use crate::beneath;
+use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry, is_copy};
 use crate::error::StoreError;
 use crate::file_backoff::FileBackoff;
 use crate::file_index::FileIndex;
 use crate::glob_view;
 use crate::housekeeping::tidy;
+use crate::identity::{FOREIGN, Identity, StoreId, of_most};
 use crate::layout::{self, Dataset, Series};
 use crate::lock::StoreLock;
 use crate::lost::{self, Journals, Lost, Readable};
@@ -59,9 +61,17 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     if let Err(error @ StoreError::OtherFormat { .. }) = old {
         return Err(error);
     }
-    let mut catalog = Catalog::anew(store)?;
     // It may be damaged although its checksum matches, if somebody forged it.
     let old = old.ok();
+    let known = old.as_ref().and_then(|old| old.ids().ok());
+    let ids = match &known {
+        Some(known) => known.to_vec(),
+        None => of_most(&identities(store)?),
+    };
+    let mut catalog = Catalog::anew(store, &ids)?;
+    if !ids.is_empty() && (known.is_none() || is_copy(store)?) {
+        catalog.take_new_id()?;
+    }
     let rebuilt = fill(store, &mut catalog, old.as_ref())?;
     // Segments do not contain mount points, so these come from the old catalog, if it can be read.
     if let Some(Ok(mounts)) = old.map(|old| old.mounts()) {
@@ -70,6 +80,21 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     catalog.publish()?;
     tidy(store, &mut catalog, &mut FileBackoff::default())?;
     Ok(rebuilt)
+}
+
+/// The stores that the segments were written in, as far as they say so.
+fn identities(store: &Path) -> Result<Vec<Identity>, StoreError> {
+    let files = layout::segment_files(store)?
+        .into_iter()
+        .map(|path| store.join(path));
+    let requests = layout::requests_segments(store)?
+        .into_iter()
+        .map(|(_, path)| path);
+    let identity = |path: PathBuf| {
+        let file = beneath::read(store, &path).ok()?;
+        metadata::identity(SegmentReader::open(file, &path).ok()?.metadata())
+    };
+    Ok(files.chain(requests).filter_map(identity).collect())
 }
 
 /// Enters all segments that are found.
@@ -90,7 +115,7 @@ fn fill(
         .map(|path| (layout::hidden(&store.join(&path)), path));
     let seen = seen.into_iter().map(|path| (store.join(&path), path));
     for (file, path) in hidden.chain(seen) {
-        let why = match Found::new(store, path.clone()) {
+        let why = match Found::new(store, path.clone(), catalog.ids()) {
             Ok(segment) => {
                 found.push(segment);
                 continue;
@@ -173,7 +198,7 @@ struct Found {
 }
 
 impl Found {
-    fn new(store: &Path, relative: String) -> Result<Self, StoreError> {
+    fn new(store: &Path, relative: String, ids: &[StoreId]) -> Result<Self, StoreError> {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
         let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
@@ -182,6 +207,9 @@ impl Found {
         reader.verify()?;
         let (bytes, crc32c) = (reader.bytes(), reader.crc32c());
         let metadata = reader.metadata();
+        if !metadata::is_of(metadata, ids) {
+            return Err(damaged(&path, FOREIGN));
+        }
         let described = described(metadata, dataset, granularity);
         let (host, journals) =
             described.ok_or_else(|| damaged(&path, "its key-value metadata are damaged"))?;

@@ -9,9 +9,10 @@ use super::{BATCH_ROWS, Rebuilt, is_whole};
 use crate::beneath;
 use crate::catalog::{Catalog, CatalogView, RequestsEntry};
 use crate::error::StoreError;
+use crate::identity::{FOREIGN, StoreId};
 use crate::layout::{self, Series};
 use crate::requests::ends_ns;
-use crate::segment::metadata::check_requests;
+use crate::segment::metadata::{check_requests, is_of};
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
 
@@ -37,7 +38,7 @@ pub(super) fn fill(
             .unwrap_or(&path)
             .to_string_lossy()
             .into_owned();
-        let why = match entry(store, &relative, number) {
+        let why = match entry(store, &relative, number, catalog.ids()) {
             Ok(entry) => {
                 found.push(entry);
                 continue;
@@ -78,12 +79,20 @@ pub(super) fn fill(
 }
 
 /// A segment as its file describes it.
-fn entry(store: &Path, relative: &str, journal: u64) -> Result<RequestsEntry, StoreError> {
+fn entry(
+    store: &Path,
+    relative: &str,
+    journal: u64,
+    ids: &[StoreId],
+) -> Result<RequestsEntry, StoreError> {
     let path = store.join(relative);
     let file = beneath::read(store, &path).map_err(|error| cannot_open(&path, error))?;
     let reader = SegmentReader::open(file, &path)?;
     reader.verify()?;
     check_requests(reader.metadata(), &path).map_err(|why| damaged(&path, why))?;
+    if !is_of(reader.metadata(), ids) {
+        return Err(damaged(&path, FOREIGN));
+    }
     let (rows, bytes, crc32c) = (reader.rows(), reader.bytes(), reader.crc32c());
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     for batch in reader.batches(BATCH_ROWS)? {

@@ -22,6 +22,7 @@ use trackiops_threads::fail_point;
 use crate::catalog::{Catalog, Publish};
 use crate::chain::Link;
 use crate::error::StoreError;
+use crate::identity::Ids;
 use crate::journal::file::JournalFile;
 use crate::journal::header::{Header, Previous};
 use crate::layout::{self, Series};
@@ -86,7 +87,7 @@ impl RequestsWriter {
         lock: Arc<StoreLock>,
     ) -> Result<Self, StoreError> {
         let store = catalog.store();
-        let left = left(store, Series::Requests)?;
+        let left = left(store, Series::Requests, catalog.ids())?;
         let known = [
             catalog.last_requests()?,
             catalog.last_begun(Series::Requests)?,
@@ -139,8 +140,11 @@ impl RequestsWriter {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let header =
-                    Header::new(&self.options, number, self.options.granularities.finest())?;
+                let (id, finest) = (
+                    self.catalog.identity().id,
+                    self.options.granularities.finest(),
+                );
+                let header = Header::new(id, &self.options, number, finest)?;
                 let header = header.after(self.previous);
                 none.insert(OpenJournal {
                     writer: RequestsJournalWriter::create(&self.store, &header)?,
@@ -234,9 +238,12 @@ impl RequestsWriter {
 
 /// The place of a journal of requests in its chain, and how many of its bytes are not whole batches.
 /// `None` if there is no journal, or only a part of its header.
-pub(crate) fn journal_damage(path: &Path) -> Result<Option<(Link, u64)>, StoreError> {
+pub(crate) fn journal_damage(
+    path: &Path,
+    ids: Option<&Ids>,
+) -> Result<Option<(Link, u64)>, StoreError> {
     let scan = match JournalFile::open(path)? {
-        Some(journal) => journal::RequestsScan::new(journal)?,
+        Some(journal) => journal::RequestsScan::new(journal.of_any(ids))?,
         None => None,
     };
     let Some(scan) = scan else { return Ok(None) };

@@ -55,7 +55,7 @@ impl RequestsView {
             opened.extend(journal.map(|journal| (number, path, journal)));
         }
         let catalog = CatalogView::open(store)?;
-        let sealed = catalog.sealed(Series::Requests)?;
+        let (sealed, ids) = (catalog.sealed(Series::Requests)?, catalog.ids()?);
         let mut view = Self {
             store: store.to_owned(),
             tails: Vec::new(),
@@ -66,7 +66,7 @@ impl RequestsView {
         let mut links = Vec::new();
         for (number, path, journal) in opened {
             links.push(Link::unreadable(number));
-            match journal.and_then(RequestsScan::new) {
+            match journal.and_then(|journal| RequestsScan::new(journal.of_store(&ids))) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are not a whole batch", scan.damaged_bytes);

@@ -20,6 +20,7 @@ use crate::batch::RequestRow;
 use crate::beneath;
 use crate::catalog::{Catalog, RequestsEntry};
 use crate::error::StoreError;
+use crate::identity::Identity;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
 use crate::layout::{self, Date};
@@ -63,7 +64,7 @@ fn seal_readable(
     };
     let is_sealed = catalog.are_requests_sealed(number)?;
     let mut damaged = false;
-    if let Some(scan) = RequestsScan::new(journal)? {
+    if let Some(scan) = RequestsScan::new(journal.of_store(catalog.ids()))? {
         outcome.torn_bytes = scan.torn_bytes;
         // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
         damaged = scan.damaged_bytes > 0;
@@ -84,6 +85,7 @@ fn seal_scanned(catalog: &Catalog, number: u64, scan: &RequestsScan) -> Result<u
     let store = catalog.store();
     let mut segments = Segments {
         store,
+        identity: catalog.identity(),
         number,
         scan,
         open: None,
@@ -135,6 +137,7 @@ fn in_order(
 /// Creates a segment.
 fn create(
     store: &Path,
+    identity: Identity,
     number: u64,
     scan: &RequestsScan,
     date: Date,
@@ -152,6 +155,7 @@ fn create(
             granularity: None,
             host: host.as_str().into(),
             journals: Vec::new(),
+            store: identity,
         },
         path,
     };
@@ -173,6 +177,7 @@ fn create(
 /// Writes the segments of a journal: one per date.
 struct Segments<'a> {
     store: &'a Path,
+    identity: Identity,
     number: u64,
     scan: &'a RequestsScan,
     open: Option<Open>,
@@ -205,7 +210,14 @@ impl Segments<'_> {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(create(self.store, self.number, self.scan, date, start)?),
+            none => none.insert(create(
+                self.store,
+                self.identity,
+                self.number,
+                self.scan,
+                date,
+                start,
+            )?),
         };
         open.entry.end = UtcMs(start.0.saturating_add(1));
         open.writer.push(row)

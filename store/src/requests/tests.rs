@@ -278,21 +278,19 @@ fn a_dropped_writer_leaves_requests_that_the_next_seals_even_if_none_are_kept_an
 
 #[test]
 fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
-    let leave = |store: &Path, batches: &[RequestBatch]| {
-        let (_writer, mut requests, _) = open(store, BUDGET);
-        for batch in batches {
-            requests.append(batch).unwrap();
-        }
-        drop(requests);
-        fs::read(layout::requests_journal(store, 1)).unwrap()
-    };
     let batches = [batch(T0_NS, 3), batch(T0_NS + 3_000_000, 3)];
-    let kept = leave(tempfile::tempdir().unwrap().path(), &batches[..1]);
-    let whole = leave(tempfile::tempdir().unwrap().path(), &batches);
+    let left = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, _) = open(left.path(), BUDGET);
+    let [kept, whole] = [0, 1].map(|i| {
+        requests.append(&batches[i]).unwrap();
+        fs::read(layout::requests_journal(left.path(), 1)).unwrap()
+    });
+    drop(requests);
     for cut in kept.len()..whole.len() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("store");
         drop(Writer::open(&store, options("h")).unwrap());
+        fs::copy(layout::catalog(left.path()), layout::catalog(&store)).unwrap();
         fs::write(layout::requests_journal(&store, 1), &whole[..cut]).unwrap();
         let (_writer, requests, told) = open(&store, BUDGET);
         requests.finish().unwrap();

@@ -113,7 +113,7 @@ fn seal_readable(
     match JournalFile::open(&path)? {
         Some(journal) => {
             let file_bytes = journal.bytes;
-            let scan = JournalScan::new(journal)?;
+            let scan = JournalScan::new(journal.of_store(catalog.ids()))?;
             // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
             damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
             if !is_sealed {
@@ -153,7 +153,7 @@ fn seal_scanned(
         start,
         end,
     });
-    let mut outputs = span.map(|span| Outputs::new(store, span, scan));
+    let mut outputs = span.map(|span| Outputs::new(store, catalog.identity(), span, scan));
     let segments = match &mut outputs {
         Some(outputs) => outputs.write()?,
         None => Vec::new(),

@@ -19,6 +19,7 @@ use super::spool::{Spool, SpooledRows};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};
 use crate::error::StoreError;
+use crate::identity::Identity;
 use crate::journal::scan::{JournalScan, WindowFrame};
 use crate::layout::{self, Dataset, Date};
 use crate::segment::metadata::{Description, JournalSpan};
@@ -29,6 +30,7 @@ pub(super) struct Outputs<'a> {
     store: &'a Path,
     scan: &'a JournalScan,
     span: JournalSpan,
+    identity: Identity,
     /// By local id: start of the first and end of the last window that has a row of the file.
     seen: BTreeMap<u32, (UtcMs, UtcMs)>,
 }
@@ -60,11 +62,17 @@ impl Coarser<'_> {
 type Dates<R> = BTreeMap<Date, Output<R>>;
 
 impl<'a> Outputs<'a> {
-    pub(super) fn new(store: &'a Path, span: JournalSpan, scan: &'a JournalScan) -> Self {
+    pub(super) fn new(
+        store: &'a Path,
+        identity: Identity,
+        span: JournalSpan,
+        scan: &'a JournalScan,
+    ) -> Self {
         Self {
             store,
             scan,
             span,
+            identity,
             seen: BTreeMap::new(),
         }
     }
@@ -193,6 +201,7 @@ impl<'a> Outputs<'a> {
                     granularity: Some(granularity),
                     host: host.into(),
                     journals: vec![self.span],
+                    store: self.identity,
                 },
                 path: self.store.join(&path),
             };

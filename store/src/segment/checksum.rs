@@ -15,14 +15,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-use trackiops_schemas::columns::META_CRC32C;
+use trackiops_schemas::columns::{FORMAT_VERSION, META_CRC32C};
 
 /// Begins the name of the program in the footer of a file that has sums.
 pub(crate) const CREATED_BY: &str = "trackiops ";
 
-/// The name of this program, for the footer of a file that has sums.
+/// The name of this program, for the footer of a file that has sums. Readers of Parquet expect
+/// `NAME version VERSION (build BUILD)`, by which they know the faults of writers.
 pub fn created_by() -> String {
-    format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION"))
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{CREATED_BY}version {version} (build format-{FORMAT_VERSION})")
 }
 
 /// Placeholder for the digits, and their value while the checksum is computed.

@@ -9,6 +9,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::checksum;
+use crate::identity::{Identity, StoreId};
 use crate::layout;
 
 const WRITER: &str = env!("CARGO_PKG_VERSION");
@@ -36,6 +37,7 @@ pub(crate) struct Description {
     pub(crate) host: Arc<str>,
     /// The journals of its rows, ascending. Empty for single requests.
     pub(crate) journals: Vec<JournalSpan>,
+    pub(crate) store: Identity,
 }
 
 impl Description {
@@ -47,6 +49,7 @@ impl Description {
             pair(columns::META_WRITER, WRITER.to_owned()),
             pair(columns::META_DATASET, self.dataset.to_owned()),
             pair(columns::META_HOST, self.host.to_string()),
+            pair(columns::META_STORE, self.store.to_string()),
         ];
         metadata.extend(
             self.granularity
@@ -81,6 +84,16 @@ pub(crate) fn check_requests(metadata: Option<&Vec<KeyValue>>, path: &Path) -> R
         Some(name) => Err(format!("it is the file {name:?}")),
         None => Err("it does not say which file it is".into()),
     }
+}
+
+/// The store that a segment was written in.
+pub(crate) fn identity(metadata: Option<&Vec<KeyValue>>) -> Option<Identity> {
+    value(metadata, columns::META_STORE)?.parse().ok()
+}
+
+/// Whether a segment is of a store with these ids.
+pub(crate) fn is_of(metadata: Option<&Vec<KeyValue>>, ids: &[StoreId]) -> bool {
+    identity(metadata).is_some_and(|of| ids.contains(&of.id))
 }
 
 fn encode(journal: &JournalSpan) -> String {
