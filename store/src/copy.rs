@@ -223,6 +223,8 @@ impl<'s> Copy<'s> {
             self.file(&path)?;
             self.file_if_any(&layout::journal_end(&path))?;
         }
+        // In this order, as they are read.
+        self.file_if_any(&layout::marks_sum(self.store))?;
         self.file_if_any(&layout::marks(self.store))?;
         for segment in segments(&catalog, self.to)? {
             self.segment(&segment)?;

@@ -139,6 +139,11 @@ pub(crate) fn marks(store: &Path) -> PathBuf {
     store.join("marks.jsonl")
 }
 
+/// How far the marks go, and their checksum.
+pub(crate) fn marks_sum(store: &Path) -> PathBuf {
+    store.join("marks.sum")
+}
+
 /// The writer locks this file.
 pub(crate) fn lock(store: &Path) -> PathBuf {
     store.join("lock")

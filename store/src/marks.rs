@@ -1,6 +1,8 @@
 //! Marks on the timeline of a store: what a person notes about a moment, such as the start of a job.
 //!
 //! They are lines of JSON in a file of their own, which any process may append to, also beside a recorder.
+//! A second file has the checksum of all lines, so that a line that was deleted or changed is noticed. Each
+//! mark continues the checksum, and so does not hide damage before it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -10,8 +12,12 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use trackiops_schemas::time::UtcMs;
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::beneath;
+use crate::catalog::CatalogView;
 use crate::error::StoreError;
+use crate::identity::{FOREIGN, Identity, StoreId};
 use crate::layout;
 use crate::snapshot::check_is_store;
 
@@ -32,6 +38,41 @@ pub struct Mark {
     pub host: String,
     /// What.
     pub text: String,
+}
+
+/// What the marks must be: how many bytes, of which store, and their checksum.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sum {
+    store: String,
+    bytes: u64,
+    crc32c: u32,
+}
+
+impl Sum {
+    fn read(store: &Path) -> io::Result<Option<Self>> {
+        match beneath::read(store, &layout::marks_sum(store)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => Ok(Some(serde_json::from_reader(file?.take(MOST_OF_LINE))?)),
+        }
+    }
+
+    fn write(&self, store: &Path) -> io::Result<()> {
+        let path = layout::marks_sum(store);
+        let new = path.with_extension("sum.tmp");
+        let mut file = beneath::create_anew(store, &new)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        beneath::finished(&file)?;
+        file.sync_all()?;
+        beneath::rename(store, &new, &path)?;
+        beneath::sync_dir(store, store)
+    }
+
+    /// Has it cover what follows.
+    fn add(&mut self, bytes: &[u8]) {
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        self.bytes += bytes.len() as u64;
+    }
 }
 
 /// A line of the file.
@@ -55,6 +96,7 @@ impl Mark {
         let time =
             layout::utc(self.time).ok_or_else(|| refused("its time is beyond the calendar"))?;
         check_is_store(store)?;
+        let id = Identity::of(&*CatalogView::open(store)?.ids()?).id;
         let line = Line {
             time: time.to_rfc3339_opts(SecondsFormat::Millis, true),
             host: self.host.clone(),
@@ -63,8 +105,21 @@ impl Mark {
         let path = layout::marks(store);
         let add = || {
             let mut file = beneath::append_or_create(store, &path)?;
-            if file.metadata()?.len() > MOST_OF_FILE {
+            // Released when the file is closed.
+            flock(&file, FlockOperation::LockExclusive)?;
+            let length = file.metadata()?.len();
+            if length > MOST_OF_FILE {
                 return Err(io::Error::other("it has more than 64 MiB; move it away"));
+            }
+            let mut sum = Sum::read(store)?;
+            if length == 0 && sum.is_none() {
+                // Before the first line: one without it counts as damaged.
+                sum = Some(Sum {
+                    store: id.to_string(),
+                    bytes: 0,
+                    crc32c: 0,
+                });
+                sum.iter().try_for_each(|sum| sum.write(store))?;
             }
             let mut text = serde_json::to_string(&line)?;
             // One that was not written to its end stays a line of its own.
@@ -74,7 +129,15 @@ impl Mark {
             text.push('\n');
             file.write_all(text.as_bytes())?;
             beneath::finished(&file)?;
-            file.sync_all()
+            file.sync_all()?;
+            // Without one, the lines stay unaccounted for.
+            let Some(mut sum) = sum else { return Ok(()) };
+            // Its line may be there, but not its sum, if a process has ended in between.
+            let mut not_summed = Vec::new();
+            file.seek(SeekFrom::Start(sum.bytes.min(length)))?;
+            file.read_to_end(&mut not_summed)?;
+            sum.add(&not_summed);
+            sum.write(store)
         };
         add().map_err(StoreError::io("write", &path))
     }
@@ -115,9 +178,12 @@ pub struct Marks {
 pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     let path = layout::marks(store);
     let (mut marks, mut unread) = (Vec::new(), 0_u64);
+    // Before the lines, which may be more in the meantime.
+    let sum = Sum::read(store);
     let file = match beneath::read(store, &path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let damage = None;
+            let is_missing = !matches!(sum, Ok(None));
+            let damage = is_missing.then(|| "it is missing".to_owned());
             return Ok(Marks {
                 path,
                 marks,
@@ -126,6 +192,13 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         }
         file => file.map_err(StoreError::io("read", &path))?,
     };
+    let mut found = Sum {
+        store: String::new(),
+        bytes: 0,
+        crc32c: 0,
+    };
+    let vouched = sum.as_ref().ok().and_then(Option::as_ref);
+    let vouched = vouched.map_or(0, |sum| sum.bytes);
     let is_too_long = file
         .metadata()
         .map_err(StoreError::io("read", &path))?
@@ -142,6 +215,8 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         if read.map_err(StoreError::io("read", &path))? == 0 {
             break;
         }
+        let rest = vouched.saturating_sub(found.bytes);
+        found.add(&line[..line.len().min(usize::try_from(rest).unwrap_or(usize::MAX))]);
         match Mark::parse(&line) {
             Some(mark) => marks.push(mark),
             None if line.trim_ascii().is_empty() => {}
@@ -151,13 +226,36 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     marks.sort_by_key(|mark| mark.time);
     let damage = match is_too_long {
         true => Some("it has more than 64 MiB, and what follows is not read".to_owned()),
-        false => (unread > 0).then(|| format!("lines that are no marks: {unread}")),
+        false if unread > 0 => Some(format!("lines that are no marks: {unread}")),
+        false => differs(store, sum, &found),
     };
     Ok(Marks {
         path,
         marks,
         damage,
     })
+}
+
+/// What is wrong with lines with this sum.
+fn differs(store: &Path, sum: io::Result<Option<Sum>>, found: &Sum) -> Option<String> {
+    let Ok(Some(sum)) = sum else {
+        let what = sum
+            .err()
+            .map_or("missing".to_owned(), |error| error.to_string());
+        return Some(format!(
+            "marks.sum, which vouches for it, cannot be read: {what}"
+        ));
+    };
+    if (sum.bytes, sum.crc32c) != (found.bytes, found.crc32c) {
+        return Some("lines were deleted or changed".to_owned());
+    }
+    // A damaged catalog is noted where it is read.
+    let ids = CatalogView::open(store).and_then(|view| view.ids()).ok()?;
+    let is_own = sum
+        .store
+        .parse::<StoreId>()
+        .is_ok_and(|id| ids.contains(&id));
+    (!is_own).then(|| FOREIGN.to_owned())
 }
 
 #[cfg(test)]
@@ -167,6 +265,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::catalog::Catalog;
 
     fn mark(ms: i64, text: &str) -> Mark {
         Mark {
@@ -178,8 +277,69 @@ mod tests {
 
     fn store() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("catalog.db"), "").unwrap();
+        Catalog::open(dir.path()).unwrap();
         dir
+    }
+
+    #[test]
+    fn a_line_that_was_deleted_cut_or_changed_is_noticed_from_then_on() {
+        let damage = |dir: &tempfile::TempDir| marks(dir.path()).unwrap().damage;
+        let dir = store();
+        for ms in 1..4 {
+            mark(ms, "a").add_to(dir.path()).unwrap();
+        }
+        assert_eq!(damage(&dir), None);
+        let path = layout::marks(dir.path());
+        let whole = fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = whole.split_inclusive('\n').collect();
+        let changed = whole.replacen("\"a\"", "\"b\"", 1);
+        let cuts = (0..whole.len()).step_by(7).map(|to| whole[..to].to_owned());
+        let deleted = (0..3).map(|i| [&lines[..i], &lines[i + 1..]].concat().concat());
+        let other = store();
+        mark(9, "of another store").add_to(other.path()).unwrap();
+        let sum = layout::marks_sum(dir.path());
+        let own = fs::read(&sum).unwrap();
+        for text in cuts.chain(deleted).chain([changed]) {
+            fs::write(&path, &text).unwrap();
+            assert!(damage(&dir).is_some(), "{text:?}");
+            mark(4, "later").add_to(dir.path()).unwrap();
+            assert!(damage(&dir).is_some(), "{text:?}");
+            fs::write(&sum, &own).unwrap();
+        }
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(damage(&dir), None);
+        for byte in 0..own.len() {
+            let mut flipped = own.clone();
+            flipped[byte] ^= 1;
+            fs::write(&sum, flipped).unwrap();
+            assert!(damage(&dir).is_some(), "byte {byte}");
+        }
+        fs::remove_file(&sum).unwrap();
+        for _ in 0..2 {
+            assert!(damage(&dir).unwrap().contains("marks.sum"));
+            mark(5, "later").add_to(dir.path()).unwrap();
+        }
+        fs::write(&sum, &own).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(damage(&dir).as_deref(), Some("it is missing"));
+        for file in [&path, &sum] {
+            fs::copy(other.path().join(file.file_name().unwrap()), file).unwrap();
+        }
+        assert!(damage(&dir).unwrap().contains("another store"));
+    }
+
+    #[test]
+    fn a_process_that_ends_before_the_sum_is_written_leaves_no_damage() {
+        let dir = store();
+        mark(1, "a").add_to(dir.path()).unwrap();
+        let sum = layout::marks_sum(dir.path());
+        let before = fs::read(&sum).unwrap();
+        mark(2, "b").add_to(dir.path()).unwrap();
+        fs::write(&sum, before).unwrap();
+        assert_eq!(marks(dir.path()).unwrap().damage, None);
+        mark(3, "c").add_to(dir.path()).unwrap();
+        let found = marks(dir.path()).unwrap();
+        assert_eq!((found.marks.len(), found.damage), (3, None));
     }
 
     #[test]

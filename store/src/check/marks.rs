@@ -1,4 +1,4 @@
-//! Checks the marks: each line is one.
+//! Checks the marks: each line is one, and none is missing.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::Report;
 use crate::error::StoreError;
 use crate::marks::marks;
 
-const REMOVE: &str = "the others are read; remove these lines, and the finding ends";
+const REMOVE: &str = "restore marks.jsonl and marks.sum from a copy; or move both away, and note with `trackiops mark --at` what is right";
 
 pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     let marks = marks(store)?;
