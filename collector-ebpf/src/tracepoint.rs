@@ -138,17 +138,20 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
     // Its request is taken out of the maps, wanted or not.
     let record = completed(ctx, offsets, direction);
-    if let Some(record) = &record
-        && global(&FILTER) != 0
-        && !filter::admits_record(record)
-    {
+    let Some(record) = record else {
+        if let Some(completion) = Completion::seen::<Probe>() {
+            completion.lost();
+        }
+        return;
+    };
+    if global(&FILTER) != 0 && !filter::admits_record(&record) {
         let (requests, bytes) = (u64::from(record.error >= 0), u64::from(record.done_bytes));
         let table = left_out::table(table::COMPLETION, direction);
         left_out::count(table, record.dev, requests, bytes);
         return;
     }
     if let Some(completion) = Completion::seen::<Probe>() {
-        completion.record(record);
+        completion.record(Some(record));
     }
 }
 

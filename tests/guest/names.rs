@@ -45,6 +45,8 @@ struct Row {
     file_key: i64,
     fileid: u64,
     write_requests: u64,
+    /// 0 where calls are not counted.
+    app_write_calls: u64,
 }
 
 static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| lines(&RUN.text("list")));
@@ -58,6 +60,7 @@ fn rows(store: &Path) -> Vec<Row> {
         "file_key",
         "fileid",
         "write_requests",
+        "app_write_calls",
     ];
     stored_rows(store, &columns)
 }
@@ -187,6 +190,32 @@ fn guest_a_reused_inode_number_is_another_file() {
     let recorded_names: BTreeSet<_> = recorded.values().copied().collect();
     assert_eq!(recorded_names, names);
     assert_eq!(recorded.len(), names.len(), "each is a file of its own");
+}
+
+/// Requests and calls by path.
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_files_that_live_for_moments_have_their_own_requests_and_calls() {
+    let files = of_case("short_lived");
+    let fileids: BTreeSet<_> = files.iter().map(|file| file.fileid).collect();
+    assert!(fileids.len() < files.len() / 2, "numbers are used again");
+    let mut recorded: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for row in ROWS.iter() {
+        if let Some(path) = &row.path {
+            let [requests, calls] = recorded.entry(path).or_default();
+            *requests += row.write_requests;
+            *calls += row.app_write_calls;
+        }
+    }
+    let counts_calls = RUN
+        .text("doctor")
+        .contains("; counts calls of applications");
+    for name in files.iter().map(|file| &file.names[0]) {
+        let path = name.path.as_deref().expect("a path");
+        let made = name.writes.len() as u64;
+        let calls = if counts_calls { made } else { 0 };
+        assert_eq!(recorded.get(path), Some(&[made, calls]), "{path}");
+    }
 }
 
 #[test]

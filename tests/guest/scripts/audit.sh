@@ -66,10 +66,12 @@ snapshot after
 stop_recorder
 keep_store
 
-# --- with a filter: no audit ---------------------------------------------------------------------
+# --- with a filter: what it leaves out is compared as well ----------------------------------------
 STORE=/var/tmp/filtered
+snapshot filtered.before
 start_recorder --uid 4711
 put /mnt/nfs/f 10
+snapshot filtered.after
 stop_recorder
 cp -a "$STORE" "$OUT/filtered"
 
@@ -85,7 +87,13 @@ for _ in 1 2; do
 done
 fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 --rw=write >/dev/null
 fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 --rw=read >/dev/null
-kill "${hammers[@]}"
 snapshot skipped.after
 stop_recorder
 cp -a "$STORE" "$OUT/skipped"
+# The same where a filter leaves all of it out.
+STORE=/var/tmp/skipped_filtered
+start_recorder --engine tracepoint --uid 4711
+fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 --rw=read >/dev/null
+stop_recorder
+kill "${hammers[@]}"
+cp -a "$STORE" "$OUT/skipped_filtered"

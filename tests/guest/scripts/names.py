@@ -230,6 +230,16 @@ def reused():
     assert max(seen.values()) > 1, seen
 
 
+def short_lived():
+    """One after the other within a few windows, mostly with the inode number of the one before."""
+    for number in range(60):
+        path = b"/mnt/two/short-%02d" % number
+        file = File("short_lived", path)
+        file.write(1 + number % 7)
+        file.close()
+        os.unlink(path)
+
+
 def held():
     """Files that stay open, so that anybody can find them."""
     os.makedirs(ROOT + b"/held")

@@ -15,7 +15,7 @@ trackiops doctor >"$OUT/doctor"
 start_recorder
 snapshot before
 python3 /work/names.py nested="$1" deep odd renamed_file renamed_directory renamed_there unlinked linked by_handle \
-    reused >"$OUT/list"
+    reused short_lived >"$OUT/list"
 snapshot moved.before
 python3 /work/names.py moved >>"$OUT/list"
 snapshot after
