@@ -26,6 +26,7 @@ mod notes;
 mod outcome;
 mod output;
 mod pages;
+mod paper;
 mod progress;
 mod query;
 mod question_flags;

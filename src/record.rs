@@ -6,6 +6,7 @@ mod last_work;
 mod log;
 mod memory;
 mod messages;
+mod print;
 mod reload;
 mod requests;
 mod service_manager;
@@ -47,6 +48,7 @@ use crate::record::display::RecordingDisplay;
 use crate::record::last_work::LastWork;
 use crate::record::log::Level;
 use crate::record::memory::Memory;
+use crate::record::print::PaperLines;
 use crate::record::reload::{Changes, Reload};
 use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
@@ -236,7 +238,11 @@ async fn record_with_plan(
     announce(&settings.filter, args.ready_file.as_deref())?;
     privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
-    let mut show = RecordingDisplay::new(Arc::clone(&kept));
+    let mut show = RecordingDisplay::new(Arc::clone(&kept), args.paper);
+    let mut printed = match args.paper {
+        true => Some(PaperLines::begin(args.granularity.finest())?),
+        false => None,
+    };
     let mut dropped = 0;
     let mut shed = messages::ShedReports::default();
     let unprobed = recorder.unprobed();
@@ -249,6 +255,9 @@ async fn record_with_plan(
         }
         unprobed_reports.follow(&unprobed.take(), Instant::now());
         show.window(&window, waiting.waiting(), &manager);
+        if let Some(lines) = &mut printed {
+            lines.window(&window);
+        }
         waiting.put(window);
         let usage = usage.get();
         shed.follow(&usage, Instant::now());
@@ -279,6 +288,9 @@ async fn record_with_plan(
     let totals = recorder
         .run(sink, mounted, stalled, stop.wait(args.duration, reload))
         .await;
+    if let Some(lines) = printed {
+        lines.finish();
+    }
     let last_work = LastWork::begin(manager.listens());
     let ending = manager.ends()?;
     let unwritten = waiting.counter();

@@ -3,7 +3,6 @@
 mod commands;
 mod events;
 mod frames;
-mod paper;
 mod recent;
 
 use std::collections::{BTreeMap, HashSet};
@@ -41,6 +40,7 @@ use crate::lifeline;
 use crate::live_socket::SocketFlag;
 use crate::notes::say_notes;
 use crate::output::{Output, plural, say};
+use crate::paper;
 use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
 use crate::question_flags::{FileFlags, RowFlags, now, since_of};
 use crate::watch::commands::{Commands, OnEvent};

@@ -25,9 +25,10 @@ pub struct RecordingDisplay {
 }
 
 impl RecordingDisplay {
-    pub fn new(kept: Arc<requests::RequestCounts>) -> Self {
+    /// Where windows are printed, a terminal gets no other lines of them.
+    pub fn new(kept: Arc<requests::RequestCounts>, are_printed: bool) -> Self {
         Self {
-            status: io::stderr().is_terminal(),
+            status: io::stderr().is_terminal() && !(are_printed && io::stdout().is_terminal()),
             kept,
             left_out_shown: 0,
         }
