@@ -2,12 +2,12 @@
 //!
 //! A file has series of its own from when it becomes one of the busiest until another one takes its place; all others are one
 //! series. So no series ever decreases, whatever becomes of files. Files are told apart by their names: one that was replaced by
-//! another one of its name goes on in the same series.
+//! another one of its name goes on in the same series, and one that is renamed takes its sums into a series of the new name.
 
 use std::collections::HashMap;
 use std::mem;
 
-use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_store::live::OTHER;
 
@@ -26,6 +26,8 @@ type Sums = [u64; 4];
 pub struct TopFiles {
     most: usize,
     own: HashMap<Name, Place>,
+    /// The names in `own` of files that were seen under them.
+    names: HashMap<FileKey, Name>,
     other: Sums,
     /// Bytes of this round.
     candidates: HashMap<Name, u64>,
@@ -42,6 +44,8 @@ struct Name {
 #[derive(Debug, Default)]
 struct Place {
     sums: Sums,
+    /// The file that was last seen under its name.
+    file: Option<FileKey>,
     /// Bytes of this round.
     bytes: u64,
 }
@@ -61,6 +65,7 @@ impl TopFiles {
         Self {
             most: most.min(MOST_TOP_FILES),
             own: HashMap::new(),
+            names: HashMap::new(),
             other: Sums::default(),
             candidates: HashMap::new(),
             windows: 0,
@@ -73,6 +78,9 @@ impl TopFiles {
             let sums = sums(row);
             let bytes = sums[1] + sums[3];
             let name = Name::of(file);
+            if let Some(name) = &name {
+                self.follow(file.key, name);
+            }
             let own = name.as_ref().and_then(|name| self.own.get_mut(name));
             if let Some(place) = own {
                 add(&mut place.sums, sums);
@@ -94,6 +102,20 @@ impl TopFiles {
         if self.windows >= ROUND {
             self.windows = 0;
             self.give_places();
+        }
+    }
+
+    /// Moves the series of a file that was renamed to its new name, unless that has one.
+    fn follow(&mut self, file: FileKey, name: &Name) {
+        let before = self.names.get(&file).filter(|before| *before != name);
+        if let Some(place) = before.and_then(|before| self.own.remove(before)) {
+            self.own.entry(name.clone()).or_insert(place);
+        }
+        let Some(place) = self.own.get_mut(name) else {
+            return;
+        };
+        if place.file.replace(file) != Some(file) || before.is_some() {
+            self.names.insert(file, name.clone());
         }
     }
 
@@ -125,6 +147,10 @@ impl TopFiles {
         for place in self.own.values_mut() {
             place.bytes = 0;
         }
+        // Files that are replaced all the time leave their keys.
+        let own = &self.own;
+        self.names
+            .retain(|file, name| own.get(name).is_some_and(|place| place.file == Some(*file)));
     }
 
     /// Mounts, paths and sums; the rest at last.
@@ -169,6 +195,25 @@ mod tests {
         let of_it = files.iter().filter(|(_, path, _)| *path == "/mnt/a");
         let sums: Vec<_> = of_it.map(|(_, _, sums)| sums[0]).collect();
         assert_eq!(sums, [300]);
+    }
+
+    #[test]
+    fn a_renamed_file_has_one_series_of_its_new_name() {
+        let mut files = TopFiles::new(5);
+        let mut record = |path, times| {
+            for _ in 0..times {
+                let rows = vec![(file(1, 49, Some(path)), reads(10))];
+                files.add(&window(0, rows));
+            }
+        };
+        // A round without a series, then half of one.
+        record("/mnt/before", ROUND + ROUND / 2);
+        record("/mnt/after", 1);
+        assert_eq!(sum_of(&files, "/mnt/before"), None);
+        assert_eq!(
+            sum_of(&files, "/mnt/after"),
+            Some(10 * u64::from(ROUND / 2 + 1))
+        );
     }
 
     #[test]
