@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use trackiops_store::stores_in;
 
 use crate::read_memory_flag::ReadMemoryFlag;
 
@@ -58,7 +59,7 @@ impl StoreFlag {
 pub struct StoreFlags {
     /// A store, repeatable [default: $TRACKIOPS_STORE or /var/lib/trackiops]
     ///
-    /// Give it once for each host to ask several stores as one.
+    /// Give it once for each host, or name a directory with a store for each, to ask several stores as one.
     #[arg(long, value_name = "DIR")]
     store: Vec<PathBuf>,
     #[command(flatten)]
@@ -75,14 +76,15 @@ impl StoreFlags {
     /// Their directories, which must exist. From now on [`ReadMemoryFlag`] applies.
     pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
         self.memory.apply();
-        match self.store.is_empty() {
-            true => Ok(vec![existing(None)?]),
-            false => self
-                .store
-                .into_iter()
-                .map(|dir| existing(Some(dir)))
-                .collect(),
+        let named = match self.store.is_empty() {
+            true => vec![None],
+            false => self.store.into_iter().map(Some).collect(),
+        };
+        let mut stores = Vec::new();
+        for dir in named {
+            stores.extend(stores_in(&existing(dir)?)?);
         }
+        Ok(stores)
     }
 }
 

@@ -18,6 +18,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
@@ -176,6 +178,42 @@ pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
     let has_journals =
         beneath::exists(store, &journals).map_err(StoreError::io("look for", &journals))?;
     Ok(has_journals || !segment_files(store)?.is_empty())
+}
+
+/// How deep in a directory stores are looked for.
+const MOST_DEPTH: usize = 4;
+
+/// The stores that a directory means: itself, or if it is none those in it and in directories below, ordered by path. Links are not
+/// followed. What is no directory, and a directory without any store, means itself.
+pub fn stores_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    if dir.is_dir() {
+        find_stores(dir, MOST_DEPTH, &mut found)?;
+    }
+    match found.is_empty() {
+        true => Ok(vec![dir.to_owned()]),
+        false => Ok(found),
+    }
+}
+
+fn find_stores(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), StoreError> {
+    if catalog(dir).exists() || has_files(dir)? {
+        found.push(dir.to_owned());
+        return Ok(());
+    }
+    if depth == 0 {
+        return Ok(());
+    }
+    let failed = StoreError::io("list", dir);
+    let entries = fs::read_dir(dir).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(failed)?;
+    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let mut below: Vec<_> = entries.iter().filter(|entry| is_dir(entry)).collect();
+    below.sort_by_key(|entry| entry.file_name());
+    for entry in below {
+        find_stores(&entry.path(), depth - 1, found)?;
+    }
+    Ok(())
 }
 
 /// Parses a segment's path, relative to the store: the dataset, the granularity, and the number of

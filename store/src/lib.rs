@@ -73,7 +73,7 @@ pub use error::StoreError;
 pub use file_index::{FileIndex, PackedIndex};
 pub use journal::scan::Damage;
 pub use journal::write::UncertainTail;
-pub use layout::Dataset;
+pub use layout::{Dataset, stores_in};
 pub use marks::{Mark, Marks, marks};
 pub use mount_roots::MountRoots;
 pub use names::{FileHistory, NameSeen, Names, Seen, is_below, is_in};
