@@ -23,6 +23,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::progress::begin_reading;
+
 /// What `trackiops analyze` takes.
 #[derive(clap::Args)]
 pub struct Args {
@@ -75,6 +77,7 @@ enum Command {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    begin_reading("analyzing", None);
     match args.command {
         Command::Sequentiality(args) => sequentiality::run(args),
         Command::Sizes(args) => sizes::run(args),

@@ -28,6 +28,7 @@ use self::recorded::Recorded;
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
 use crate::output::plural;
+use crate::progress::begin_reading;
 use crate::question_flags::{FileFlags, WhenFlags, now};
 use crate::report::form::FormFlags;
 use crate::store_flag::StoreFlags;
@@ -92,6 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     // A capture has nothing of other levels.
     question.levels = vec![IoLevel::Wire];
+    begin_reading("comparing", None);
     let captured = Captured::read(&args.pcap, &args.ports)?;
     let shared = shared(&question, &captured)?;
     let mut matching = Matching::new(&captured.transfers);

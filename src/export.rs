@@ -20,6 +20,7 @@ use trackiops_store::Mark;
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
+use crate::progress::begin_reading;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{EXPORTS, format_of, list_with_or};
 use crate::{notes, outcome};
@@ -164,6 +165,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     refuse_contradictions(&export)?;
     let zone = export.question.zone;
     let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
+    if !matches!(place, Destination::Stdout) {
+        begin_reading("exporting", None);
+    }
     let exported = export.run(&mut |batch| target.write(&batch));
     let mut exported = match exported {
         // A reader such as `head` has seen enough.

@@ -16,6 +16,7 @@ use trackiops_render::visible::{self, visible, wrap};
 use trackiops_threads::fail_point;
 
 use crate::help_headings::OUTPUT;
+use crate::progress::end_reading;
 use crate::{lifeline, signals, stderr_queue, terminal};
 
 /// Bytes that are written at a time.
@@ -61,6 +62,7 @@ const INDENT: usize = 4;
 /// begin a line of their own nor control a terminal. If it cannot be written, for example because
 /// the disk of a log is full, the program goes on.
 pub fn say(line: impl Display) {
+    end_reading();
     let line = line.to_string();
     let line = wrap(&visible(&line), terminal::stderr_width(), INDENT);
     write_stderr(format_args!("{line}\n"));
@@ -147,6 +149,7 @@ impl Output {
         &self,
         mut write: impl FnMut(&mut (dyn Write + Send)) -> io::Result<()>,
     ) -> anyhow::Result<()> {
+        end_reading();
         match self {
             Self::Stdout => {
                 let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());

@@ -1,31 +1,37 @@
-//! Shows on stderr how far a long query is, if that is a terminal.
+//! Shows on stderr how far a long command is, if that is a terminal.
 
+use std::fs;
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::mem;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use trackiops_query::Explain;
+use trackiops_render::units;
 
 use crate::output::write_stderr;
 
-/// Queries that take less show no progress.
+/// What takes less shows no progress.
 const LONG: Duration = Duration::from_secs(1);
 /// How often the progress is updated.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Calls `answer`, and shows how far it is if it takes long.
-pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
-    if !io::stderr().is_terminal() {
-        return answer();
-    }
-    thread::scope(|scope| {
+/// A line that says how far something is, once that takes long.
+struct Shown {
+    done: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Shown {
+    fn begin(line: impl Fn() -> String + Send + 'static) -> Self {
         let (done, is_done) = mpsc::channel::<()>();
-        scope.spawn(move || {
+        let thread = thread::spawn(move || {
             let mut wait = LONG;
             let mut said = 0;
             while is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let line = progress_line(explain.progress().part());
+                let line = line();
                 write_stderr(format_args!("\r{line:<said$}"));
                 (said, wait) = (line.len(), LOOK);
             }
@@ -33,10 +39,25 @@ pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
                 write_stderr(format_args!("\r{:said$}\r", ""));
             }
         });
-        let answered = answer();
-        drop(done);
-        answered
-    })
+        Self { done, thread }
+    }
+
+    fn end(self) {
+        drop(self.done);
+        let _ = self.thread.join();
+    }
+}
+
+/// Calls `answer`, and shows how far it is if it takes long.
+pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return answer();
+    }
+    let explain = explain.clone();
+    let shown = Shown::begin(move || progress_line(explain.progress().part()));
+    let answered = answer();
+    shown.end();
+    answered
 }
 
 fn progress_line(part: Option<f64>) -> String {
@@ -44,6 +65,57 @@ fn progress_line(part: Option<f64>) -> String {
         Some(part) => format!("reading the store: {:.0} %", part * 100.0),
         None => "looking through the store".to_owned(),
     }
+}
+
+/// What the command reads, until it has something to write.
+static READING: Mutex<Option<Shown>> = Mutex::new(None);
+
+/// Shows how much the process has read, from now until [`end_reading`]: of `total` bytes, where known. What was begun before goes on.
+pub fn begin_reading(doing: &'static str, total: Option<u64>) {
+    let Some(before) = bytes_read().filter(|_| io::stderr().is_terminal()) else {
+        return;
+    };
+    let mut reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
+    if reading.is_some() {
+        return;
+    }
+    let begin = Instant::now();
+    let shown = Shown::begin(move || {
+        let read = bytes_read().unwrap_or(before).saturating_sub(before);
+        reading_line(doing, read, total, begin.elapsed())
+    });
+    *reading = Some(shown);
+}
+
+/// Ends what [`begin_reading`] began, if anything. Its line is gone then.
+pub fn end_reading() {
+    let shown = mem::take(&mut *READING.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(shown) = shown {
+        shown.end();
+    }
+}
+
+/// Bytes that the process has read from files (proc_pid_io(5)).
+fn bytes_read() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar:"))?;
+    line.trim().parse().ok()
+}
+
+/// Bytes, their rate, and how long the rest will take, where that is known.
+fn reading_line(doing: &str, read: u64, total: Option<u64>, time: Duration) -> String {
+    let rate = read as f64 / time.as_secs_f64().max(0.001);
+    let mut line = format!("{doing}: {}", units::bytes(read));
+    // More is read than its files have where journals are read again.
+    let rest = total.and_then(|total| total.checked_sub(read));
+    if let (Some(total), Some(_)) = (total, rest) {
+        line += &format!(" of {}", units::bytes(total));
+    }
+    line += &format!(", {}", units::bytes_per_second(rate));
+    if let Some(rest) = rest.filter(|_| rate > 0.0) {
+        line += &format!(", about {:.0} s left", (rest as f64 / rate).ceil());
+    }
+    line
 }
 
 #[cfg(test)]
@@ -54,5 +126,15 @@ mod tests {
     fn what_is_not_known_is_not_told_as_a_part() {
         assert_eq!(progress_line(None), "looking through the store");
         assert_eq!(progress_line(Some(0.426)), "reading the store: 43 %");
+        let line = |read, total| reading_line("importing", read, total, Duration::from_secs(2));
+        assert_eq!(line(4 << 20, None), "importing: 4.00 MiB, 2.00 MiB/s");
+        assert_eq!(
+            line(4 << 20, Some(16 << 20)),
+            "importing: 4.00 MiB of 16.0 MiB, 2.00 MiB/s, about 6 s left"
+        );
+        assert_eq!(
+            line(4 << 20, Some(1 << 20)),
+            "importing: 4.00 MiB, 2.00 MiB/s"
+        );
     }
 }

@@ -12,6 +12,7 @@ use trackiops_store::{Covers, Finding, Repaired, Report};
 use crate::exit_status::ExitStatus;
 use crate::lifeline;
 use crate::output::{Output, plural, print, print_json};
+use crate::progress::begin_reading;
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 
@@ -106,6 +107,7 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
     };
     // A repair is over, and nothing is written from here on.
     lifeline::end_with_reader();
+    begin_reading("checking", None);
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
         if form.is_json() {
@@ -192,6 +194,7 @@ fn totals_object(report: &Report) -> Value {
 }
 
 fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
+    begin_reading("rebuilding", None);
     let rebuilt = trackiops_store::rebuild_catalog(store)?;
     Output::Stdout.write(|out| {
         for (path, why) in &rebuilt.left_out {

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use crate::progress::begin_reading;
 use crate::signals;
 
 /// A file, or standard input.
@@ -32,6 +33,8 @@ impl Source {
         {
             bail!("`-` is standard input and can be named once");
         }
+        let size = |source: &Self| Some(source.path()?.metadata().ok()?.len());
+        begin_reading("importing", sources.iter().map(size).sum());
         Ok(sources)
     }
 

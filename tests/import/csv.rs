@@ -1,9 +1,14 @@
 //! Tables: an export can be imported again, and the columns of others can be mapped.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use trackiops_testkit::lake;
 
 use super::{Row, lines, operations, requests, rows, text, trackiops, transfers};
@@ -362,4 +367,52 @@ fn identifiers_survive_readers_of_json() {
         found.dedup();
         assert_eq!(found, expected, "{command:?}");
     }
+}
+
+#[test]
+fn a_long_import_shows_its_progress_on_a_terminal_and_nothing_in_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |store: &str, stderr: Stdio| {
+        let mut import = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+            .args([
+                "import",
+                "csv",
+                "-",
+                "--store",
+                text(&dir.path().join(store)),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let mut stdin = import.stdin.take().unwrap();
+        writeln!(stdin, "end_time,op,done_bytes,host,path").unwrap();
+        sleep(Duration::from_millis(2500));
+        drop(stdin);
+        let mut piped = String::new();
+        if let Some(mut stderr) = import.stderr.take() {
+            stderr.read_to_string(&mut piped).unwrap();
+        }
+        import.wait().unwrap();
+        piped
+    };
+    assert!(!said("piped", Stdio::piped()).contains("importing"));
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let slave = ptsname(&terminal, Vec::new()).unwrap();
+    let slave = File::options()
+        .read(true)
+        .write(true)
+        .open(Path::new(slave.to_str().unwrap()));
+    said("shown", slave.unwrap().into());
+    // What the terminal holds ends with an error: nobody has it open any more.
+    let mut shown = Vec::new();
+    let _ = File::from(terminal).read_to_end(&mut shown);
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(
+        shown.contains("\rimporting: ") && shown.contains("/s"),
+        "{shown:?}"
+    );
 }
