@@ -7,6 +7,8 @@ use trackiops_query::times::Zone;
 
 /// Width of a bar, cells.
 pub(super) const BAR_WIDTH: usize = 8;
+/// An unknown value in a sparkline.
+const UNKNOWN: char = '?';
 /// Largest width of a sparkline, cells.
 pub(super) const SPARKLINE_WIDTH: usize = 60;
 
@@ -83,7 +85,8 @@ impl Look {
         }
     }
 
-    /// A sparkline of at most `most` cells. A cell shows one value, or the largest of several neighbours; 0 is blank.
+    /// A sparkline of at most `most` cells. A cell shows one value, or the largest of several neighbours; 0 is blank, and NaN,
+    /// an unknown value, is a question mark.
     pub fn sparkline(self, values: &[f64], most: usize) -> String {
         let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -92,10 +95,11 @@ impl Look {
             value if value > 0.0 => self.filled(((value / most * 8.0).ceil() as usize).max(1)),
             _ => ' ',
         };
-        let cells = values
-            .chunks(neighbours)
-            .map(|values| height(largest(values)));
-        cells.collect()
+        let cell = |values: &[f64]| match values.iter().all(|value| value.is_nan()) {
+            true => UNKNOWN,
+            false => height(largest(values)),
+        };
+        values.chunks(neighbours).map(cell).collect()
     }
 
     /// Truncates a visible text on the left, because names differ at their ends. The result has at most `most` cells.
@@ -141,6 +145,11 @@ mod tests {
     fn a_sparkline_shows_the_peaks() {
         assert_eq!(UNICODE.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " ▁▄█");
         assert_eq!(ASCII.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " _-#");
+        assert_eq!(UNICODE.sparkline(&[f64::NAN, 0.0, 1.0], 9), "? █");
+        assert_eq!(
+            UNICODE.sparkline(&[f64::NAN, f64::NAN, f64::NAN, 1.0], 2),
+            "?█"
+        );
         let mut many = vec![1.0; 600];
         many[305] = 8.0;
         let line = UNICODE.sparkline(&many, 1000);

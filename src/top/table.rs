@@ -215,7 +215,7 @@ impl Table {
     }
 }
 
-/// A number over time, of each row by its id.
+/// A number over time, of each row by its id; NaN where nothing was recorded.
 fn courses_of<R: Record>(
     outcome: &Outcome<R>,
     column: &Column<R>,
@@ -232,11 +232,27 @@ fn courses_of<R: Record>(
         Step::All => whole,
     };
     let points = usize::try_from(whole.div_ceil(step.max(1))).unwrap_or(0);
+    let place = |time: UtcMs| {
+        let after = (time.0 - answer.range.start.0).max(0).cast_unsigned();
+        (after / step.max(1)) as usize
+    };
+    let mut idle = vec![f64::NAN; points];
+    if let Step::Windows(length) = answer.step {
+        for (_, window, recorded_ms) in answer.recorded.pieces(length) {
+            let last = place(UtcMs(window.end.0 - 1)).min(points.saturating_sub(1));
+            if recorded_ms > 0 {
+                idle.iter_mut()
+                    .take(last + 1)
+                    .skip(place(window.start))
+                    .for_each(|point| *point = 0.0);
+            }
+        }
+    }
     for row in &answer.rows {
-        let course = courses.entry(id(row)).or_insert_with(|| vec![0.0; points]);
-        let after = (time(row).0 - answer.range.start.0).max(0).cast_unsigned();
-        if let Some(point) = course.get_mut((after / step.max(1)) as usize) {
-            *point += number(&column.value(row)).unwrap_or(0.0);
+        let course = courses.entry(id(row)).or_insert_with(|| idle.clone());
+        if let Some(point) = course.get_mut(place(time(row))) {
+            let known = if point.is_nan() { 0.0 } else { *point };
+            *point = known + number(&column.value(row)).unwrap_or(0.0);
         }
     }
     courses
