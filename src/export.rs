@@ -156,6 +156,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         granularity: args.granularity,
         question: args.selection.question()?,
     };
+    let names_files = !(export.question.files.is_empty() && export.question.mounts.is_empty());
     if let Destination::Stdout = place {
         kind = kind_of_stdout(kind, key.is_some())?;
     }
@@ -164,10 +165,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     refuse_contradictions(&export)?;
     let zone = export.question.zone;
-    let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     if !matches!(place, Destination::Stdout) {
         begin_reading("exporting", None);
     }
+    let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
     let mut exported = match exported {
         // A reader such as `head` has seen enough.
@@ -189,6 +190,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let (marks, notes) = marks_in(&export.question.stores, range)?;
         target.mark(&marks)?;
         exported.notes.extend(notes);
+        if names_files {
+            say(
+                "functions, and calls whose file is unknown, are not drawn: --file, --dir and --mount select requests of files",
+            );
+        }
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     notes::say_notes(&exported.notes, zone);
