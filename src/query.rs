@@ -39,10 +39,10 @@ const MOST_ROWS: usize = 20;
 /// What rows stand for.
 #[derive(clap::Args, Clone)]
 pub struct SubjectFlags {
-    /// A row is a file, dir, mount, volume, tenant, host, level, op or transport
+    /// A row is a file, dir, mount, volume, tenant, user, host, level, op or transport
     ///
-    /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `volume`, `host` and `tenant` (user and cgroup) all files
-    /// of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each
+    /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `volume`, `host`, `tenant` (user and cgroup) and `user`
+    /// (whatever its cgroups and tenants) all files of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each
     /// connection. Name several with commas: `file,tenant`, `dir,tenant`, `file,level`, `file,op`.
     #[arg(long, value_name = "WHAT,...", help_heading = ROWS)]
     by: Option<Subject>,

@@ -94,7 +94,7 @@ fn a_query_of_what_is_no_store_says_so() {
         &["query", "--store", path, "--by", "colour"],
         &[
             "--by",
-            "file, dir, mount, volume, tenant, host, level, op or transport",
+            "file, dir, mount, volume, tenant, user, host, level, op or transport",
         ],
     );
     for command in ["files", "flamegraph"] {

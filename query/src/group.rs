@@ -26,6 +26,8 @@ pub struct GroupBy {
     pub tenants: bool,
     /// Whether each user and cgroup of a tenant has one.
     pub users: bool,
+    /// Whether tenants are users, whatever their cgroups and names.
+    pub only_users: bool,
     /// Whether each level has one. Otherwise an answer is about one level.
     pub levels: bool,
 }
@@ -55,8 +57,8 @@ pub enum Level {
 /// The text of `--by` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rows are not grouped by `{0}`: write file, dir, mount, volume, tenant, host, level, op or transport, or several of them with commas between them; transport \
-     goes with op, mount and host alone, and level not with op"
+    "rows are not grouped by `{0}`: write file, dir, mount, volume, tenant, user, host, level, op or transport, or several of them with commas between them; transport \
+     goes with op, mount and host alone, level not with op, and user not with tenant"
 )]
 pub struct ByError(pub(crate) String);
 
@@ -68,12 +70,13 @@ impl ByError {
 }
 
 /// Parses one word, or several with commas between them.
-/// The finest of file, dir, mount, volume and host decides, because a file has one of each. `tenant` and `level` alone group by that and host.
+/// The finest of file, dir, mount, volume and host decides, because a file has one of each. `tenant`, `user` and `level` alone group by that and host.
 impl FromStr for GroupBy {
     type Err = ByError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (mut level, mut tenants, mut levels) = (None, false, false);
+        let mut only_users = false;
         for word in text.split(',') {
             let this = match word.trim() {
                 "file" => Level::File,
@@ -85,6 +88,10 @@ impl FromStr for GroupBy {
                     tenants = true;
                     continue;
                 }
+                "user" => {
+                    only_users = true;
+                    continue;
+                }
                 "level" => {
                     levels = true;
                     continue;
@@ -93,8 +100,12 @@ impl FromStr for GroupBy {
             };
             level = Some(level.map_or(this, |level: Level| level.min(this)));
         }
+        if tenants && only_users {
+            return Err(ByError(text.into()));
+        }
         Ok(Self {
-            tenants,
+            tenants: tenants || only_users,
+            only_users,
             levels,
             ..Self::level(level.unwrap_or(Level::Host))
         })
@@ -126,6 +137,7 @@ impl GroupBy {
             level,
             tenants: false,
             users: false,
+            only_users: false,
             levels: false,
         }
     }
@@ -262,7 +274,8 @@ impl Grouping {
             by,
             mounts: MountFilter::new(snapshot, &question.mounts, &question.volumes)?,
             tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?
-                .with_volumes(volumes.clone()),
+                .with_volumes(volumes.clone())
+                .of_users(by.only_users),
             volumes,
             levels: question.levels.clone(),
             ..Self::default()

@@ -20,6 +20,8 @@ pub struct TenantFilter {
     rules: Option<Arc<Rules>>,
     /// The volumes that rules may ask for.
     volumes: VolumeNames,
+    /// Whether what is chosen is the user of a tenant alone.
+    only_users: bool,
 }
 
 impl TenantFilter {
@@ -37,6 +39,7 @@ impl TenantFilter {
             only,
             rules,
             volumes: VolumeNames::default(),
+            only_users: false,
         })
     }
 
@@ -45,9 +48,14 @@ impl TenantFilter {
         Self { volumes, ..self }
     }
 
+    /// The same, choosing users in place of tenants.
+    pub fn of_users(self, only_users: bool) -> Self {
+        Self { only_users, ..self }
+    }
+
     /// Whether the tenants of rows are needed.
     pub(crate) fn needs_tenants(&self) -> bool {
-        !self.only.is_empty() || self.rules.is_some()
+        !self.only.is_empty() || self.rules.is_some() || self.only_users
     }
 
     /// Whether the names and mounts of rows are needed.
@@ -117,13 +125,30 @@ impl Chooser<'_> {
             |last: &Chosen| Arc::ptr_eq(&last.file, file) && Arc::ptr_eq(&last.tenant, tenant);
         if !self.last.as_ref().is_some_and(is_last) {
             let named = self.named(file, tenant);
+            let is_asked_for = self.filter.matches(&named);
             self.last = Some(Chosen {
                 file: Arc::clone(file),
                 tenant: Arc::clone(tenant),
-                named: self.filter.matches(&named).then_some(named),
+                named: is_asked_for.then(|| match self.filter.only_users {
+                    true => self.user_of(&named),
+                    false => named,
+                }),
             });
         }
         self.last.as_ref()?.named.as_ref()
+    }
+
+    fn user_of(&mut self, tenant: &Tenant) -> Arc<Tenant> {
+        self.shared(Tenant {
+            uid: tenant.uid,
+            user: tenant.user.clone(),
+            ..Tenant::default()
+        })
+    }
+
+    fn shared(&mut self, tenant: Tenant) -> Arc<Tenant> {
+        let shared = self.known.entry(tenant);
+        Arc::clone(shared.or_insert_with_key(|tenant| Arc::new(tenant.clone())))
     }
 
     fn named(&mut self, file: &File, tenant: &Arc<Tenant>) -> Arc<Tenant> {
@@ -138,14 +163,14 @@ impl Chooser<'_> {
             path: file.path.as_deref(),
             tenant,
         });
-        let shared = self.known.entry(named);
-        Arc::clone(shared.or_insert_with_key(|named| Arc::new(named.clone())))
+        self.shared(named)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_schemas::identity::{Dev, FileKey};
 
     #[test]
     fn a_tenant_is_selected_by_its_name_or_where_it_has_none_by_user_or_cgroup() {
@@ -178,5 +203,37 @@ mod tests {
         assert!(!is_selected("*", &Tenant::default()));
         assert!(TenantFilter::default().matches(&Tenant::default()));
         assert!(TenantFilter::new(&["[".into()], None).is_err());
+    }
+
+    #[test]
+    fn tenants_that_are_selected_become_users() {
+        let filter = TenantFilter::new(&["db".into()], None).unwrap();
+        let filter = filter.of_users(true);
+        assert!(filter.needs_tenants());
+        let mut chooser = filter.chooser();
+        let file = Arc::new(File {
+            key: FileKey(1),
+            dev: Dev(49),
+            fileid: 1,
+            mount: None,
+            path: None,
+            path_inferred: None,
+            level: Default::default(),
+        });
+        let tenant = |name: &str, cgroup: &str| {
+            Arc::new(Tenant {
+                uid: Some(1000),
+                user: Some("ann".into()),
+                cgroup: Some(cgroup.into()),
+                name: Some(name.into()),
+                ..Tenant::default()
+            })
+        };
+        let users = [tenant("db", "/a"), tenant("db", "/b")].map(|tenant| {
+            let user = chooser.choose(&file, &tenant).cloned();
+            user.unwrap().named().unwrap()
+        });
+        assert_eq!(users, ["ann", "ann"]);
+        assert_eq!(chooser.choose(&file, &tenant("web", "/a")), None);
     }
 }

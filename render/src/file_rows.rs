@@ -57,7 +57,8 @@ struct Shape {
     /// Read and write. A direction without requests has no columns.
     directions: Vec<Shown>,
     host: bool,
-    tenant: bool,
+    /// Header of the column of tenants, if there is one.
+    tenant: Option<&'static str>,
     level: bool,
     mount: bool,
     /// Header of the entity's column; `None` if all rows have the same entity.
@@ -77,7 +78,10 @@ impl Shape {
             times: Times::of(answer, zone, |row| row.time),
             directions: Shown::of(rows),
             host: answer.by.level != Level::Host && differ(|a, b| a.host == b.host),
-            tenant: answer.by.tenants,
+            tenant: answer.by.tenants.then_some(match answer.by.only_users {
+                true => "user",
+                false => "tenant",
+            }),
             level: answer.by.levels,
             mount: matches!(answer.by.level, Level::Dir { .. })
                 && differ(|a, b| a.mount() == b.mount()),
@@ -147,9 +151,7 @@ impl Shape {
         if self.errors {
             cells.push(right("errors").weighs(80));
         }
-        if self.tenant {
-            cells.push(left("tenant").weighs(KEY + 3));
-        }
+        cells.extend(self.tenant.map(|name| left(name).weighs(KEY + 3)));
         if self.level {
             cells.push(left("level").weighs(KEY + 2));
         }
@@ -177,7 +179,7 @@ impl Shape {
                 (row.sum.read().errors + row.sum.write().errors).to_string(),
             ));
         }
-        if self.tenant {
+        if self.tenant.is_some() {
             let tenant = row.tenant.named();
             cells.push(left(tenant.as_deref().unwrap_or(NONE)));
         }

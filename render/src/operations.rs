@@ -86,7 +86,12 @@ impl Shape {
             cells.push(right("errors").weighs(80));
         }
         if self.tenant {
-            cells.push(left("tenant").weighs(KEY + 3));
+            let name = if answer.by.only_users {
+                "user"
+            } else {
+                "tenant"
+            };
+            cells.push(left(name).weighs(KEY + 3));
         }
         if self.mount {
             cells.push(left("mount").weighs(KEY));

@@ -51,10 +51,13 @@ impl FromStr for Subject {
             (_, true, true) => Ok(Self::Operations(Connections::Apart)),
             (true, false, true) => Ok(Self::Operations(Connections::Together)),
             (_, true, false) => Err(ByError(text.into())),
-            (true, false, false) if others == ["tenant"] => Ok(Self::OperationsBy(GroupBy {
-                tenants: true,
-                ..GroupBy::MOUNT
-            })),
+            (true, false, false) if others == ["tenant"] || others == ["user"] => {
+                Ok(Self::OperationsBy(GroupBy {
+                    tenants: true,
+                    only_users: others == ["user"],
+                    ..GroupBy::MOUNT
+                }))
+            }
             (true, false, false) => match others.join(",").parse::<GroupBy>() {
                 Ok(by) if !by.levels => Ok(Self::OperationsBy(by)),
                 _ => Err(ByError(text.into())),
