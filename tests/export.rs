@@ -441,7 +441,8 @@ fn percentiles_of_exported_histograms_are_those_of_the_query() {
         let sum = histograms.entry(key).or_default();
         pairs.for_each(|(bucket, count)| sum.add(*bucket, *count as u64));
     }
-    let query = "query --store store --step all --format csv --columns file_key,read_p50,read_p99";
+    let query =
+        "query --store store --step all --format csv --columns file_key,read_p50,read_p99,read_max";
     let query = store.ok(&query.split(' ').collect::<Vec<_>>());
     let records = csv_records(&query);
     assert_eq!(records.len(), histograms.len());
@@ -449,8 +450,9 @@ fn percentiles_of_exported_histograms_are_those_of_the_query() {
         |us: Option<f64>| us.map_or(String::new(), |us| ((us * 1e3).round() / 1e3).to_string());
     for record in records {
         let histogram = &histograms[&record[0].parse().unwrap()];
-        let own = [0.5, 0.99].map(|q| shown(histogram.quantile_us(q)));
-        assert_eq!(record[1..], own);
+        let max_ns = 1000 * record[3].parse::<u64>().unwrap();
+        let own = [0.5, 0.99].map(|q| shown(histogram.quantile_us_up_to(q, max_ns)));
+        assert_eq!(record[1..3], own);
     }
 }
 

@@ -333,8 +333,8 @@ trackiops top  store  PAST  2026-11-21 03:52:20 to 03:52:30 (10 s)
 2 rows, 34.5 requests/s, 138 KiB/s
 1:files  2:tree  3:mounts  4:tenants  5:operations  6:stalls  7:volumes
 name               IOPS >throughput     mean      p99    q/n/c errors IOPS
-/mnt/a/x           29.5   118 KiB/s   300 us   301 us  0/0/100      0 ▂▃▄▄▅▆▆▇██
-/mnt/b/y           5.00  20.0 KiB/s   300 us   301 us  0/0/100      0 ██████████
+/mnt/a/x           29.5   118 KiB/s   300 us   300 us  0/0/100      0 ▂▃▄▄▅▆▆▇██
+/mnt/b/y           5.00  20.0 KiB/s   300 us   300 us  0/0/100      0 ██████████
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80));
@@ -518,7 +518,7 @@ fn screens_of_a_stored_time() {
         ("\x1b", (24, 80), "3 rows"),
         ("a", (24, 80), "called for"),
         ("y", (24, 80), "app_iops"),
-        ("S", (40, 120), ">wire"),
+        ("S", (40, 120), ">requested"),
         ("a", (24, 80), "read p99"),
         ("5", (40, 120), "GETATTR"),
     ] {

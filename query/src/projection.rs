@@ -37,6 +37,18 @@ static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
     names.zip(0..).collect()
 });
 
+/// The bits of each histogram of latencies and of the largest latency beside it.
+static HISTOGRAMS: LazyLock<Vec<(u128, u128)>> = LazyLock::new(|| {
+    let prefixes = DIRECTIONS.map(|direction| format!("{direction}_"));
+    let prefixes = prefixes.iter().map(String::as_str).chain(APP_DIRECTIONS);
+    let bits =
+        |prefix: &str| [LATENCY_HIST, "latency_us_max"].map(|name| bit(&format!("{prefix}{name}")));
+    prefixes
+        .map(bits)
+        .map(|[histogram, largest]| (histogram, largest))
+        .collect()
+});
+
 fn bit(column: &str) -> u128 {
     PLACES.get(column).map_or(0, |place| 1 << place)
 }
@@ -60,10 +72,16 @@ fn is_of_cache(column: &str) -> bool {
 }
 
 impl Projection {
-    /// These columns. Ignores unknown names.
+    /// These columns, and beside a histogram of latencies the largest latency, which no percentile is above. Ignores unknown names.
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut all = columns.into_iter().map(bit).fold(0, |all, one| all | one);
+        for (histogram, largest) in &*HISTOGRAMS {
+            if all & histogram != 0 {
+                all |= largest;
+            }
+        }
         Self {
-            columns: columns.into_iter().map(bit).fold(0, |all, one| all | one),
+            columns: all,
             ..Self::default()
         }
     }
@@ -214,5 +232,9 @@ mod tests {
         let one = Projection::new(["path"]);
         assert!(one.includes("path") && !one.includes("mount") && !one.includes("colour"));
         assert!(one.only_transfers(true).includes("write_requests"));
+        // Percentiles are those of the same histogram, whatever else is shown.
+        let histogram = Projection::new(["read_latency_hist"]);
+        assert!(histogram.includes("read_latency_us_max"));
+        assert!(!histogram.includes("write_latency_us_max"));
     }
 }

@@ -153,7 +153,7 @@ pub fn write_distributions(
 
 impl<'d> Distribution<'d> {
     fn new(direction: &'d str, of: &Direction) -> Self {
-        let quantile = |q| of.latency.quantile_us(q).map(rounded);
+        let quantile = |q| of.quantile_us(q).map(rounded);
         let [p50_us, p90_us, p95_us, p99_us, p999_us] = QUANTILES.map(|(_, q)| quantile(q));
         let bucket = |(bucket, count): &(i32, u64)| Bucket {
             le_us: upper_bound_us(*bucket),
@@ -219,7 +219,7 @@ fn table(name: &str, of: &Direction, look: Look, out: &mut dyn Write) -> io::Res
             writeln!(out, "{}", line.trim_end())?;
         }
     }
-    let shown = QUANTILES.map(|(name, q)| Some((name, units::time(of.latency.quantile_us(q)?))));
+    let shown = QUANTILES.map(|(name, q)| Some((name, units::time(of.quantile_us(q)?))));
     let mut figures: Vec<_> = shown.into_iter().flatten().collect();
     figures.extend(
         of.latency_ns_mean()

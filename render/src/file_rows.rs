@@ -203,7 +203,7 @@ impl Shape {
             Figures::Rates => texts.extend([
                 per_second(d.bytes, covered_ms).map(bytes_per_second),
                 d.latency_ns_mean().map(time),
-                d.latency.quantile_us(0.99).map(latency),
+                d.quantile_us(0.99).map(latency),
             ]),
             Figures::Parts => {
                 texts.push(d.latency_ns_mean().map(time));

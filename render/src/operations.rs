@@ -77,7 +77,7 @@ impl Shape {
             ("received/op", 30),
             ("queue", 50),
             ("rtt", 75),
-            ("execute", ESSENTIAL + 7),
+            ("mean", ESSENTIAL + 7),
             ("p99", ESSENTIAL + 8),
         ] {
             cells.push(right(figure).weighs(weight));
@@ -128,7 +128,7 @@ impl Shape {
             part_of_time(sums.queue_ns_sum),
             part_of_time(sums.rtt_ns_sum),
             mean_time(sums.execute_ns_sum),
-            sums.execute.quantile_us(0.99).map(latency),
+            sums.quantile_us(0.99).map(latency),
         ];
         cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
         if self.errors {

@@ -1,5 +1,7 @@
 //! Table of the columns in `--columns`.
 
+use std::collections::BTreeSet;
+
 use arrow::datatypes::DataType;
 
 use crate::formats::text;
@@ -11,8 +13,12 @@ use trackiops_query::times::{Zone, show, show_offset};
 
 pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
     let times = Times::of(answer, zone, |_| answer.range.start);
+    let offset = offset_of_all(answer, columns, zone);
     let header = |column: &Column<R>| {
-        let name = column.shown_name();
+        let mut name = column.shown_name();
+        if let (DataType::Timestamp(..), Some(offset)) = (&column.data_type, &offset) {
+            name += &format!(" ({offset})");
+        }
         match (column.is_number(), &column.data_type) {
             (true, _) | (_, DataType::Decimal128(..)) => right(name),
             (false, DataType::Timestamp(..)) => whole(name),
@@ -20,7 +26,9 @@ pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: 
         }
     };
     let line = |row: &R| {
-        let cells = columns.iter().map(|c| cell(c, &c.value(row), zone));
+        let cells = columns
+            .iter()
+            .map(|c| cell(c, &c.value(row), zone, offset.is_none()));
         cells.collect::<Vec<_>>()
     };
     Table {
@@ -63,7 +71,27 @@ pub(super) fn list<R: Record>() -> Table {
     }
 }
 
-fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
+/// The offset of local time in all cells, which headers have then.
+fn offset_of_all<R: 'static>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    zone: Zone,
+) -> Option<String> {
+    let mut offsets = BTreeSet::new();
+    for column in columns.iter() {
+        for row in &answer.rows {
+            if let Value::Time(time) = column.value(row) {
+                offsets.insert(show_offset(time, zone));
+            }
+        }
+    }
+    match offsets.len() {
+        1 => offsets.pop_first(),
+        _ => None,
+    }
+}
+
+fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone, with_offset: bool) -> Cell {
     if let Some(number) = value.number().filter(|_| column.is_number()) {
         return right(units::show(column.unit, number));
     }
@@ -71,6 +99,7 @@ fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
         Value::Decimal(units, decimals) => right(decimal_text(*units, *decimals)),
         Value::Null if column.is_number() => right(NONE),
         Value::Null => left(NONE),
+        Value::Time(time) if !with_offset => whole(show(*time, zone)),
         Value::Time(time) => whole(format!("{}{}", show(*time, zone), show_offset(*time, zone))),
         other => left(text::plain(&column.data_type, other).unwrap_or_default()),
     }

@@ -222,7 +222,8 @@ impl Table {
             let next = order.split_off(order.partition_point(|column| weight(column) == same));
             let together = kept.iter().chain(&order);
             let needed: usize = together.map(|c| c.least(same.0) + GAP.len()).sum();
-            let is_beyond = self.is_chosen && !left_out.is_empty();
+            let is_bar = same.0 == 0;
+            let is_beyond = (self.is_chosen || is_bar) && !left_out.is_empty();
             match kept.is_empty() || needed <= room.saturating_add(GAP.len()) && !is_beyond {
                 true => kept.append(&mut order),
                 false => left_out.append(&mut order),
@@ -483,5 +484,8 @@ mod tests {
             "03:10  4 KiB  1.00  12.0  ████████  /mnt/home/db/資料/orders.db"
         );
         assert!(!line(50).contains('█') && !shown(&table, Some(50)).contains("no room"));
+        // No bar has the room of a column that did not fit.
+        table.header[2] = right("throughput in all").weighs(20);
+        assert!(!shown(&table, Some(56)).contains('█'));
     }
 }

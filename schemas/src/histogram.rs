@@ -8,6 +8,7 @@ use std::array;
 use std::sync::LazyLock;
 
 use crate::ebpf::op_sums::OP_CELL_BITS;
+use crate::unit::us_from_ns;
 
 /// OpenTelemetry's scale and Prometheus' schema, by which a bucket ends `2^(2^-5)` times as high as it begins.
 pub const SCALE: i32 = 5;
@@ -268,6 +269,16 @@ impl Histogram {
         }
         None
     }
+
+    /// As [`Self::quantile_us`], and never above the largest latency as its column holds it: the middle of the last bucket
+    /// may be. A largest latency of 0 us is unknown, or less than the column can hold.
+    pub fn quantile_us_up_to(&self, q: f64, max_ns: u64) -> Option<f64> {
+        let us = self.quantile_us(q)?;
+        Some(match us_from_ns(max_ns) {
+            0 => us,
+            max_us => us.min(max_us as f64),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -294,6 +305,22 @@ mod tests {
             let ns = (ns >> octaves).max(1);
             prop_assert_eq!(bucket_of(ns), defined_bucket_of(ns));
         }
+    }
+
+    #[test]
+    fn no_quantile_is_above_the_largest_latency() {
+        let mut histogram = Histogram::default();
+        (0..3).for_each(|_| histogram.record(1_000_000));
+        assert!(histogram.quantile_us(0.99).is_some_and(|us| us > 1000.0));
+        assert_eq!(histogram.quantile_us_up_to(0.99, 1_000_000), Some(1000.0));
+        assert_eq!(
+            histogram.quantile_us_up_to(0.99, 0),
+            histogram.quantile_us(0.99)
+        );
+        assert_eq!(
+            Histogram::default().quantile_us_up_to(0.99, 1_000_000),
+            None
+        );
     }
 
     #[test]

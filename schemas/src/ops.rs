@@ -62,6 +62,11 @@ impl OperationSums {
         (self.requests > 0).then(|| sum as f64 / self.requests as f64)
     }
 
+    /// The time from start to completion, in us, that a share `q` of the requests does not exceed; `None` where none is known.
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        self.execute.quantile_us_up_to(q, self.execute_ns_max)
+    }
+
     /// Bytes in both directions.
     pub fn bytes(&self) -> u64 {
         self.sent_bytes + self.received_bytes

@@ -79,6 +79,11 @@ impl Direction {
         (timed > 0).then(|| self.latency_ns_sum as f64 / timed as f64)
     }
 
+    /// The latency, in us, that a share `q` of the requests does not exceed; `None` where none is known.
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        self.latency.quantile_us_up_to(q, self.latency_ns_max)
+    }
+
     /// Of what that mean consists, ns: waiting in the client, network and server, the client's completion. They add up to
     /// it; the last one has all of what is not known in parts. `None` where nothing is.
     pub fn parts_ns_mean(&self) -> Option<[f64; 3]> {
@@ -130,6 +135,11 @@ impl AppCalls {
     /// Mean time of the timed calls, ns; `None` without one.
     pub fn latency_ns_mean(&self) -> Option<f64> {
         (self.timed > 0).then(|| self.latency_ns_sum as f64 / self.timed as f64)
+    }
+
+    /// The latency, in us, that a share `q` of the calls does not exceed; `None` where none is known.
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        self.latency.quantile_us_up_to(q, self.latency_ns_max)
     }
 
     /// As an operation of the file: of calls that move no bytes.

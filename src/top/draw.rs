@@ -34,8 +34,8 @@ a      requests; calls; times of both       q         quit
 ?      this
 The mouse selects rows and tabs, and scrolls. q/n/c are the shares of queue,
 network and server, and completion in the latency, in percent; hit% is that of
-the bytes read that were in the page cache, and amp r/w the bytes on the wire
-for each byte that calls read, and wrote.";
+the bytes read that were in the page cache, and amp r/w the bytes requested of
+the server or device for each byte that calls read, and wrote.";
 
 /// Draws what is shown.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {

@@ -92,13 +92,13 @@ static CALLS: View = View {
     cells: &[
         cell("calls", 7, &[0]),
         cell("called for", 11, &[1]),
-        cell("wire", 11, &[2]),
+        cell("requested", 11, &[2]),
         cell("hit%", 5, &[3]),
         cell("amp r/w", 9, &[4, 5]),
         cell("errors", 6, &[6]),
     ],
     sort: 1,
-    sums: &[(0, " calls/s"), (1, " called for"), (2, " on the wire")],
+    sums: &[(0, " calls/s"), (1, " called for"), (2, " requested")],
 };
 
 static TIMES: View = View {
@@ -114,9 +114,9 @@ static TIMES: View = View {
         cell("calls", 7, &[0]),
         cell("requests", 8, &[1]),
         cell("read p99", 8, &[2]),
-        cell("wire", 8, &[3]),
+        cell("request", 8, &[3]),
         cell("wr. p99", 8, &[4]),
-        cell("wire", 8, &[5]),
+        cell("request", 8, &[5]),
     ],
     sort: 2,
     sums: &[(0, " calls/s"), (1, " requests/s")],

@@ -510,7 +510,10 @@ class Row:
             buckets = collections.Counter()
             for prefix in prefixes:
                 buckets.update(self.histograms[f"{prefix}{latency}_hist"])
-            return quantile(buckets, {"p50": 0.5, "p99": 0.99, "p999": 0.999}[name])
+            us = quantile(buckets, {"p50": 0.5, "p99": 0.99, "p999": 0.999}[name])
+            longest = max(of.get(f"{prefix}{latency}_us_max", 0) for prefix in prefixes)
+            # The middle of a bucket may be above the longest latency; 0 us is not known.
+            return us if us is None or not longest else min(us, longest)
         requests, untimed, unsplit = total("requests"), total("untimed"), total("unsplit")
         if name in ("folded_share", "untimed_share"):
             return total(name[:-6]) / requests if requests else None

@@ -134,25 +134,43 @@ def top_files(program, db, stores, trackiops):
     ).sort("bytes", descending=True).head(5))  # fmt: skip
 
 
+# The middle of a bucket may be above the longest latency, which the program shows then. One of 0 us is not known.
+def at_most_sql(us, longest):
+    return f"if({us} IS NULL, NULL, least({us}, nullif({longest}, 0)))"
+
+
+def at_most_polars(us, longest):
+    return pl.when(us.is_not_null()).then(pl.min_horizontal(us, pl.when(longest > 0).then(longest)))
+
+
 def percentiles(program, db, stores, trackiops):
     names = [(direction, name) for direction in ("read", "write") for name in SHARES]
     columns = ",".join(["time", "host", "file_key", *(f"{direction}_{name}" for direction, name in names)])
     compared = Compared("percentiles", asked(program, "--step", "1m", "--columns", columns), 3)
-    merged = [f"hist_percentile(hist_merge(list({d}_latency_hist)), {SHARES[name]})" for d, name in names]
+    at_most = lambda histogram, d, name: at_most_sql(f"hist_percentile({histogram}, {SHARES[name]})", f"max({d}_latency_us_max)")
+    merged = [at_most(f"hist_merge(list({d}_latency_hist))", d, name) for d, name in names]
     compared("DuckDB", db.sql(f"SELECT time, host, file_key, {', '.join(merged)} FROM rollup_1m GROUP BY ALL"))
     # Also of elements that are not merged.
-    flat = [f"hist_percentile(flatten(list({d}_latency_hist)), {SHARES[name]})" for d, name in names]
+    flat = [at_most(f"flatten(list({d}_latency_hist))", d, name) for d, name in names]
     compared("DuckDB", db.sql(f"SELECT window_start(time, '1m'), host, file_key, {', '.join(flat)} FROM rollup_1s GROUP BY ALL"))
     keys = ["time", "host", "file_key"]
-    expressions = [trackiops.percentile(trackiops.merge(f"{d}_latency_hist"), SHARES[name]).alias(d + name) for d, name in names]
+    longest = lambda d: pl.max(f"{d}_latency_us_max")
+    expressions = [
+        at_most_polars(trackiops.percentile(trackiops.merge(f"{d}_latency_hist"), SHARES[name]), longest(d)).alias(d + name) for d, name in names
+    ]
     compared("Polars", stores.rollup("1m").group_by(keys).agg(expressions))
-    merges = [trackiops.merge(f"{d}_latency_hist") for d in ("read", "write")]
+    merges = [expression for d in ("read", "write") for expression in (trackiops.merge(f"{d}_latency_hist"), longest(d).alias(f"{d}_most"))]
     compared("Polars", stores.rollup("1s").group_by(pl.col("time").dt.truncate("1m"), "host", "file_key").agg(merges).select(
-        *keys, *(trackiops.percentile(f"{d}_latency_hist", SHARES[name]).alias(d + name) for d, name in names)
+        *keys, *(at_most_polars(trackiops.percentile(f"{d}_latency_hist", SHARES[name]), pl.col(f"{d}_most")).alias(d + name) for d, name in names)
     ))  # fmt: skip
     frame = stores.rollup("1m").collect().to_pandas()
     histograms = frame.groupby(keys)[["read_latency_hist", "write_latency_hist"]].agg(trackiops.hist_merge)
-    figures = {d + name: trackiops.hist_percentile(histograms[f"{d}_latency_hist"], SHARES[name]) for d, name in names}
+    most = frame.groupby(keys)[["read_latency_us_max", "write_latency_us_max"]].max()
+    most = most.where(most > 0, math.inf)
+    figures = {
+        d + name: trackiops.hist_percentile(histograms[f"{d}_latency_hist"], SHARES[name]).clip(upper=most[f"{d}_latency_us_max"])
+        for d, name in names
+    }
     compared("pandas", pl.from_pandas(histograms.reset_index()[keys].assign(**{n: f.values for n, f in figures.items()}), nan_to_null=True).lazy())
     for share in SHARES.values():
         series = stores.rollup("1m").collect()["read_latency_hist"]
@@ -188,17 +206,18 @@ def operations(program, db, stores, trackiops):
     names = ["requests", "errors", "sent_bytes", "received_bytes", "execute_us_max"]
     columns = ",".join(["time", "host", "mount", "op", *names, "iops", "mean", "p50", "p99"])
     compared = Compared("operations", asked(program, "--by", "op", "--step", "1m", "--columns", columns), 4)
-    compared("DuckDB", db.sql("""
+    p50, p99 = (at_most_sql(f"hist_percentile(hist_merge(list(execute_hist)), {share})", "max(execute_us_max)") for share in (0.5, 0.99))
+    compared("DuckDB", db.sql(f"""
         SELECT time, host, mount, op, sum(requests)::BIGINT, sum(errors)::BIGINT, sum(sent_bytes)::BIGINT, sum(received_bytes)::BIGINT,
             max(execute_us_max), rate(sum(requests), any_value(c.ops_covered_ms)), mean_us(sum(execute_us_sum), sum(requests), 0),
-            hist_percentile(hist_merge(list(execute_hist)), 0.5), hist_percentile(hist_merge(list(execute_hist)), 0.99)
+            {p50}, {p99}
         FROM ops_1m JOIN covered('1m') AS c USING (time, host) GROUP BY ALL"""))
     compared("Polars", stores.ops("1m").join(stores.covered("1m"), on=["time", "host"]).group_by("time", "host", "mount", "op").agg(
         pl.sum("requests", "errors", "sent_bytes", "received_bytes"), pl.max("execute_us_max"),
         trackiops.rate(pl.sum("requests"), pl.first("ops_covered_ms")).alias("iops"),
         trackiops.mean(pl.sum("execute_us_sum"), pl.sum("requests"), pl.lit(0)).alias("mean"),
-        trackiops.percentile(trackiops.merge("execute_hist"), 0.5).alias("p50"),
-        trackiops.percentile(trackiops.merge("execute_hist"), 0.99).alias("p99"),
+        *(at_most_polars(trackiops.percentile(trackiops.merge("execute_hist"), share), pl.max("execute_us_max")).alias(name)
+          for name, share in (("p50", 0.5), ("p99", 0.99))),
     ))  # fmt: skip
 
 

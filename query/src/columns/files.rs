@@ -445,7 +445,7 @@ fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
     let quantiles = percentiles(
         |name| side.name_of_calls(name),
         side.needs_of_calls(&[columns::LATENCY_HIST]),
-        move |row, q| side.calls(row).latency.quantile_us(q),
+        move |row, q| side.calls(row).quantile_us(q),
     );
     there.map(figure).chain(quantiles).collect()
 }
@@ -507,7 +507,7 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
     let percentiles = percentiles(
         |name| side.name(name),
         side.needs(&[columns::LATENCY_HIST]),
-        move |row, q| side.of(row).latency.quantile_us(q),
+        move |row, q| side.of(row).quantile_us(q),
     );
     let shares = SHARES.into_iter().map(figure);
     rates.chain(percentiles).chain(shares).collect()

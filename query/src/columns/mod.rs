@@ -164,7 +164,13 @@ impl<R> Column<R> {
     /// Name in tables.
     pub fn shown_name(&self) -> String {
         let short = self.short_names().into_iter().next();
-        short.unwrap_or_else(|| self.name.clone())
+        let name = short.unwrap_or_else(|| self.name.clone());
+        match self.unit {
+            // Tables show times with the unit that suits them.
+            Unit::Microseconds => name.replacen("_us", "", 1),
+            Unit::Milliseconds => name.replacen("_ms", "", 1),
+            _ => name,
+        }
     }
 
     fn field(&self) -> Field {
@@ -185,7 +191,10 @@ fn short_names(name: &str) -> Vec<String> {
         .replacen("execute_us_", "", 1);
     names.push(plain.clone());
     names.push(plain.replace("p999", "p99.9"));
-    if let Some(mean) = name.strip_suffix("_us_mean") {
+    if let Some(mean) = name
+        .strip_suffix("_us_mean")
+        .filter(|mean| *mean != "execute")
+    {
         names.push(mean.to_owned());
         names.push(mean.replace("rtt", "network"));
     }
@@ -193,6 +202,7 @@ fn short_names(name: &str) -> Vec<String> {
     // These are names in tables of operations.
     names.push(name.replace("_bytes_mean", "/op"));
     names.push(name.replace("requests_share", "share"));
+    names.push(name.replacen("_us_", "_", 1));
     names.dedup();
     names.retain(|short| short != name);
     names
@@ -389,6 +399,7 @@ mod tests {
             ("write_max", "write_latency_us_max"),
             ("read_queue", "read_queue_us_mean"),
             ("read_network", "read_rtt_us_mean"),
+            ("read_queue_sum", "read_queue_us_sum"),
             ("p99", "latency_us_p99"),
             (" bytes ", "bytes"),
         ] {
@@ -396,6 +407,21 @@ mod tests {
         }
         let execute = Columns::<OperationAnswer>::number("p99").unwrap();
         assert_eq!(execute.name, "execute_us_p99");
+    }
+
+    #[test]
+    fn tables_name_no_unit_but_that_of_their_values() {
+        for (name, shown) in [
+            ("read_latency_us_p99", "read_p99"),
+            ("read_queue_us_sum", "read_queue_sum"),
+            ("read_bytes", "read_bytes"),
+        ] {
+            let column = Columns::<AnswerRow>::number(name).unwrap();
+            assert_eq!(column.shown_name(), shown);
+        }
+        let mean = Columns::<OperationAnswer>::number("mean").unwrap();
+        assert_eq!(mean.name, "execute_us_mean");
+        assert!(Columns::<OperationAnswer>::number("execute").is_err());
     }
 
     #[test]

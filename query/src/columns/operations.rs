@@ -98,9 +98,7 @@ impl Record for OperationAnswer {
                 format!("execute_us_{name}"),
                 DataType::Float64,
                 Unit::Microseconds,
-                move |row: &Self| {
-                    Value::some_figure(row.sums.execute.quantile_us(q), Unit::Microseconds)
-                },
+                move |row: &Self| Value::some_figure(row.sums.quantile_us(q), Unit::Microseconds),
             )
         }));
         all.extend(SHARES.map(figure));

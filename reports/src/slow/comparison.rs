@@ -60,7 +60,7 @@ impl Figures {
             error_share: of_each(all.errors),
             retrans: of_each(all.retrans),
             mean_us: all.latency_ns_mean().map(|ns| ns / 1000.0),
-            p99_us: all.latency.quantile_us(0.99),
+            p99_us: all.quantile_us(0.99),
             parts: all.parts_ns_mean().map(|[queue, rtt, completion]| Parts {
                 queue_us: queue / 1000.0,
                 rtt_us: rtt / 1000.0,
