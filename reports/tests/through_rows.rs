@@ -135,6 +135,8 @@ fn a_slow_time_is_described() {
         .iter()
         .find(|of| of.change.what == "new tenants");
     assert_eq!(new.unwrap().change.now, Some(1.0));
+    let named = new.unwrap().which.as_deref();
+    assert!(named.is_some_and(|name| !name.is_empty()), "{named:?}");
     // The time after it is as the time before.
     question.range.since = Some(UtcMs(T0 + 6_100_000));
     question.range.until = Some(UtcMs(T0 + 7_100_000));

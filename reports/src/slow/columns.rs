@@ -16,15 +16,15 @@ pub const SHOWN_TIMES: &[&str] = &[
     "number",
     "mount",
     "since",
-    "until",
     "mean_us_before",
     "mean_us",
+    "ratio",
+    "added_s",
+    "latency",
     "queue_us_added",
     "rtt_us_added",
     "completion_us_added",
-    "added_s",
-    "ratio",
-    "latency",
+    "until",
     "p99_us_before",
     "p99_us",
 ];
@@ -111,7 +111,7 @@ pub fn of_sufferers() -> Vec<Column<Sufferer>> {
 }
 
 /// Columns for people, in order.
-pub const SHOWN_CHANGES: &[&str] = &["number", "what", "before", "now", "notable"];
+pub const SHOWN_CHANGES: &[&str] = &["number", "what", "before", "now", "which", "notable"];
 
 /// All columns of the table.
 pub fn of_changes() -> Vec<Column<Changed>> {
@@ -120,6 +120,9 @@ pub fn of_changes() -> Vec<Column<Changed>> {
         Column::text("what", |row: &Changed| Value::text(row.change.what)),
         rounded("before", Unit::None, |row: &Changed| row.change.before),
         rounded("now", Unit::None, |row: &Changed| row.change.now),
+        Column::text("which", |row: &Changed| {
+            Value::some_text(row.which.as_deref())
+        }),
         Column::new("notable", DataType::Boolean, Unit::None, |row: &Changed| {
             Value::Flag(row.change.is_notable)
         }),

@@ -1,5 +1,6 @@
 //! The report: asks for the latencies of each mount, finds slow times, and asks who suffered in them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ const MIN_ADDED: f64 = 0.1;
 const MOST_ASKED: usize = 10;
 /// Tenants, directories and files of a slow time, each.
 const MOST_SUFFERERS: usize = 5;
+/// Most tenants and files that are named as new.
+const MOST_NEW: usize = 3;
 
 /// A slow time of a mount.
 #[derive(Clone, Debug)]
@@ -85,6 +88,8 @@ pub struct Changed {
     pub number: u64,
     /// What.
     pub change: Change,
+    /// Names of those that are new, the one with the most requests first.
+    pub which: Option<String>,
 }
 
 /// The report.
@@ -413,11 +418,16 @@ fn in_detail(
             .map(|(key, (_, now))| (before.get(key).map_or(&none, |(_, before)| before), now));
         let all = ranked(pairs);
         let subjects: Vec<_> = now.values().map(|(subject, _)| subject).collect();
-        let new_ones = all.iter().filter(|of| of.is_new);
+        let mut new_ones: Vec<_> = all.iter().filter(|of| of.is_new).collect();
+        new_ones.sort_by_key(|of| Reverse(of.requests));
+        let names = new_ones
+            .iter()
+            .map(|of| subjects[of.place].clone().without_mount().name);
         new.push((
             kind,
-            new_ones.clone().count(),
-            new_ones.map(|of| of.requests).sum::<u64>(),
+            new_ones.len(),
+            new_ones.iter().map(|of| of.requests).sum::<u64>(),
+            first_names(names),
         ));
         sufferers.extend(all.iter().take(MOST_SUFFERERS).map(|of| Sufferer {
             number: time.number,
@@ -426,45 +436,60 @@ fn in_detail(
             suffering: *of,
         }));
     }
-    let mut what = changes(&time.before, &time.now);
-    for (kind, count, requests) in new {
+    let changes = changes(&time.before, &time.now).into_iter();
+    let mut what: Vec<_> = changes.map(|change| (change, None)).collect();
+    for (kind, count, requests, names) in new {
         let name = match kind {
             "tenant" => ["new tenants", "share of requests of new tenants"],
             "file" => ["new files", "share of requests of new files"],
             _ => continue,
         };
         let share = requests as f64 / time.requests.max(1) as f64;
-        for (what_new, now, is_notable) in [
-            (name[0], count as f64, share >= 0.1),
-            (name[1], share, share >= 0.1),
-        ] {
-            what.push(Change {
+        for (what_new, now, which) in [(name[0], count as f64, Some(names)), (name[1], share, None)]
+        {
+            let change = Change {
                 what: what_new,
                 before: None,
                 now: Some(now),
-                is_notable,
-            });
+                is_notable: share >= 0.1,
+            };
+            what.push((change, which));
         }
     }
     let stalls = match ask_stalls(&within(question, time.time))? {
         Outcome::Found(answer) => answer.rows.len(),
         Outcome::Nothing { .. } => 0,
     };
-    what.push(Change {
+    let stalls = Change {
         what: "stalls",
         before: None,
         now: Some(stalls as f64),
         is_notable: stalls > 0,
-    });
+    };
+    what.push((stalls, None));
     // What neither happened before nor now is not worth a row.
-    what.retain(|change| {
+    what.retain(|(change, _)| {
         [change.before, change.now]
             .iter()
             .flatten()
             .any(|number| *number > 0.0)
     });
-    what.sort_by_key(|change| !change.is_notable);
+    what.sort_by_key(|(change, _)| !change.is_notable);
     let number = time.number;
-    let changed = what.into_iter().map(|change| Changed { number, change });
+    let changed = what.into_iter().map(|(change, which)| Changed {
+        number,
+        change,
+        which,
+    });
     Ok((sufferers, changed.collect()))
+}
+
+/// The first names, and how many there are more.
+fn first_names(names: impl ExactSizeIterator<Item = Arc<str>>) -> String {
+    let more = names.len().saturating_sub(MOST_NEW);
+    let mut text = names.take(MOST_NEW).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        text += &format!(" and {more} more");
+    }
+    text
 }
