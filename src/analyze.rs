@@ -49,7 +49,7 @@ enum Command {
     /// Tell how much comes at once: rates in windows of several lengths that roll
     #[command(long_about = burst::ABOUT)]
     Burst(burst::Args),
-    /// Count requests, messages or packets and their bytes over any axes, with all partial sums
+    /// Count requests, messages or packets and their bytes by any of their values, with all partial sums
     #[command(long_about = cube::ABOUT)]
     Cube(cube::Args),
     /// Tell how many requests were in flight over time: sent by a client, and not answered yet

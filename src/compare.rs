@@ -111,6 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     comparison.rows.sort_by_key(comparison::Pair::end_ns);
     let about = About {
+        verdict: None,
         name: "compare",
         title: "Recording and capture",
         method: METHOD,

@@ -48,7 +48,7 @@ fn a_store_and_its_export_give_the_same() {
         ("latency --by=mount,tenant", "counts"),
         ("rates --interval=1,10", "rates"),
         ("burst", "bursts"),
-        ("cube --axes=host,mount,op,time", "cube"),
+        ("cube --by=host,mount,op,time", "cube"),
         ("outstanding --by=client", "in_flight"),
         ("outstanding", "times"),
         ("reuse", "cache"),
@@ -80,11 +80,41 @@ fn all_requests_are_counted() {
     let stores: Vec<_> = stores.iter().map(String::as_str).collect();
     let all = [&["requests", "--csv", "--top", "100000"][..], &stores].concat();
     let requests = written(&all).lines().count() - 1;
-    let cube = ["analyze", "cube", "--axes=op", "--format=csv"];
+    let cube = ["analyze", "cube", "--by=op", "--format=csv"];
     let cube = written(&[&cube[..], &stores].concat());
     let total = cube.lines().find(|line| line.starts_with('*')).unwrap();
     let count: usize = total.split(',').nth(1).unwrap().parse().unwrap();
     assert_eq!(count, requests);
+}
+
+#[test]
+fn tables_begin_with_a_sentence_and_top_cuts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    lake::record(dir.path());
+    let stores = stores(dir.path());
+    let stores: Vec<_> = stores.iter().map(String::as_str).collect();
+    for (analysis, sentence) in [
+        ("latency", " ms; the longest p99 has "),
+        ("sizes", "half are at most "),
+        ("rates", "99 % at most "),
+        ("burst", "the largest is "),
+        ("sequentiality", "half are at most "),
+        ("outstanding", "requests were in flight at once"),
+        ("contention --by=file", "the file "),
+        ("cube --by=op", " requests, "),
+        ("reuse", "page cache"),
+        ("files", "half are at most "),
+    ] {
+        let words: Vec<_> = ["analyze"].into_iter().chain(analysis.split(' ')).collect();
+        let table = written(&[&words[..], &stores].concat());
+        let first = table.split("\n\n").next().unwrap().replace('\n', " ");
+        assert!(first.contains(sentence), "{analysis}: {first}");
+        let csv = |top: &[&str]| written(&[&words[..], &["--csv"], top, &stores].concat());
+        let (all, one) = (csv(&[]), csv(&["--top=1"]));
+        assert!(!all.contains(sentence), "{analysis}: {all}");
+        let both: Vec<_> = all.lines().take(2).collect();
+        assert_eq!(one.lines().collect::<Vec<_>>(), both, "{analysis}");
+    }
 }
 
 #[test]
@@ -107,8 +137,8 @@ fn what_a_store_cannot_tell_is_said_with_what_would() {
         ),
         (&["burst", "--of=packets"], "only a capture has packets"),
         (
-            &["cube", "--axes=direction"],
-            "requests have no axis direction",
+            &["cube", "--by=direction"],
+            "--by direction: requests do not have it",
         ),
         (
             &["latency", "--of=messages", "--by=mount"],

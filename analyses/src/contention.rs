@@ -12,7 +12,7 @@ use ahash::AHashMap;
 use trackiops_schemas::unit::Unit;
 
 use crate::distribution::Distribution;
-use crate::sheet::{Datum, Heading, Sheet};
+use crate::sheet::{Datum, Heading, Sheet, few_digits};
 use crate::source::{Name, Request, Requests};
 
 use overlaps::{Flight, NOBODY, Overlaps, Owner};
@@ -235,9 +235,11 @@ impl Contention {
             Heading::figure("waited_rtt_s", Unit::None),
             Heading::figure("waited_rest_s", Unit::None),
         ];
+        let verdict = verdict(self.by, rows.first(), &waits);
         let caption = "how long requests took beyond the fastest of their class, by the time in which there were any";
         let mut sheet = Sheet::new(Self::TABLES[0], caption, headings);
         sheet.rows = rows.into_iter().map(Row::cells).collect();
+        sheet.verdict = Some(verdict);
         let counts = [
             ("worst_score", worst),
             ("rows_left_out", left_out as f64),
@@ -366,6 +368,27 @@ impl Contention {
             .collect();
         sheet
     }
+}
+
+/// Who has the largest score, and beside whose requests it waited most.
+fn verdict(by: By, worst: Option<&Row>, waits: &Sheet) -> String {
+    let Some(worst) = worst.filter(|row| row.score > 0.0) else {
+        return "nothing waited: no request took longer than the fastest of its class".to_owned();
+    };
+    let beside = waits.rows.iter().find_map(|row| match &row[..] {
+        [Datum::Text(of), Datum::Text(beside), ..] if *of == worst.label => Some(beside),
+        _ => None,
+    });
+    let beside = beside.map_or_else(String::new, |beside| {
+        format!(", most of them beside {beside}")
+    });
+    format!(
+        "the {} {} has the highest score: {} s of its {} s of latency were waiting{beside}",
+        by.name(),
+        worst.label,
+        few_digits(worst.waited_s),
+        few_digits(worst.latency_s),
+    )
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ahash::AHashMap;
-use trackiops_schemas::unit::Unit;
+use trackiops_schemas::unit::{Unit, grouped};
 
 use crate::cube::unified;
 use crate::distribution::Distribution;
@@ -221,6 +221,21 @@ impl Rollup {
             ]);
             sums.rows.push(row);
         }
+        sums.verdict = Some(format!(
+            "{} operations of {} {}",
+            grouped(
+                self.sums
+                    .values()
+                    .map(|(_, latencies)| latencies.count())
+                    .sum()
+            ),
+            grouped(sums.rows.len() as u64),
+            match self.by {
+                By::Filesystem => "filesystems",
+                By::OpAndFile => "pairs of an operation and a file",
+                _ => "files",
+            }
+        ));
         let text = |name: &str| Heading::text(name);
         let headings = vec![
             Heading::count("end_time_ns", Unit::Nanoseconds),

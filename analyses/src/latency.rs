@@ -8,7 +8,7 @@ use std::str::FromStr;
 use ahash::AHashMap;
 
 use crate::distribution::{self, Distribution};
-use crate::sheet::{Datum, Heading, Sheet};
+use crate::sheet::{ANY, Datum, Heading, Sheet, few_digits, names};
 use crate::source::messages::{Message, Messages};
 use crate::source::{Name, Request, Requests};
 
@@ -19,8 +19,6 @@ const FORGET_NS: i64 = 3_600_000_000_000;
 /// Messages between two times that calls are forgotten.
 const FORGET_EVERY: u64 = 1 << 20;
 const NS_PER_MS: f64 = 1e6;
-/// What a row is added up over.
-const ANY: &str = "*";
 
 /// What latencies are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +160,26 @@ impl Table {
             rows.sort_by_cached_key(|row| format!("{:?}", row.get(..width)));
             sheet.rows.extend(rows);
         }
+        sheet.verdict = verdict(&sheet);
         sheet
     }
+}
+
+/// The distribution of all latencies, and the row with the longest 99th percentile.
+fn verdict(sheet: &Sheet) -> Option<String> {
+    let all = sheet.distribution_verdict(" ms")?;
+    let of = |row| sheet.figure(row, "p99").unwrap_or(0.0);
+    // Of rows that are as slow, the first: no sum.
+    let slowest = sheet
+        .rows
+        .iter()
+        .rev()
+        .max_by(|a, b| of(a).total_cmp(&of(b)))?;
+    let p99 = few_digits(of(slowest));
+    Some(format!(
+        "{all}; the longest p99 has {}: {p99} ms",
+        names(slowest)
+    ))
 }
 
 /// A call that waits for its reply, or that may get more of them.

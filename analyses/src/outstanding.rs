@@ -7,7 +7,7 @@ use ahash::AHashMap;
 use trackiops_schemas::unit::Unit;
 
 use crate::latency::By;
-use crate::sheet::{Datum, Heading, Sheet};
+use crate::sheet::{Datum, Heading, Sheet, few_digits};
 use crate::source::{Name, Request, Requests};
 
 /// Most requests in flight with a time of their own; more count as this many.
@@ -237,6 +237,24 @@ impl Outstanding {
             });
             times.rows.extend(rows);
         }
+        let most = |column| {
+            let figures = sheet.rows.iter();
+            let figures = figures.filter_map(|row| sheet.figure(row, column));
+            few_digits(figures.fold(0.0, f64::max))
+        };
+        sheet.verdict = Some(match by {
+            None => format!(
+                "at most {} requests were in flight at once, for 99 % of the time at most {}",
+                most("max"),
+                most("p99")
+            ),
+            Some(by) => format!(
+                "of one {}, at most {} requests were in flight at once, for 99 % of the time at most {}",
+                by.name(),
+                most("max"),
+                most("p99")
+            ),
+        });
         let counts = [
             ("untimed_left_out", self.untimed as f64),
             ("longer_than_horizon", clipped as f64),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ahash::{AHashMap, AHashSet};
 
 use crate::error::AnalysisError;
+use trackiops_schemas::unit::grouped;
+
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::Names;
 use crate::source::attributes::Attributes;
@@ -80,6 +82,7 @@ impl Paths {
                 .rows
                 .push(vec![Datum::Text(handle), Datum::text(path)]);
         }
+        sheet.verdict = Some(format!("{} files", grouped(sheet.rows.len() as u64)));
         sheet
     }
 }

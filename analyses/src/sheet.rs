@@ -10,6 +10,10 @@ use trackiops_schemas::unit::Unit;
 
 /// Significant digits of a figure in tables for people.
 const DIGITS: i32 = 6;
+/// What is nearer to zero is a rounding error of sums, not a figure.
+const ROUNDING: f64 = 1e-12;
+/// Value of an axis for all of its values together.
+pub const ANY: &str = "*";
 /// Powers of ten that are written out.
 const LEAST_SIZE: i32 = -4;
 
@@ -50,6 +54,13 @@ impl Datum {
         Self::TimeUs(ns.div_euclid(1000))
     }
 
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     fn value(&self) -> Value<'_> {
         match self {
             Self::Unknown => Value::Null,
@@ -58,6 +69,7 @@ impl Datum {
             Self::Int(int) => Value::Int(*int),
             Self::Fileid(fileid) => Value::Fileid(*fileid),
             Self::Figure(figure) if !figure.is_finite() => Value::Null,
+            Self::Figure(figure) if figure.abs() < ROUNDING => Value::Figure(0.0),
             Self::Figure(figure) => Value::Figure(*figure),
             Self::TimeUs(us) => Value::TimeUs(*us),
             Self::Figures(figures) => {
@@ -137,6 +149,8 @@ pub struct Sheet {
     pub headings: Vec<Heading>,
     /// Its rows.
     pub rows: Vec<Row>,
+    /// What an analysis says of them in one sentence.
+    pub verdict: Option<String>,
 }
 
 impl Sheet {
@@ -147,6 +161,7 @@ impl Sheet {
             caption: caption.into(),
             headings,
             rows: Vec::new(),
+            verdict: None,
         }
     }
 
@@ -169,13 +184,8 @@ impl Sheet {
     /// The distributions in its rows: for each a name, and values with the share of values that are at most as large. None if its rows
     /// are no distributions.
     pub fn curves(&self) -> Vec<(String, Vec<(f64, f64)>)> {
-        let place = |name: &str| {
-            self.headings
-                .iter()
-                .position(|heading| heading.name == name)
-        };
         let Some([min, quantiles, max]) = ["min", "quantiles", "max"]
-            .map(place)
+            .map(|name| self.place(name))
             .into_iter()
             .collect::<Option<Vec<_>>>()
             .and_then(|places| <[usize; 3]>::try_from(places).ok())
@@ -183,10 +193,7 @@ impl Sheet {
             return Vec::new();
         };
         let curve = |row: &Row| {
-            let texts = row.iter().filter_map(|datum| match datum {
-                Datum::Text(text) => Some(&**text),
-                _ => None,
-            });
+            let texts = row.iter().filter_map(Datum::name);
             let name = texts.collect::<Vec<_>>().join(" ");
             let (Datum::Figure(min), Datum::Figures(quantiles), Datum::Figure(max)) =
                 (row.get(min)?, row.get(quantiles)?, row.get(max)?)
@@ -203,6 +210,44 @@ impl Sheet {
             Some((name, points.collect()))
         };
         self.rows.iter().filter_map(curve).collect()
+    }
+
+    /// What its rows say in one sentence: that of the analysis, or else the distribution of the most values.
+    pub fn verdict(&self) -> Option<String> {
+        let of_most = || self.distribution_verdict("");
+        self.verdict.clone().or_else(of_most)
+    }
+
+    /// The distribution of the most values in one sentence; `None` if its rows are no distributions.
+    pub fn distribution_verdict(&self, unit: &str) -> Option<String> {
+        let n = self.place("n")?;
+        let count = |row: &&Row| match row.get(n) {
+            Some(Datum::Count(count)) => *count,
+            _ => 0,
+        };
+        // Of rows with as many values, the first.
+        let row = self.rows.iter().rev().max_by_key(count)?;
+        let [half, most, max] = ["p50", "p99", "max"].map(|name| self.figure(row, name));
+        Some(format!(
+            "{}: half are at most {}{unit}, 99 % at most {}{unit}, the largest is {}{unit}",
+            names(row),
+            few_digits(half?),
+            few_digits(most?),
+            few_digits(max?),
+        ))
+    }
+
+    /// The figure of a row in a column.
+    pub fn figure(&self, row: &Row, column: &str) -> Option<f64> {
+        match row.get(self.place(column)?)? {
+            Datum::Figure(figure) => Some(*figure),
+            _ => None,
+        }
+    }
+
+    fn place(&self, column: &str) -> Option<usize> {
+        let mut headings = self.headings.iter();
+        headings.position(|heading| heading.name == column)
     }
 
     /// As a table of a report. People see figures with a few digits, and no column that is empty.
@@ -234,6 +279,16 @@ impl Sheet {
     }
 }
 
+/// The names in a row; `all` where it is a sum over all names.
+pub fn names(row: &Row) -> String {
+    let names = row.iter().filter_map(Datum::name);
+    let names: Vec<_> = names.filter(|name| *name != ANY).collect();
+    match names.is_empty() {
+        true => "all".to_owned(),
+        false => names.join(" "),
+    }
+}
+
 fn column(place: usize, heading: &Heading) -> Column<Row> {
     let (name, data_type) = (heading.name.clone(), heading.data_type.clone());
     Column::new(name, data_type, heading.unit, move |row: &Row| {
@@ -258,9 +313,9 @@ fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
 }
 
 /// A number with [`DIGITS`] significant digits, or all of its whole part. A table would cut the end of a long one, which says how small it is.
-fn few_digits(figure: f64) -> String {
+pub fn few_digits(figure: f64) -> String {
     let size = match figure.abs() {
-        0.0 => return "0".to_owned(),
+        size if size < ROUNDING => return "0".to_owned(),
         size => size.log10().floor() as i32,
     };
     if size < LEAST_SIZE {
@@ -282,9 +337,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_verdict_is_of_the_row_with_the_most_values() {
+        let mut headings = vec![Heading::text("op"), Heading::count("n", Unit::Count)];
+        headings.extend(["p50", "p99", "max"].map(|name| Heading::figure(name, Unit::None)));
+        let mut sheet = Sheet::new("latencies", "", headings);
+        assert_eq!(sheet.verdict(), None);
+        let row = |op, n, figures: [f64; 3]| {
+            let mut row = vec![Datum::text(op), Datum::Count(n)];
+            row.extend(figures.map(Datum::Figure));
+            row
+        };
+        sheet.rows = vec![row("READ", 2, [1.0; 3]), row(ANY, 3, [1.5, 2.0, 1.0 / 3.0])];
+        let verdict = "all: half are at most 1.5 ms, 99 % at most 2 ms, the largest is 0.333333 ms";
+        assert_eq!(sheet.distribution_verdict(" ms").as_deref(), Some(verdict));
+        sheet.verdict = Some("nothing took long".to_owned());
+        assert_eq!(sheet.verdict(), sheet.verdict);
+    }
+
+    #[test]
     fn people_see_few_digits_of_a_figure() {
         for (figure, text) in [
             (0.0, "0"),
+            (f64::EPSILON / 2.0, "0"),
             (86_776.602_263, "86776.6"),
             (26_567_314.03, "26567314"),
             (-0.000_045_161_8, "-4.51618e-5"),

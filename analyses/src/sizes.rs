@@ -97,6 +97,7 @@ impl Sizes {
             row.extend(distribution::cells(of, parts));
             sheet.rows.push(row);
         }
+        sheet.verdict = sheet.distribution_verdict(" bytes");
         let counts = [
             ("files_of_known_size", self.files.len() as f64),
             ("requests_of_further_files", self.further_files as f64),

@@ -10,7 +10,7 @@ use ahash::AHashMap;
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::messages::Message;
 use crate::source::{Name, Names};
-use trackiops_schemas::unit::Unit;
+use trackiops_schemas::unit::{Unit, grouped};
 
 /// Calls of a client that are looked at together.
 pub const BATCH: usize = 2000;
@@ -189,8 +189,15 @@ impl Xids {
             ("unknown", of.unknown),
         ];
         let counts = counts.map(|(what, count)| (what, count as f64));
+        let missing: u64 = self.skipped_after.values().map(|(_, ids)| *ids).sum();
+        let verdict = format!(
+            "about {} calls are missing beside {} that were captured",
+            grouped(missing),
+            grouped(of.request)
+        );
         let [name, skipped_name] = Self::TABLES;
-        let counts = Sheet::of_counts(name, "calls by what follows their xid", counts);
+        let mut counts = Sheet::of_counts(name, "calls by what follows their xid", counts);
+        counts.verdict = Some(verdict);
         let mut skipped = Sheet::new(
             skipped_name,
             "each row is an operation after which xids were skipped: as many calls are missing",

@@ -30,6 +30,8 @@ pub struct About {
     pub title: &'static str,
     /// How its numbers are computed, in paragraphs of plain text.
     pub method: &'static [&'static str],
+    /// What it found, in one sentence.
+    pub verdict: Option<String>,
     /// The range that it covers.
     pub range: Interval,
     /// What the query engine says of its answers.

@@ -11,10 +11,9 @@ use trackiops_analyses::source::packets::Packets;
 
 use super::distribution_flags::DistributionFlags;
 use super::event_flags::KindFlag;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,12 +53,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Burst::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Burst::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     if args.window.iter().any(Duration::is_zero) {
         bail!("--window: a window without a length holds nothing; write 1ms or more");

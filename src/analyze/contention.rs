@@ -6,10 +6,9 @@ use trackiops_analyses::contention::{By, Contention};
 use trackiops_analyses::distribution::EXACT_VALUES;
 use trackiops_analyses::source::Requests;
 
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,16 +55,13 @@ pub struct Args {
     /// Percentile that stands for the fastest in the sturdy score
     #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=50), help_heading = ROWS)]
     low: u64,
-    /// Only the first N rows, worst first [default: 20 in a table or page, else all]
-    #[arg(long, value_name = "N", help_heading = ROWS)]
-    top: Option<usize>,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Contention::TABLES)?;
+    let form = Forms::tables(args.tables, &Contention::TABLES)?;
     let source = args.source.source()?;
     let mut contention = Contention::new(args.by, EXACT_VALUES);
     let mut requests = Requests::with_parts();
@@ -75,12 +71,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let none = requests.read(&source, ANALYSIS.name, |request, names| {
         contention.add(request, names);
     })?;
-    let usual = if form.is_for_people() {
-        MOST_ROWS
-    } else {
-        usize::MAX
-    };
-    let top = args.top.unwrap_or(usual);
-    let sheets = contention.sheets(&requests, (args.low, 100), top);
+    let sheets = contention.sheets(&requests, (args.low, 100), form.most_rows(MOST_ROWS));
     outcome::write(&form, ANALYSIS, &requests.seen, none, Vec::new(), sheets)
 }

@@ -5,22 +5,21 @@ use std::process::ExitCode;
 use trackiops_analyses::cube::{Axis, Cube, Events, Pruning};
 
 use super::event_flags::AxesFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
-  trackiops analyze cube --since 1h --axes host,mount,op             who used what
-  trackiops analyze cube --axes file,time --interval 60 --min-bytes 1000000000
+  trackiops analyze cube --since 1h --by host,mount,op               who used what
+  trackiops analyze cube --by file,time --interval 60 --min-bytes 1000000000
   trackiops analyze cube capture --of packets -o cube.csv            connections of a capture";
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
 pub const ABOUT: &str = "\
-Count requests, messages or packets and their bytes over any axes, with all partial sums
+Count requests, messages or packets and their bytes by any of their values, with all partial sums
 
-Rows with * are sums over an axis. A message counts twice: as sent by one host and as received by another. --only-whole, --alone and \
+Rows with * are sums. A message counts twice: as sent by one host and as received by another. --only-whole, --alone and \
 --min-bytes leave out partial sums.";
 
 const ANALYSIS: Analysis = Analysis {
@@ -39,22 +38,22 @@ pub struct Args {
     source: SourceFlags,
     #[command(flatten)]
     over: AxesFlags,
-    /// Length of the intervals of the axis time, s
+    /// Length of the intervals of --by time, s
     #[arg(long, value_name = "SECONDS", default_value_t = 1, help_heading = ROWS)]
     interval: u32,
-    /// Name these axes only beside all others
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    /// Leave out sums over others beside these
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', help_heading = ROWS)]
     only_whole: Vec<Axis>,
     /// Leave out rows with fewer bytes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = ROWS)]
     min_bytes: u64,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Cube::TABLES)?;
+    let form = Forms::tables(args.tables, &Cube::TABLES)?;
     let source = args.source.source()?;
     let (kind, axes) = args.over.axes(&source)?;
     let mut cube = Cube::new(axes.clone());

@@ -26,14 +26,14 @@ impl KindFlag {
 pub struct AxesFlags {
     #[command(flatten)]
     kind: KindFlag,
-    /// Axes, such as host,mount,op,time [default: by what is counted]
+    /// A row stands for: host, mount, op, time ... [default: by what is counted]
     ///
     /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
     /// dst_ip, dst_port, transport, time.
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
-    axes: Vec<Axis>,
-    /// Name these axes only beside all others, or none but time
-    #[arg(long, value_name = "AXIS,...", value_delimiter = ',', help_heading = ROWS)]
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', help_heading = ROWS)]
+    by: Vec<Axis>,
+    /// Leave out rows with these and a part of the others; time may stay
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', help_heading = ROWS)]
     pub alone: Vec<Axis>,
 }
 
@@ -41,9 +41,9 @@ impl AxesFlags {
     /// What is counted, and the axes: those that were asked for, or its usual ones.
     pub fn axes(&self, source: &Source) -> Result<(Kind, Vec<Axis>), AnalysisError> {
         let kind = self.kind.kind(source)?;
-        let axes = match self.axes.is_empty() {
+        let axes = match self.by.is_empty() {
             true => kind.usual_axes().to_vec(),
-            false => self.axes.clone(),
+            false => self.by.clone(),
         };
         Ok((kind, axes))
     }

@@ -12,10 +12,9 @@ use trackiops_analyses::source::files::MESSAGES;
 use trackiops_analyses::source::messages::Messages;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,12 +51,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let parts = args.distributions.quantiles;
     match args.of.map_or_else(|| Kind::of(&source), Ok)? {
@@ -69,7 +68,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 "ages are not known: requests have no column mtime_ns, which attributes in a capture supply".to_owned(),
             ];
             if !requests.has.file_size {
-                remarks.push("sizes are known where a READ reached the end: the source has no column file_size".to_owned());
+                remarks.push(
+                    "sizes are known where a READ reached the end; the source has no others"
+                        .to_owned(),
+                );
             }
             outcome::write(
                 &form,

@@ -9,10 +9,9 @@ use trackiops_analyses::source::Requests;
 use trackiops_analyses::source::messages::Messages;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,12 +54,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Pairing::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Pairing::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let kind = args.of.map_or_else(|| Kind::of(&source), Ok)?;
     let table = Table::new(args.by.clone(), args.distributions.exact_values);

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use trackiops_analyses::join::{self, By, Rollup};
 use trackiops_analyses::source::messages::Messages;
 
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,12 +43,12 @@ pub struct Args {
     #[arg(long, value_name = "HEX", help_heading = ROWS)]
     handle: Vec<String>,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Rollup::TABLES)?;
+    let form = Forms::tables(args.tables, &Rollup::TABLES)?;
     let source = args.source.source()?;
     let mut rollup = Rollup::new(args.by, args.handle);
     let mut messages = Messages::default();

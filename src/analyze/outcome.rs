@@ -1,5 +1,6 @@
 //! How the tables of an analysis reach a terminal or a file.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use trackiops_analyses::cube::Events;
@@ -12,6 +13,7 @@ use trackiops_render::{Curve, plot_distributions};
 use trackiops_reports::report::About;
 
 use super::distribution_flags::DistributionFlags;
+use crate::help_headings::OUTPUT;
 use crate::output::{Output, say};
 use crate::report::form::{Form, FormFlags};
 
@@ -26,33 +28,51 @@ pub struct Analysis {
     pub method: &'static [&'static str],
 }
 
+/// How the tables of an analysis are written.
+#[derive(clap::Args)]
+pub struct TableFlags {
+    /// Only the first N rows of each table [default: all; contention: 20 for people]
+    #[arg(long, value_name = "N", help_heading = OUTPUT)]
+    top: Option<NonZeroUsize>,
+    #[command(flatten)]
+    form: FormFlags,
+}
+
 /// How tables and pictures are written.
 pub struct Forms {
     form: Form,
+    top: Option<NonZeroUsize>,
     plot: Option<Output>,
 }
 
 impl Forms {
-    /// Whether people read it: a table or a page.
-    pub fn is_for_people(&self) -> bool {
-        self.form.is_for_people()
+    /// Rows of a table: those that `--top` asks for, or `usual` where people read it, or all.
+    pub fn most_rows(&self, usual: usize) -> usize {
+        match (self.top, self.form.is_for_people()) {
+            (Some(top), _) => top.get(),
+            (None, true) => usual,
+            (None, false) => usize::MAX,
+        }
     }
 
     /// Tables alone.
-    pub fn tables(form: FormFlags, tables: &[&str]) -> anyhow::Result<Self> {
-        let form = form.choose(tables)?;
-        Ok(Self { form, plot: None })
+    pub fn tables(flags: TableFlags, tables: &[&str]) -> anyhow::Result<Self> {
+        Ok(Self {
+            form: flags.form.choose(tables)?,
+            top: flags.top,
+            plot: None,
+        })
     }
 
     /// Tables, and pictures of distributions.
     pub fn new(
-        form: FormFlags,
+        flags: TableFlags,
         tables: &[&str],
         distributions: &DistributionFlags,
     ) -> anyhow::Result<Self> {
-        let plot = distributions.plot(form.access())?;
-        let form = form.choose(tables)?;
-        Ok(Self { form, plot })
+        let plot = distributions.plot(flags.form.access())?;
+        let tables = Self::tables(flags, tables)?;
+        Ok(Self { plot, ..tables })
     }
 }
 
@@ -79,15 +99,27 @@ pub fn write(
         plot.and_then(Output::unwritten_note).iter().for_each(say);
         return Ok(status);
     }
+    let mut sheets: Vec<_> = sheets.into_iter().collect();
+    let mut remarks = [seen.remarks(), remarks].concat();
+    for sheet in &mut sheets {
+        let (all, most) = (sheet.rows.len(), forms.most_rows(usize::MAX));
+        if all > most {
+            remarks.push(format!(
+                "{}: the first {most} of {all} rows; --top {all} shows all",
+                sheet.name
+            ));
+            sheet.rows.truncate(most);
+        }
+    }
     let about = About {
+        verdict: sheets.first().and_then(Sheet::verdict),
         name: analysis.name,
         title: analysis.title,
         method: analysis.method,
         range: seen.range(),
         notes: seen.notes.clone(),
-        remarks: [seen.remarks(), remarks].concat(),
+        remarks,
     };
-    let sheets: Vec<_> = sheets.into_iter().collect();
     if let Some(plot) = &forms.plot {
         let curves = sheets.first().map(Sheet::curves).unwrap_or_default();
         let curve = |(name, points)| Curve { name, points };

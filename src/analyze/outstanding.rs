@@ -9,10 +9,9 @@ use trackiops_analyses::latency::By;
 use trackiops_analyses::outstanding::{Outstanding, Settings};
 use trackiops_analyses::source::Requests;
 
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,12 +50,12 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "10s", value_parser = super::duration::parse, help_heading = ROWS)]
     horizon: Duration,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Outstanding::TABLES)?;
+    let form = Forms::tables(args.tables, &Outstanding::TABLES)?;
     let source = args.source.source()?;
     let ns = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
     if args.interval.is_zero() {

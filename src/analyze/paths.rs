@@ -6,10 +6,9 @@ use trackiops_analyses::paths::Paths;
 use trackiops_analyses::source::Seen;
 use trackiops_analyses::source::attributes::AttributesReader;
 
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,12 +40,12 @@ pub struct Args {
     #[arg(long, value_name = "HEX", help_heading = ROWS)]
     handle: Vec<String>,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Paths::TABLES)?;
+    let form = Forms::tables(args.tables, &Paths::TABLES)?;
     let source = args.source.source()?;
     let mut paths = Paths::default();
     let mut attributes = AttributesReader::open(&source, ANALYSIS.name)?;

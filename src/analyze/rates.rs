@@ -7,15 +7,14 @@ use trackiops_analyses::cube::{Axis, Events, Pruning, Rates, RatesSettings};
 
 use super::distribution_flags::DistributionFlags;
 use super::event_flags::AxesFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
   trackiops analyze rates --since 24h --interval 1,3600          of a day, by the second and hour
-  trackiops analyze rates --axes mount,op --interval 60          of each mount
+  trackiops analyze rates --by mount,op --interval 60            of each mount
   trackiops analyze rates capture --of messages -o rates.json    of a capture, for a program";
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
@@ -47,16 +46,16 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Rates::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Rates::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let (kind, axes) = args.over.axes(&source)?;
     if axes.contains(&Axis::Time) {
-        bail!("--axes: rates are over time; leave out the axis time");
+        bail!("--by time: rates are over time; leave it out");
     }
     let settings = |interval_s: &u32| RatesSettings {
         interval_s: *interval_s,

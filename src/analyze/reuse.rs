@@ -8,10 +8,9 @@ use trackiops_analyses::reuse::{Reuse, Settings};
 use trackiops_analyses::source::Requests;
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,12 +52,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Reuse::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Reuse::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let settings = Settings {
         block_bytes: args.block,

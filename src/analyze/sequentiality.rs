@@ -7,10 +7,9 @@ use trackiops_analyses::sequentiality::{By, Found, Order, Sequentiality, Setting
 use trackiops_analyses::source::{Names, Request, Requests};
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,12 +62,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Found::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Found::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let mut analysis = Sequentiality::new(Settings {
         order: args.order,
@@ -87,8 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut remarks = Vec::new();
     if !args.ignore_sizes && !requests.has.file_size {
         remarks.push(
-            "sizes of files are not known: the source has no column file_size, which captures supply; runs do not end at the end of \
-             their file, and there are no shares of files"
+            "the source does not tell sizes of files: runs do not end at the end of their file, and there are no shares of files"
                 .to_owned(),
         );
     }

@@ -7,9 +7,8 @@ use trackiops_analyses::source::files::IOS;
 use trackiops_analyses::source::{Requests, ios};
 
 use super::distribution_flags::DistributionFlags;
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,12 +38,12 @@ pub struct Args {
     #[command(flatten)]
     distributions: DistributionFlags,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::new(args.form, &Sizes::TABLES, &args.distributions)?;
+    let form = Forms::new(args.tables, &Sizes::TABLES, &args.distributions)?;
     let source = args.source.source()?;
     let mut sizes = Sizes::new(args.distributions.exact_values);
     let mut requests = Requests::default();
@@ -64,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         })?;
         if !requests.has.file_size {
             remarks.push(
-                "sizes of files are known where a READ reached the end: the source has no column file_size, which captures supply"
+                "sizes of files are known where a READ reached the end; the source has no others"
                     .to_owned(),
             );
         }

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use trackiops_analyses::source::messages::Messages;
 use trackiops_analyses::xids::Xids;
 
-use super::outcome::{self, Analysis, Forms};
+use super::outcome::{self, Analysis, Forms, TableFlags};
 use super::source_flags::SourceFlags;
 use crate::help_headings::ROWS;
-use crate::report::form::FormFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,12 +40,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = trackiops_analyses::xids::BATCH, help_heading = ROWS)]
     batch: usize,
     #[command(flatten)]
-    form: FormFlags,
+    tables: TableFlags,
 }
 
 /// Runs the command. Status 0: it is written; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = Forms::tables(args.form, &Xids::TABLES)?;
+    let form = Forms::tables(args.tables, &Xids::TABLES)?;
     let source = args.source.source()?;
     let mut xids = Xids::new(args.batch);
     let mut messages = Messages::default();

@@ -166,7 +166,7 @@ impl Form {
             ..zone.into()
         };
         self.output.write(|out| match self.format {
-            ReportFormat::Rows(format) => write_report(&tables, format, &style, out),
+            ReportFormat::Rows(format) => write_report(about, &tables, format, &style, out),
             ReportFormat::Html => write_page(about, &tables, zone, env!("CARGO_PKG_VERSION"), out),
         })?;
         Ok(outcome::exit_status(&about.notes))

@@ -71,7 +71,7 @@ pub fn compare_cube(trace: &Path, file: &Path) -> Differences {
     let mut args = vec![
         "cube",
         "--of=messages",
-        "--axes=host,time,direction,op,message",
+        "--by=host,time,direction,op,message",
         &interval,
     ];
     args.extend(flags.iter().map(String::as_str));
@@ -92,7 +92,7 @@ pub fn compare_cube(trace: &Path, file: &Path) -> Differences {
 pub fn compare_cube_counts(trace: &Path, file: &Path) -> Differences {
     let expected = json(file);
     let interval = format!("--interval={}", seconds(file));
-    let axes = "--axes=host,time,direction,op,message";
+    let axes = "--by=host,time,direction,op,message";
     let cube = program::rows(trace, &["cube", "--of=messages", axes, &interval], "counts");
     let rates = program::rows(trace, &["rates", "--of=messages", &interval], "counts");
     let s = expected["group_seconds"].as_f64().expect("seconds");
@@ -127,8 +127,8 @@ pub fn compare_rates(trace: &Path, file: &Path) -> Differences {
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let axes =
         match flags.contains(&"--only-whole=host") || rows.iter().all(|row| row["host"] == "*") {
-            true => "--axes=direction,op,message",
-            false => "--axes=host,direction,op,message",
+            true => "--by=direction,op,message",
+            false => "--by=host,direction,op,message",
         };
     let mut args = vec!["rates", "--of=messages", axes, &interval];
     args.extend(flags.into_iter().filter(|flag| flag.starts_with("--alone")));
@@ -230,7 +230,7 @@ pub fn compare_packets(trace: &Path, file: &Path) -> Differences {
 pub fn compare_table_1(trace: &Path, file: &Path) -> Differences {
     let found = program::rows(
         trace,
-        &["cube", "--of=messages", "--axes=direction,op"],
+        &["cube", "--of=messages", "--by=direction,op"],
         "cube",
     );
     let sent = found.iter().filter(|row| row["direction"] == "send");
@@ -258,7 +258,7 @@ pub fn compare_table_2(trace: &Path, file: &Path) -> Differences {
     let mut differences = Vec::new();
     let hosts = program::rows(
         trace,
-        &["cube", "--of=messages", "--axes=host,direction,message"],
+        &["cube", "--of=messages", "--by=host,direction,message"],
         "cube",
     );
     let of = |message: &str| -> std::collections::BTreeSet<String> {
@@ -287,7 +287,7 @@ pub fn compare_table_2(trace: &Path, file: &Path) -> Differences {
         let args = [
             "rates",
             "--of=messages",
-            "--axes=direction,op",
+            "--by=direction,op",
             &format!("--interval={seconds}"),
         ];
         let rows = program::rows(trace, &args, "rates");

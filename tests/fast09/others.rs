@@ -365,7 +365,7 @@ pub fn compare_calls(trace: &Path, file: &Path) -> Differences {
     const OPS: [&str; 7] = [
         "read", "write", "lookup", "getattr", "access", "create", "remove",
     ];
-    let args = ["cube", "--of=messages", "--axes=host,direction,op,message"];
+    let args = ["cube", "--of=messages", "--by=host,direction,op,message"];
     let rows = program::rows(trace, &args, "cube");
     let mut found = Keyed::new();
     let calls = rows.iter().filter(|row| {

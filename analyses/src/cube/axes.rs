@@ -62,7 +62,7 @@ impl Axis {
         ("transport", Self::Transport),
     ];
 
-    /// As `--axes` has it.
+    /// As `--by` has it.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(_, axis)| *axis == self);
         found.map_or("?", |(name, _)| name)
@@ -108,6 +108,11 @@ pub struct Events {
 }
 
 impl Events {
+    /// What is counted.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Ready to read; intervals have this length, s.
     pub fn new(kind: Kind, axes: Vec<Axis>, interval_s: u32) -> Result<Self, AnalysisError> {
         let lacking = axes.iter().find(|axis| !kind.axes().contains(axis));
@@ -116,11 +121,11 @@ impl Events {
             let (axis, known) = (axis.name(), known.join(", "));
             let what = kind.plural();
             return Err(AnalysisError::Unsuitable(format!(
-                "{what} have no axis {axis}; their axes are {known}, and --of chooses what is counted"
+                "--by {axis}: {what} do not have it; write {known}, or choose with --of what is counted"
             )));
         }
         if axes.len() > MOST_AXES {
-            let why = format!("a cube has {MOST_AXES} axes at most; name fewer with --axes");
+            let why = format!("--by has {MOST_AXES} values at most; write fewer");
             return Err(AnalysisError::Unsuitable(why));
         }
         let mut requests = Requests::default();

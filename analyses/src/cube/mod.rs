@@ -5,20 +5,18 @@ mod kind;
 mod rates;
 
 use ahash::AHashMap;
-use trackiops_schemas::unit::Unit;
+use trackiops_schemas::unit::{Unit, grouped};
 
 pub use axes::{Axis, Events, unified};
 pub use kind::Kind;
 pub use rates::{Rates, RatesSettings};
 
-use crate::sheet::{Datum, Heading, Row, Sheet};
+use crate::sheet::{ANY as ANY_TEXT, Datum, Heading, Row, Sheet};
 
 /// Axes that a cube has, at most.
 pub const MOST_AXES: usize = 6;
 /// The value of an axis that is added up over.
 pub const ANY: u32 = u32::MAX;
-/// What a table has for it.
-const ANY_TEXT: &str = "*";
 
 /// Values of the axes; those behind the last one are 0.
 pub type Key = [u32; MOST_AXES];
@@ -118,6 +116,14 @@ impl Cube {
         ]);
         let caption = "each row is a sum over those with its values; * is any";
         let mut sheet = Sheet::new(Self::TABLES[0], caption, headings);
+        let mut all = Cell::default();
+        self.cells.values().for_each(|cell| all.add(*cell));
+        sheet.verdict = Some(format!(
+            "{} {}, {} bytes",
+            grouped(all.count),
+            events.kind().plural(),
+            grouped(all.bytes)
+        ));
         let mut keys = 0;
         let mut values = vec![0_usize; width];
         for mask in 0..1_usize << width {

@@ -8,11 +8,11 @@ mod order;
 mod sample;
 
 use ahash::AHashMap;
-use trackiops_schemas::unit::Unit;
+use trackiops_schemas::unit::{Unit, grouped};
 
 use self::sample::{Sample, Use};
 use crate::distribution::{self, Distribution};
-use crate::sheet::{Datum, Heading, Sheet};
+use crate::sheet::{Datum, Heading, Sheet, few_digits};
 use crate::source::{Name, Request};
 
 /// The smallest cache of the table, bytes.
@@ -41,6 +41,9 @@ struct Client {
     files: Sample,
 }
 
+/// Share of what can be saved that a verdict names a cache for.
+const NEARLY_ALL: f64 = 0.9;
+
 /// What was read.
 struct Read {
     bytes: f64,
@@ -48,6 +51,24 @@ struct Read {
     saved: [f64; 64],
     /// How long after it was used a block was read again.
     again_s: Distribution,
+}
+
+/// The smallest cache that would have saved nearly all that could be saved.
+fn verdict(cache: &Sheet, read_bytes: f64, all: f64) -> String {
+    let nearly_all = cache.rows.iter().find_map(|row| match row[..] {
+        [Datum::Count(size), Datum::Figure(saved), _] if saved >= NEARLY_ALL * all => {
+            Some((size, saved))
+        }
+        _ => None,
+    });
+    match nearly_all {
+        Some((size, saved)) if all > 0.0 => format!(
+            "a page cache larger by {} bytes on each client would have saved {} % of the bytes read",
+            grouped(size),
+            few_digits((1000.0 * saved / read_bytes).round() / 10.0)
+        ),
+        _ => "nothing was read again: no page cache would have saved a read".to_owned(),
+    }
 }
 
 /// The analysis.
@@ -150,6 +171,7 @@ impl Reuse {
                 break;
             }
         }
+        cache.verdict = Some(verdict(&cache, self.read.bytes, all));
         let mut headings = vec![Heading::text("what")];
         headings.extend(distribution::headings());
         let caption = "each row is how long after it was used the same is read again, s";

@@ -62,10 +62,11 @@ impl<R: Sync + 'static> ReportTable for Table<R> {
     }
 }
 
-/// Writes all tables of a report for a terminal, or one for programs.
+/// Writes the verdict and all tables of a report for a terminal, or one table for programs.
 ///
 /// Errors are those of `out`.
 pub fn write_report(
+    about: &About,
     tables: &[&dyn ReportTable],
     format: Format,
     style: &Style,
@@ -74,6 +75,9 @@ pub fn write_report(
     if !format.is_table() {
         let mut tables = tables.iter().take(1);
         return tables.try_for_each(|table| table.write(format, style, out));
+    }
+    if let Some(verdict) = &about.verdict {
+        writeln!(out, "{}\n", wrap(&visible(verdict), style.look.width, 0))?;
     }
     for (place, table) in tables.iter().filter(|table| !table.is_empty()).enumerate() {
         if place > 0 {

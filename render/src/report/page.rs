@@ -55,6 +55,9 @@ pub(super) fn write(
     if !about.range.is_empty() {
         writeln!(out, "<p class=\"range\">{range} ({offset})</p>")?;
     }
+    if let Some(verdict) = &about.verdict {
+        writeln!(out, "<p>{}</p>", escaped(&visible(verdict)))?;
+    }
     let mut said: Vec<String> = Vec::new();
     let notes = about.notes.iter().map(|note| note.show(zone));
     for line in about.remarks.iter().cloned().chain(notes) {

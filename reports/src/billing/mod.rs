@@ -82,6 +82,7 @@ impl Billing {
         };
         let rows = charges(&set, terms)?;
         let about = About {
+            verdict: None,
             name: "billing",
             title: "Billing",
             method: METHOD,

@@ -104,6 +104,7 @@ impl Carbon {
             ));
         }
         let about = About {
+            verdict: None,
             name: "carbon",
             title: "Energy and emission",
             method: METHOD,

@@ -152,6 +152,7 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
         }));
     }
     let about = About {
+        verdict: None,
         name: "noisy",
         title: "Noisy neighbours",
         method: METHOD,

@@ -107,6 +107,7 @@ impl Placement {
             .transpose()?;
         let correlations = frame.correlations();
         let about = About {
+            verdict: None,
             name: "placement",
             title: "Placement",
             method: METHOD,

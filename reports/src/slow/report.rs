@@ -226,6 +226,7 @@ pub fn make(
         changed.extend(what);
     }
     let about = About {
+        verdict: None,
         name: "slow",
         title: "What was slow",
         method: METHOD,
