@@ -182,7 +182,7 @@ fn guest_a_reused_inode_number_is_another_file() {
     let own = own.iter().filter(|row| {
         row.path
             .as_deref()
-            .is_some_and(|path| path.starts_with("/mnt/two/"))
+            .is_some_and(|path| path.starts_with("/mnt/two/reused-"))
     });
     let recorded: BTreeMap<i64, &str> = own
         .map(|row| (row.file_key, row.path.as_deref().expect("it has one")))
