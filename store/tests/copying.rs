@@ -12,10 +12,11 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
-    Options, RequestsView, RetentionPolicy, Snapshot, StoreError, Writer, check, copy, ends_ns,
+    Dataset, Options, RequestsView, RetentionPolicy, Snapshot, StoreError, Writer, check, copy,
+    ends_ns,
 };
 use trackiops_testkit::content::Content;
-use trackiops_testkit::stores::{options, parquet_files};
+use trackiops_testkit::stores::{self, options, parquet_files};
 use trackiops_testkit::windows::{file, granularity, windows};
 
 fn often() -> Options {
@@ -108,6 +109,89 @@ fn copies_of_a_store_that_is_recorded_to_have_all_that_was_acknowledged() {
     let to = dir.path().join("copy-0");
     Writer::open(&to, often()).unwrap().finish().unwrap();
     whole(&to, &all);
+}
+
+/// Records windows and a request each, and seals them or not.
+fn session(store: &Path, windows: &[ClosedWindow], is_sealed: bool) {
+    let mut writer = Writer::open(store, often()).unwrap();
+    let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
+    for window in windows {
+        writer.append(window).unwrap();
+        requests.append(&batch(window)).unwrap();
+    }
+    if is_sealed {
+        requests.finish().unwrap();
+        writer.finish().unwrap();
+    }
+}
+
+/// Whether questions about a store say that something is missing.
+fn is_noticed(store: &Path) -> bool {
+    let snapshot = Snapshot::open(store).unwrap();
+    let segments = Dataset::ALL.map(|dataset| snapshot.segments(dataset, None).unwrap());
+    let mut requests = RequestsView::open(store).unwrap();
+    requests.read(0..i64::MAX, &mut |_| Ok(true)).unwrap();
+    let damaged = snapshot.tails().iter().map(|tail| tail.damage().len());
+    !snapshot.unread().is_empty()
+        || damaged.sum::<usize>() > 0
+        || segments
+            .iter()
+            .flatten()
+            .any(|segment| !segment.path.exists())
+        || !requests.unread().is_empty()
+        || !requests.damaged().is_empty()
+}
+
+#[test]
+fn a_copy_file_by_file_is_whole_up_to_a_time_or_says_that_it_is_not() {
+    const PARTS: [&[&str]; 3] = [
+        &["catalog.db"],
+        &["journal"],
+        &["rollup", "health", "ops", "requests"],
+    ];
+    let all = windows(20);
+    let (mut whole_ones, mut noticed) = (0, 0);
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        // Between one part and the next, the recorder does nothing, leaves a journal, or seals it.
+        for between in [None, Some(false), Some(true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let [store, to] = ["store", "copy"].map(|name| dir.path().join(name));
+            session(&store, &all[..5], true);
+            session(&store, &all[5..10], false);
+            fs::create_dir(&to).unwrap();
+            for (place, part) in order.into_iter().enumerate() {
+                for name in PARTS[part].iter().filter(|name| store.join(name).exists()) {
+                    match store.join(name).is_dir() {
+                        true => stores::copy(&store.join(name), &to.join(name)),
+                        false => fs::copy(store.join(name), to.join(name)).map(drop).unwrap(),
+                    }
+                }
+                if let (0..2, Some(is_sealed)) = (place, between) {
+                    session(&store, &all[10 + 5 * place..][..5], is_sealed);
+                }
+            }
+            let case = format!("{order:?} {between:?}");
+            if is_noticed(&to) {
+                assert_ne!(check(&to).unwrap().findings, [], "{case}");
+                noticed += 1;
+            } else {
+                let (windows, requests) = whole(&to, &all);
+                assert!(
+                    windows >= 10 && requests >= 10,
+                    "{case}: {windows}, {requests}"
+                );
+                whole_ones += 1;
+            }
+        }
+    }
+    assert!(whole_ones >= 6 && noticed > 0, "{whole_ones}, {noticed}");
 }
 
 #[test]
