@@ -32,6 +32,8 @@ pub enum Kind {
     Exchanged,
     Numbered,
     Older,
+    Torn,
+    Foreign,
     Fifo,
     Directory,
     Link,
@@ -40,8 +42,8 @@ pub enum Kind {
 }
 
 /// How many of a hundred mutants are of which kind.
-const SHARES: [(Kind, u64); 19] = [
-    (Kind::Bit, 13),
+const SHARES: [(Kind, u64); 21] = [
+    (Kind::Bit, 11),
     (Kind::Byte, 10),
     (Kind::Bits, 8),
     (Kind::Sector, 8),
@@ -55,11 +57,13 @@ const SHARES: [(Kind, u64); 19] = [
     (Kind::Exchanged, 2),
     (Kind::Numbered, 2),
     (Kind::Older, 3),
+    (Kind::Torn, 3),
+    (Kind::Foreign, 3),
     (Kind::Fifo, 1),
     (Kind::Directory, 1),
     (Kind::Link, 2),
     (Kind::Edited, 2),
-    (Kind::Forged, 15),
+    (Kind::Forged, 11),
 ];
 
 impl Kind {
@@ -80,6 +84,8 @@ impl Kind {
             Self::Exchanged => "two files exchanged",
             Self::Numbered => "a file copied under another number",
             Self::Older => "an older version of a file",
+            Self::Torn => "an older version of the catalog, of all journals or of all segments",
+            Self::Foreign => "a file of another store",
             Self::Fifo => "a FIFO in place of a file",
             Self::Directory => "a directory in place of a file",
             Self::Link => "a symbolic link in place of a file",
@@ -129,6 +135,7 @@ pub fn make(
         numbers,
         image: image.clone(),
         older,
+        other: &states[(state + 1) % states.len()].image,
         store,
         outside,
     };
@@ -144,6 +151,7 @@ struct Change<'s> {
     numbers: Numbers,
     image: Image,
     older: &'s Image,
+    other: &'s Image,
     store: &'s Path,
     outside: &'s Path,
 }
@@ -272,6 +280,8 @@ impl Change<'_> {
                     None => "no older file".to_owned(),
                 }
             }
+            Kind::Torn => self.tear()?,
+            Kind::Foreign => self.take_foreign()?,
             Kind::Fifo | Kind::Directory | Kind::Link => return self.replace(kind),
             Kind::Edited | Kind::Forged => return self.edit(kind == Kind::Forged),
         };
@@ -301,6 +311,50 @@ impl Change<'_> {
             }
         }
         Ok(format!("{} copied as number {to}", path.display()))
+    }
+
+    /// What a copy file by file of a store has that is recorded to meanwhile: one part is of an earlier time.
+    fn tear(&mut self) -> Result<String> {
+        let part = |path: &Path| match path.components().count() {
+            1 if path == Path::new(CATALOG) => Some(0),
+            1 => None,
+            _ => Some(1 + usize::from(!path.starts_with("journal"))),
+        };
+        let torn = self.below(3);
+        let is_kept = |path: &PathBuf| part(path) != Some(torn);
+        let older = self.older.iter().filter(|(path, _)| !is_kept(path));
+        let mut image: Image = older
+            .map(|(path, bytes)| (path.clone(), bytes.clone()))
+            .collect();
+        let kept = self.image.iter().filter(|(path, _)| is_kept(path));
+        image.extend(kept.map(|(path, bytes)| (path.clone(), bytes.clone())));
+        let parts = |image: &Image| -> Image {
+            let of = image.iter().filter(|(path, _)| part(path).is_some());
+            of.map(|(path, bytes)| (path.clone(), bytes.clone()))
+                .collect()
+        };
+        // A store that is as it was at an earlier time is not damaged.
+        if parts(&image) == parts(self.older) {
+            return self.flip();
+        }
+        self.image = image;
+        let name = ["the catalog", "all journals", "all segments"][torn];
+        Ok(format!("{name} of an earlier time"))
+    }
+
+    /// A file of another store, with what belongs to it.
+    fn take_foreign(&mut self) -> Result<String> {
+        let files = self.other.keys().filter(|path| *path != Path::new("lock"));
+        let files: Vec<_> = files.collect();
+        let at = self.below(files.len());
+        let path = files.get(at).context("the other store has files")?;
+        for extension in ["tij", "end", "jsonl", "sum", "parquet", "db"] {
+            let path = path.with_extension(extension);
+            if let Some(bytes) = self.other.get(&path) {
+                self.image.insert(path, bytes.clone());
+            }
+        }
+        Ok(format!("{} of another store", path.display()))
     }
 
     fn flip(&mut self) -> Result<String> {

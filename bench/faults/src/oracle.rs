@@ -12,7 +12,8 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
-    Connections, Outcome, QueryError, Question, Range, Step, ask, ask_files, ask_operations,
+    Connections, Outcome, QueryError, Question, Range, Step, ask, ask_files, ask_marks,
+    ask_operations,
 };
 use trackiops_render::{Export, ExportDataset};
 use trackiops_schemas::time::Granularity;
@@ -128,7 +129,7 @@ fn exported(question: Question, table: ExportDataset, store: &Path) -> Said {
 }
 
 /// What is asked, in the order of [`answers`].
-pub const QUESTIONS: [&str; 7] = [
+pub const QUESTIONS: [&str; 8] = [
     "all by second",
     "all by minute",
     "one file",
@@ -136,6 +137,7 @@ pub const QUESTIONS: [&str; 7] = [
     "operations",
     "health",
     "single requests",
+    "marks",
 ];
 
 /// The answers to all questions about a range.
@@ -158,6 +160,7 @@ pub fn answers(store: &Path, range: Range) -> Vec<Said> {
         said(ask_operations(&by(second), Connections::Together), store),
         exported(by(second), ExportDataset::Health, store),
         exported(by(second), ExportDataset::Requests, store),
+        said(ask_marks(&[store.to_owned()], range), store),
     ]
 }
 

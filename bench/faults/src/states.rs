@@ -13,7 +13,7 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{RequestsWriter, StoreError, Writer};
+use trackiops_store::{Mark, RequestsWriter, StoreError, Writer};
 
 use trackiops_testkit::generated::{THREE, file, windows};
 use trackiops_testkit::stores::options_of;
@@ -183,6 +183,11 @@ pub fn all() -> Result<Vec<State>> {
         let dir = tempfile::tempdir()?;
         let store = dir.path().join("store");
         let older = make(&store).with_context(|| format!("the store for {name}"))?;
+        for (at, text) in [(5, "begin"), (0, "before"), (20, "end")] {
+            let (time, host) = (UtcMs(THREE + 1000 * at), name.to_owned());
+            let text = text.to_owned();
+            Mark { time, host, text }.add_to(&store)?;
+        }
         let image = image(&store)?;
         Ok(State { name, image, older })
     });
