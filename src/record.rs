@@ -110,8 +110,8 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     let mut settings = args.settings();
     let mut options = args.store_options(&settings.filter);
     if let Some(memory) = args.memory() {
-        if let Some(why) = memory.refuses_requests().filter(|_| args.requests) {
-            bail!(why);
+        if let Some(why) = memory.leaves_requests_out().filter(|_| args.requests) {
+            log::report(Level::Warning, "requests-left-out", &[], why);
         }
         memory.fit(&mut settings);
         memory.fit_journals(&mut options);

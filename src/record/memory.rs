@@ -9,7 +9,7 @@ use trackiops_store::Options;
 
 use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
 
-/// Below this single requests are not kept: they take some 30 MiB while they wait, are written and sealed.
+/// Below this, single requests are left out: they take some 30 MiB while they wait, are written and sealed.
 const LEAST_FOR_REQUESTS: u64 = 96 << 20;
 /// Files that are followed in any case.
 const LEAST_FILES: usize = 128;
@@ -24,6 +24,9 @@ const RINGS_SHARE: u64 = 16;
 const WAITING_SHARE: u64 = 16;
 /// A part of a cgroup's limit that is left to the page cache of the store and to whatever else runs there.
 const RESERVE_SHARE: u64 = 8;
+/// In little memory, caches of the kernel side have this part of their usual entries. While a program is loaded, Linux 6.18 charges the memory of its
+/// verifier to the cgroup as well, some 35 MiB.
+const CACHE_SHARE: u32 = 8;
 /// Greater limits are none: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -52,14 +55,14 @@ impl Memory {
         asked.or_else(own)
     }
 
-    /// Why single requests cannot be kept, if they cannot.
-    pub fn refuses_requests(self) -> Option<String> {
+    /// Why single requests are left out, if they are.
+    pub fn leaves_requests_out(self) -> Option<String> {
         (self.bytes < LEAST_FOR_REQUESTS).then(|| {
             format!(
-                "--requests needs {} MiB of memory, and {} {} MiB: leave it out, or raise the limit",
-                LEAST_FOR_REQUESTS >> 20,
+                "{} {} MiB: requests and calls are not kept one by one, which takes {} MiB; their sums are recorded",
                 self.who(),
-                self.bytes >> 20
+                self.bytes >> 20,
+                LEAST_FOR_REQUESTS >> 20
             )
         })
     }
@@ -77,6 +80,9 @@ impl Memory {
         settings.ring_memory = settings.ring_memory.min(most).max(64 << 10);
         let most = u32::try_from(1 << most.ilog2()).unwrap_or(u32::MAX);
         settings.call_ring_bytes = settings.call_ring_bytes.min(most).max(64 << 10);
+        if self.bytes < LEAST_FOR_REQUESTS {
+            settings.cache_share = CACHE_SHARE;
+        }
     }
 
     /// Makes journals fit: they keep their files in memory until they are sealed.
@@ -85,9 +91,12 @@ impl Memory {
         options.most_files = options.most_files.min(files).max(LEAST_FILES);
     }
 
-    /// Single requests that may wait for the disk.
+    /// Single requests that may wait for the disk; 0 leaves all of them out.
     pub fn waiting_requests(self) -> u64 {
-        WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES)
+        match self.leaves_requests_out() {
+            Some(_) => 0,
+            None => WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES),
+        }
     }
 
     /// Files that can be followed once a recording has begun, beside what it takes by then.
@@ -210,10 +219,26 @@ mod tests {
         let mut settings = crate::record::args::default_settings();
         memory.fit(&mut settings);
         assert_eq!(
-            (settings.ring_memory, settings.call_ring_bytes),
-            (4 << 20, 4 << 20)
+            (
+                settings.ring_memory,
+                settings.call_ring_bytes,
+                settings.cache_share
+            ),
+            (4 << 20, 4 << 20, CACHE_SHARE)
         );
         assert_eq!(memory.files(28 << 20), 4096);
         assert_eq!(memory.files(90 << 20), LEAST_FILES);
+    }
+
+    #[test]
+    fn single_requests_are_left_out_of_little_memory() {
+        let memory = |mib: u64| Memory {
+            bytes: mib << 20,
+            is_of_cgroup: true,
+        };
+        assert_eq!(memory(95).waiting_requests(), 0);
+        assert!(memory(95).leaves_requests_out().is_some());
+        assert_eq!(memory(96).waiting_requests(), 87_381);
+        assert_eq!(memory(96).leaves_requests_out(), None);
     }
 }

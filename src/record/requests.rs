@@ -82,7 +82,8 @@ impl RequestQueue {
         counts.offered.fetch_add(requests, Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
         if counts.waiting(accepted) > self.most_waiting {
-            if none_left_out {
+            // Without room for any that was said before.
+            if none_left_out && self.most_waiting > 0 {
                 let text =
                     "the disk is too slow for --requests: some are left out, windows are complete";
                 log::report(Level::Warning, "requests-left-out", &[], text);
@@ -98,7 +99,7 @@ impl RequestQueue {
     }
 }
 
-/// Writes what is put into the queue, on a thread of its own, until the queue is dropped. No more than `most_waiting` wait.
+/// Writes what is put into the queue, on a thread of its own, until the queue is dropped. No more than `most_waiting` wait; 0 leaves all of them out.
 pub fn write(
     writer: RequestsWriter,
     most_waiting: u64,
@@ -226,6 +227,24 @@ mod tests {
             failing = WriteFailure::after(&error(), Some(failing));
             assert!(failing.pause <= Duration::from_secs(5));
         }
+    }
+
+    #[test]
+    fn without_room_for_any_all_are_left_out_and_counted() {
+        let (batches, received) = channel();
+        let queue = RequestQueue {
+            batches,
+            most_waiting: 0,
+            counts: Arc::default(),
+        };
+        for requests in [1, 3] {
+            queue.put(RequestBatch {
+                files: Vec::new(),
+                requests: vec![Request::new(&RequestRecord::default(), 0, 0); requests],
+            });
+        }
+        assert!(received.try_recv().is_err());
+        assert_eq!(queue.counts().unwritten_for_good(), 4);
     }
 
     #[test]

@@ -467,7 +467,7 @@ impl Note {
                 between(&losses.range).replace(" to ", " and "),
             ),
             Self::RequestsDropped { host, range, count } => format!(
-                "{}{count} single {} not kept between {}, as the disk was full or too slow: they are missing below",
+                "{}{count} single {} not kept between {}, as memory was too small, or the disk full or too slow: they are missing below",
                 on(host),
                 if *count == 1 {
                     "request was"
