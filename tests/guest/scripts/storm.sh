@@ -1,4 +1,4 @@
-# storm.sh SECONDS: every kind of I/O on six file systems by 64 threads, on a machine with little memory and holes in it, while
+# storm.sh SECONDS KIND...: every kind of I/O on file systems of these kinds, tmpfs, an overlay and NFS, on a machine with little memory and holes in it, while
 # recorders with all kinds of flags come and go, a CPU goes offline and online, and modules are unloaded.
 #
 # The recorder `steady` sees frozen file systems when it starts and when it stops: its sums must equal the kernel's. In each round NFS is
@@ -12,9 +12,32 @@ READY_SECONDS=900
 panics=$(cat /proc/sys/kernel/panic_on_oops /proc/sys/kernel/panic_on_warn)
 [ "$panics" = $'1\n1' ] || { echo "error: the kernel does not panic on warnings" >&2; exit 1; }
 
-LOCAL=(ext4 xfs btrfs)
+LOCAL=("${@:2}")
 STORES=/mnt/stores
 mkdir -p /run/recorders /run/count /sys/fs/cgroup/storm
+
+# phase SECONDS NAME: what comes next must end within this time.
+phase() {
+    echo "storm: at $SECONDS s: $2" >&2
+    echo "$((SECONDS + $1)) $2" >/run/phase.next
+    mv /run/phase.next /run/phase
+}
+
+# Ends the storm when a phase does not end, and says which one and what waits.
+watch_phases() {
+    local until name task
+    while sleep 1; do
+        read -r until name </run/phase
+        ((SECONDS >= until)) || continue
+        echo "error: the phase \"$name\" did not end in time; tasks that wait:" >&2
+        cat /proc/loadavg >&2
+        for task in $(grep -ls '^State:.D' /proc/[0-9]*/task/*/status); do
+            task=${task%/status}
+            { echo "${task#/proc/} $(<"$task/comm")" && cat "$task/stack"; } >&2 2>/dev/null || true
+        done
+        kill -TERM -- "-$$"
+    done
+}
 
 # count NAME: one more.
 count() { echo >>"/run/count/$1"; }
@@ -54,11 +77,11 @@ WITH_NFS=(
     "--levels wire,app,block,cache --requests --app-latency $functions"
     "--levels wire,app --requests --app-latency --uid 0 --ops read,write"
     "--levels wire --engine tracepoint --requests"
-    "--levels wire,app,block,cache --mount /mnt/nfs --mount /mnt/btrfs --app-latency"
+    "--levels wire,app,block,cache --mount /mnt/nfs --mount /mnt/${LOCAL[-1]} --app-latency"
     "--levels wire,app --cgroup storm --no-latency-parts"
 )
 WITHOUT_NFS=(
-    "--levels app,block,cache --requests --dir /mnt/ext4 --file /mnt/xfs/sparse"
+    "--levels app,block,cache --requests --dir /mnt/ext4 --file /mnt/${LOCAL[-1]}/sparse"
     "--levels block,cache --ring-memory 64KiB --requests"
     "--levels app,block,cache --no-ops --app-latency --requests $functions"
 )
@@ -78,13 +101,18 @@ come_and_go() {
 
 # round NUMBER: NFS from the loading of its modules to their unloading.
 round() {
+    phase 120 "load NFS"
     modprobe nfs
+    phase $READY_SECONDS "start the recorder of the wire"
     record wire --no-live --granularity 1s,1m --requests --requests-size 64MiB --app-latency
     mount -t nfs -o vers=4.2 127.0.0.1:/exp /mnt/nfs
     (echo "$BASHPID" >/sys/fs/cgroup/storm/cgroup.procs && load_nfs "$1" 15) &
     local load=$!
+    phase $READY_SECONDS "a recorder comes and goes"
     come_and_go "${WITH_NFS[$1 % ${#WITH_NFS[@]}]}"
+    phase 180 "the load on NFS ends"
     wait "$load"
+    phase 180 "unmount and unload NFS"
     sync -f /mnt/nfs
     sleep 0.5
     cp /proc/self/mountstats "$OUT/mountstats.$1"
@@ -92,6 +120,9 @@ round() {
     ended wire INT
     wait_for 60 modprobe -r nfsv4 nfs
     count nfs
+    # Where programs take long to be verified, a round takes minutes.
+    ((SECONDS < end)) || return 0
+    phase $READY_SECONDS "a recorder comes and goes without NFS"
     come_and_go "${WITHOUT_NFS[$1 % ${#WITHOUT_NFS[@]}]}"
 }
 
@@ -105,6 +136,8 @@ statistics() {
     done
 }
 
+phase 300 "make file systems"
+watch_phases &
 umount /mnt/nfs
 modprobe -r nfsv3 nfsv4 nfs
 disks
@@ -112,6 +145,7 @@ for kind in "${LOCAL[@]}"; do echo "${devices[$kind]}" >"$OUT/device.$kind"; don
 sync
 frozen --freeze
 sleep 1
+phase $READY_SECONDS "start the recorder of the whole storm"
 record steady --levels "app,block,cache" --requests --requests-size 64MiB --app-latency --granularity 1s,1m
 statistics before
 frozen --unfreeze
@@ -129,19 +163,23 @@ for ((number = 0; SECONDS < end; number++)); do
     round $number
 done
 echo "$number rounds"
+phase 300 "the load ends"
 wait "${loads[@]}"
 kill -- "${beside[@]/#/-}"
 wait "${beside[@]}" || true
 echo 1 >/sys/devices/system/cpu/cpu1/online
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpout) ' /proc/vmstat >"$OUT/vmstat.after"
 
+phase 300 "write what is dirty, and freeze"
 sync
 frozen --freeze
 sleep 1
 statistics after
 sleep 1
+phase 180 "the recorder of the whole storm ends"
 ended steady INT
 frozen --unfreeze
+phase 600 "check the stores"
 for store in "$STORES"/*/; do
     [ -e "$store/catalog.db" ] || continue # lost+found
     expect "check.$(basename "$store")" trackiops store check --store "$store"

@@ -1,11 +1,13 @@
-# Sourced by storm.sh: file systems, the load of the storm, and what goes on beside it.
+# Sourced by storm.sh, which has the kinds of file systems on disks in $LOCAL: file systems, the load of the storm, and what goes on beside it.
 
 declare -A devices
 loads=()
 
-# jobs NAME DIRECTORY: ten threads of fio, two for each kind of I/O.
+# jobs NAME DIRECTORY MIB: ten threads of fio, two for each kind of I/O, each with a file of this size.
 jobs() {
-    local direct=1
+    local direct=1 file
+    # fio fills files that are too short before its time begins, which takes minutes on slow file systems. Sparse ones are long enough.
+    for file in {buffered,direct,mapped,aio}.{0,1} uring.0 uring-buffered.0; do truncate -s "$3M" "$2/$1-$file.0"; done
     # tmpfs refuses O_DIRECT before Linux 6.6.
     dd if=/dev/zero of="$2/probe" bs=4k count=1 oflag=direct status=none 2>/dev/null || direct=0
     job "$1-buffered" directory="$2" ioengine=psync numjobs=2 bsrange=1k-32k
@@ -27,49 +29,50 @@ job() {
     printf '%s\n' "${@:2}"
 }
 
-# run_jobs NAME SECONDS SIZE: of standard input. Recorders must get a share of the processors: the load is nice.
+# run_jobs NAME SECONDS MIB: of standard input. Recorders must get a share of the processors: the load is nice.
 run_jobs() {
-    local common=(thread time_based runtime="$2" size="$3" rw=randrw bsrange=4k-32k fallocate=none fsync=64 group_reporting)
+    local common=(thread time_based runtime="$2" size="$3m" rw=randrw bsrange=4k-32k fallocate=none fsync=64 group_reporting)
     { job global "${common[@]}"; cat; } | nice -n 19 fio --output-format=json --output="$OUT/fio.$1" -
 }
 
 load_local() {
     local kind
-    for kind in ext4 xfs btrfs tmpfs overlay; do
-        jobs $kind /mnt/$kind
-        case $kind in ext4 | xfs | btrfs) stream $kind /mnt/$kind ;; esac
-    done >/run/jobs
+    for kind in "${LOCAL[@]}" tmpfs overlay; do jobs "$kind" "/mnt/$kind" 4; done >/run/jobs
+    for kind in "${LOCAL[@]}"; do stream "$kind" "/mnt/$kind"; done >>/run/jobs
     stream again /mnt/ext4 >>/run/jobs
-    run_jobs local "$1" 4m </run/jobs &
+    run_jobs local "$1" 4 </run/jobs &
     loads+=($!)
-    nice -n 19 python3 /work/churn.py "$1" /mnt/{ext4,xfs,btrfs,tmpfs,overlay} >"$OUT/churn" &
+    nice -n 19 python3 /work/churn.py "$1" "${LOCAL[@]/#//mnt/}" /mnt/{tmpfs,overlay} >"$OUT/churn" &
     loads+=($!)
 }
 
 load_nfs() {
-    jobs nfs /mnt/nfs | run_jobs "nfs.$1" "$2" 2m
+    jobs nfs /mnt/nfs 2 | run_jobs "nfs.$1" "$2" 2
 }
+
+make_ext4() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$1"; }
+make_btrfs() { mkfs.btrfs -q -f "$1"; }
+# Linux before 5.19 does not know what XFS has by default.
+make_xfs() { mkfs.xfs -q -f -i nrext64=0 "$1"; }
 
 # disks: pieces of the disk as devices, which $devices has by name, and file systems on them.
 # The emulator may have failed before, and the guest with it: then they have old ones.
 disks() {
     local at=1 piece name size
-    modprobe -a loop ext4 xfs btrfs overlay vfat
+    modprobe -a loop "${LOCAL[@]}" overlay vfat
     for piece in ext4:512 xfs:512 btrfs:768 stores:1024 vfat:64 swap:512; do
         name=${piece%:*} size=${piece#*:}
-        devices[$name]=$(losetup --find --show --offset $((at << 20)) --sizelimit $((size << 20)) /dev/vdd)
+        # Through the page cache, a page could not be swapped out without memory for another one.
+        devices[$name]=$(losetup --find --show --direct-io=on --offset $((at << 20)) --sizelimit $((size << 20)) /dev/vdd)
         mkdir -p "/mnt/$name"
         at=$((at + size))
     done
-    mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "${devices[ext4]}"
+    for name in "${LOCAL[@]}"; do "make_$name" "${devices[$name]}"; done
     mkfs.ext4 -q -F "${devices[stores]}"
-    # Linux before 5.19 does not know what XFS has by default.
-    mkfs.xfs -q -f -i nrext64=0 "${devices[xfs]}"
-    mkfs.btrfs -q -f "${devices[btrfs]}"
     mkfs.vfat "${devices[vfat]}" >/dev/null
     mkswap "${devices[swap]}" >/dev/null
     swapon "${devices[swap]}"
-    for name in ext4 xfs btrfs stores; do mount "${devices[$name]}" "/mnt/$name"; done
+    for name in "${LOCAL[@]}" stores; do mount "${devices[$name]}" "/mnt/$name"; done
     mkdir -p /mnt/ext4/{upper,work} /mnt/{overlay,tmpfs}
     mount -t overlay -o lowerdir=/usr/share,upperdir=/mnt/ext4/upper,workdir=/mnt/ext4/work overlay /mnt/overlay
     mount -t tmpfs -o size=256m,huge=within_size tmpfs /mnt/tmpfs

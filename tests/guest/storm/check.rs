@@ -6,11 +6,10 @@ use crate::audit;
 use crate::block::check::Sums;
 use crate::mountstats::Mountstats;
 use crate::run::{MISSED, Run};
-use crate::storm::{Flavour, HOLES};
+use crate::storm::{Flavour, HOLES, LOCAL};
 
 /// Most memory of a recorder, KiB: its rings, and what it makes of requests.
 const MOST_MEMORY_KIB: u64 = 160 << 10;
-const LOCAL: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// What was seen of a storm.
 pub struct Outcome {
