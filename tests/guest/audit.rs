@@ -110,10 +110,6 @@ fn guest_with_a_filter_what_it_leaves_out_is_compared() {
     assert!(compared >= reads + writes && writes > 0, "{compared}");
     assert_eq!(total("audit_row_requests"), compared);
     assert_eq!(total("audit_missed_requests"), 0);
-    assert_eq!(
-        recorded(&RUN.out.join("filtered"), "127.0.0.1:/exp"),
-        [0; 4]
-    );
 }
 
 #[test]
