@@ -14,17 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use trackiops_schemas::ebpf::ceiling::Ceiling;
-use trackiops_schemas::ebpf::left_out::{LEFT_OUT_PLACES, LEFT_OUT_WORDS, LeftOut, LeftOutSum};
 use trackiops_schemas::ebpf::ring::{BOOKS_SLOTS, Books};
-use trackiops_schemas::identity::Dev;
 use trackiops_schemas::shed::Details;
 
-use crate::audit::left_out::LeftOutSums;
-use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
-
-/// The place of devices that have none of their own.
-const OTHERS: usize = LEFT_OUT_PLACES - 1;
 
 /// Words of an array map, which the programs may read and write at any time.
 pub struct SharedWords {
@@ -93,44 +86,6 @@ impl SharedBooks {
             folded,
             lost,
         }
-    }
-}
-
-/// What the programs count of what the filter leaves out, of each CPU.
-pub struct SharedLeftOut {
-    words: SharedWords,
-}
-
-impl SharedLeftOut {
-    /// Maps the array whose descriptor `map` is.
-    pub fn map(map: impl AsFd, cpus: u32) -> io::Result<Self> {
-        let words = SharedWords::map(map, cpus as usize * size_of::<LeftOut>() / 8)?;
-        Ok(Self { words })
-    }
-
-    /// The sums of all CPUs.
-    pub fn read(&self) -> LeftOutSums {
-        let mut sums = LeftOutSums::default();
-        let places = self.words.words().chunks_exact(LEFT_OUT_WORDS);
-        for (number, place) in places.enumerate() {
-            let load = |offset: usize| place[offset / 8].load(Ordering::Acquire);
-            let requests = load(offset_of!(LeftOutSum, requests));
-            let bytes = load(offset_of!(LeftOutSum, bytes));
-            if requests == 0 && bytes == 0 {
-                continue;
-            }
-            let is_write = number / LEFT_OUT_PLACES % 2 != 0;
-            let left_out = Transfers::of_direction(is_write, (requests, bytes));
-            let of = match number % LEFT_OUT_PLACES {
-                OTHERS => &mut sums.of_others,
-                _ => {
-                    let device = load(offset_of!(LeftOutSum, device)).saturating_sub(1);
-                    sums.by_device.entry(Dev(device as u32)).or_default()
-                }
-            };
-            of.add(left_out);
-        }
-        sums
     }
 }
 

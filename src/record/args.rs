@@ -103,7 +103,7 @@ pub struct Args {
     /// Stop after this time: 90s, 2h, 1w ... [default: until stopped]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = RUN)]
     pub duration: Option<Duration>,
-    /// Print the lines of the CHEOPS'24 paper meanwhile, one per file and window
+    /// Print the lines of the CHEOPS'24 paper, one per file and window
     ///
     /// As `trackiops watch --paper` does: [Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency: requests/s,
     /// bytes/s and ns. The recording does not wait for standard output.

@@ -1,11 +1,23 @@
 //! What a filter has left out: the kernel's counters have it, and rows do not.
 
+use std::io;
+use std::mem::{self, offset_of};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
 use ahash::AHashMap;
+use trackiops_schemas::ebpf::left_out::{
+    LEFT_OUT_PLACES, LEFT_OUT_WORDS, LeftOut as Tables, LeftOutSum,
+};
 use trackiops_schemas::identity::Dev;
 
 use crate::audit::look::COUNTED_WITHIN_NS;
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
+use crate::shared_memory::SharedWords;
+
+/// The place of devices that have none of their own.
+const OTHERS: usize = LEFT_OUT_PLACES - 1;
 
 /// Transfers that were left out since the programs were loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +42,44 @@ impl LeftOutSums {
     }
 }
 
+/// What the programs count of what the filter leaves out, of each CPU.
+pub struct SharedLeftOut {
+    words: SharedWords,
+}
+
+impl SharedLeftOut {
+    /// Maps the array whose descriptor `map` is.
+    pub fn map(map: impl AsFd, cpus: u32) -> io::Result<Self> {
+        let words = SharedWords::map(map, cpus as usize * size_of::<Tables>() / 8)?;
+        Ok(Self { words })
+    }
+
+    /// The sums of all CPUs.
+    pub fn read(&self) -> LeftOutSums {
+        let mut sums = LeftOutSums::default();
+        let places = self.words.words().chunks_exact(LEFT_OUT_WORDS);
+        for (number, place) in places.enumerate() {
+            let load = |offset: usize| place[offset / 8].load(Ordering::Acquire);
+            let requests = load(offset_of!(LeftOutSum, requests));
+            let bytes = load(offset_of!(LeftOutSum, bytes));
+            if requests == 0 && bytes == 0 {
+                continue;
+            }
+            let is_write = number / LEFT_OUT_PLACES % 2 != 0;
+            let left_out = Transfers::of_direction(is_write, (requests, bytes));
+            let of = match number % LEFT_OUT_PLACES {
+                OTHERS => &mut sums.of_others,
+                _ => {
+                    let device = load(offset_of!(LeftOutSum, device)).saturating_sub(1);
+                    sums.by_device.entry(Dev(device as u32)).or_default()
+                }
+            };
+            of.add(left_out);
+        }
+        sums
+    }
+}
+
 /// The sums at different times. A request is in the kernel's counters at a look for certain if it was in the sums a moment before that, and
 /// is not in them for certain if it is not in the sums a moment later.
 #[derive(Debug, Default)]
@@ -45,7 +95,7 @@ impl LeftOut {
     /// Takes note of the sums of now.
     pub fn see(&mut self, now: MonotonicNs, sums: LeftOutSums) {
         if now.0.saturating_sub(self.settling_since.0) >= COUNTED_WITHIN_NS {
-            self.settled = std::mem::replace(&mut self.settling, sums.clone());
+            self.settled = mem::replace(&mut self.settling, sums.clone());
             self.settling_since = now;
         }
         self.latest = sums;

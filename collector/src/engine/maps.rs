@@ -19,6 +19,7 @@ use trackiops_schemas::ebpf::ring::{
 use trackiops_schemas::ebpf::syscalls::{CALL_RING_MAP, CALLS_LEFT_OUT_MAP};
 use trackiops_schemas::time::Granularity;
 
+use crate::audit::left_out::SharedLeftOut;
 use crate::clock::ClockSample;
 use crate::engine::error::EngineError;
 use crate::engine::filter_maps::{FilterMapError, FilterMaps};
@@ -32,7 +33,7 @@ use crate::names::path_ring::PathRing;
 use crate::rings::call_ring::CallRing;
 use crate::rings::record_ring::RecordMemory;
 use crate::rings::{RingSizes, Rings};
-use crate::shared_memory::{SharedBooks, SharedCeiling, SharedLeftOut, SharedWord, SharedWords};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord, SharedWords};
 
 /// Paths that the programs report.
 pub struct PathFeed {

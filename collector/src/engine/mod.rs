@@ -21,7 +21,7 @@ use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, filters};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::shed::Details;
 
-use crate::audit::left_out::LeftOutSums;
+use crate::audit::left_out::{LeftOutSums, SharedLeftOut};
 use crate::audit::transfers::DISKS;
 use crate::ceiling::Kind;
 use crate::clock::{ClockSample, MonotonicNs};
@@ -44,7 +44,7 @@ use crate::plan::{Plan, Programs};
 use crate::rings::call_ring::CallRing;
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared_memory::{SharedBooks, SharedCeiling, SharedLeftOut, SharedWord};
+use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord};
 use crate::timing::StartTiming;
 
 /// The kernel side, as `make ebpf` built it.
