@@ -39,7 +39,7 @@ const MOST_ROWS: usize = 20;
 /// What rows stand for.
 #[derive(clap::Args, Clone)]
 pub struct SubjectFlags {
-    /// A row is a file, dir, mount, volume, tenant, user, host, level, op or transport
+    /// A row is a file, dir, mount, volume, tenant, user, host, level, op ...
     ///
     /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `volume`, `host`, `tenant` (user and cgroup) and `user`
     /// (whatever its cgroups and tenants) all files of one, `level` one of the wire and of the block level each, `op` an operation of the NFS protocol, `transport` operations over each

@@ -375,10 +375,15 @@ impl Recorder {
         recorder
     }
 
+    /// The next line. What a kernel runs no program for is reported at any time, and left out here.
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        loop {
+            let mut line = String::new();
+            self.said.read_line(&mut line).unwrap();
+            if !line.starts_with("missed ") {
+                return line.trim_end().to_owned();
+            }
+        }
     }
 
     fn signal(&self, signal: Signal) {

@@ -310,15 +310,15 @@ mod tests {
     #[test]
     fn no_quantile_is_above_the_largest_latency() {
         let mut histogram = Histogram::default();
-        (0..3).for_each(|_| histogram.record(1_000_000));
-        assert!(histogram.quantile_us(0.99).is_some_and(|us| us > 1000.0));
-        assert_eq!(histogram.quantile_us_up_to(0.99, 1_000_000), Some(1000.0));
+        (0..3).for_each(|_| histogram.record(2_300_000));
+        assert!(histogram.quantile_us(0.99).is_some_and(|us| us > 2300.0));
+        assert_eq!(histogram.quantile_us_up_to(0.99, 2_300_000), Some(2300.0));
         assert_eq!(
             histogram.quantile_us_up_to(0.99, 0),
             histogram.quantile_us(0.99)
         );
         assert_eq!(
-            Histogram::default().quantile_us_up_to(0.99, 1_000_000),
+            Histogram::default().quantile_us_up_to(0.99, 2_300_000),
             None
         );
     }

@@ -31,7 +31,7 @@ pub struct Analysis {
 /// How the tables of an analysis are written.
 #[derive(clap::Args)]
 pub struct TableFlags {
-    /// Only the first N rows of each table [default: all; contention: 20 for people]
+    /// Only the first N rows of each table [default: all; contention: 20]
     #[arg(long, value_name = "N", help_heading = OUTPUT)]
     top: Option<NonZeroUsize>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::help_headings::{ROWS, WHEN};
 /// What a row stands for.
 #[derive(clap::Args)]
 pub struct ByFlags {
-    /// A row stands for: tenant, user, file, dir, mount, host
+    /// A row is a tenant, user, file, dir, mount or host
     ///
     /// As --by of `query`, but hosts are added up unless `host` is named: `tenant,host` has a row for each tenant of each host.
     #[arg(long, value_name = "WHAT,...", default_value = "tenant", help_heading = ROWS)]
