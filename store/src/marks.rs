@@ -96,7 +96,7 @@ impl Mark {
         let time =
             layout::utc(self.time).ok_or_else(|| refused("its time is beyond the calendar"))?;
         check_is_store(store)?;
-        let id = Identity::of(&*CatalogView::open(store)?.ids()?).id;
+        let id = Identity::of(&CatalogView::open(store)?.ids()?).id;
         let line = Line {
             time: time.to_rfc3339_opts(SecondsFormat::Millis, true),
             host: self.host.clone(),

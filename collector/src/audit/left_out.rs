@@ -65,7 +65,7 @@ impl SharedLeftOut {
             if requests == 0 && bytes == 0 {
                 continue;
             }
-            let is_write = number / LEFT_OUT_PLACES % 2 != 0;
+            let is_write = !(number / LEFT_OUT_PLACES).is_multiple_of(2);
             let left_out = Transfers::of_direction(is_write, (requests, bytes));
             let of = match number % LEFT_OUT_PLACES {
                 OTHERS => &mut sums.of_others,
