@@ -26,7 +26,7 @@ impl KindFlag {
 pub struct AxesFlags {
     #[command(flatten)]
     kind: KindFlag,
-    /// A row stands for: host, mount, op, time ... [default: by what is counted]
+    /// A row is a host, mount, op, time ... [default: what is counted]
     ///
     /// Of requests: host, time, op, mount, server, tenant, file. Of messages: host, time, direction, op, message. Of packets: src_ip, src_port,
     /// dst_ip, dst_port, transport, time.
