@@ -126,7 +126,6 @@ pub struct Recorder {
     read: u64,
     folded: u64,
     unbalanced: u64,
-    /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Audit,
     cost: TracingCost,
     /// Single calls wait to be read.
@@ -188,7 +187,7 @@ impl Recorder {
         names.follow_functions(functions.map(ToString::to_string).collect());
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
-        // Of calls that a filter leaves out nobody adds up the bytes.
+        // The programs do not add up the bytes of calls that a filter leaves out.
         let counts_calls = plan.has_calls() && !settings.filter.leaves_out_transfers();
         let audit = Audit::new(sample.now, plan.levels(), counts_calls);
         let mut recorder = Self {

@@ -55,9 +55,13 @@ impl Memory {
         asked.or_else(own)
     }
 
+    fn is_little(self) -> bool {
+        self.bytes < LEAST_FOR_REQUESTS
+    }
+
     /// Why single requests are left out, if they are.
     pub fn leaves_requests_out(self) -> Option<String> {
-        (self.bytes < LEAST_FOR_REQUESTS).then(|| {
+        self.is_little().then(|| {
             format!(
                 "{} {} MiB: requests and calls are not kept one by one, which takes {} MiB; their sums are recorded",
                 self.who(),
@@ -80,7 +84,7 @@ impl Memory {
         settings.ring_memory = settings.ring_memory.min(most).max(64 << 10);
         let most = u32::try_from(1 << most.ilog2()).unwrap_or(u32::MAX);
         settings.call_ring_bytes = settings.call_ring_bytes.min(most).max(64 << 10);
-        if self.bytes < LEAST_FOR_REQUESTS {
+        if self.is_little() {
             settings.cache_share = CACHE_SHARE;
         }
     }
@@ -93,9 +97,9 @@ impl Memory {
 
     /// Single requests that may wait for the disk; 0 leaves all of them out.
     pub fn waiting_requests(self) -> u64 {
-        match self.leaves_requests_out() {
-            Some(_) => 0,
-            None => WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES),
+        match self.is_little() {
+            true => 0,
+            false => WAITING_REQUESTS.min(self.bytes / WAITING_SHARE / WAITING_BYTES),
         }
     }
 

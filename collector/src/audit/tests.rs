@@ -160,7 +160,7 @@ impl Recording {
         }
     }
 
-    /// Has the audit know what was left out, in sums of the device or in those of all.
+    /// Shows the audit what was left out.
     fn see_left_out(&mut self, at: u64) {
         let mut sums = LeftOutSums::default();
         sums.by_device.insert(DEV, self.left_out);

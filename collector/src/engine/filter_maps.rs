@@ -51,13 +51,8 @@ impl FilterMaps {
 
     /// Whether a request to this device may be wanted.
     pub fn may_want(&self, dev: Dev) -> bool {
-        let is_place = |key: &&FilterKey| key.kind & filters::PLACES != 0;
-        !self.filter.names_places()
-            || self
-                .there
-                .iter()
-                .filter(is_place)
-                .any(|key| key.dev == dev.0)
+        let is_there = |key: &FilterKey| key.kind & filters::PLACES != 0 && key.dev == dev.0;
+        !self.filter.names_places() || self.there.iter().any(is_there)
     }
 
     fn put(&mut self, keys: BTreeSet<FilterKey>) -> Result<(), MapError> {
