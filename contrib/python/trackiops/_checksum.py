@@ -15,7 +15,7 @@ _TRAILER = 8
 _KEY = b"trackiops.crc32c\x18\x08"
 _DIGITS = 8
 # The name of the program in the footer. Other programs that write the file again have their own.
-_WRITER = re.compile(rb"\x18[\x0b-\x40]trackiops \d")
+_WRITER = re.compile(rb"\x18[\x14-\x40]trackiops version \d")
 
 
 def _table() -> np.ndarray:
