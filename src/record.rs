@@ -181,7 +181,9 @@ async fn record_with_plan(
     }
     let plan = with_wanted_operations(plan, args, &settings.filter);
     let mut plan = with_wanted_calls(plan, args);
-    if args.requests {
+    // Requests that are left out are counted as such. The programs for calls take more memory to load than there is.
+    let leaves_out = |memory: Memory| memory.leaves_requests_out().is_some();
+    if args.requests && !args.memory().is_some_and(leaves_out) {
         plan = plan.keeping_calls();
     }
     if !args.user.is_empty() {

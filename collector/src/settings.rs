@@ -16,8 +16,8 @@ pub struct Settings {
     pub ring_memory: u64,
     /// Bytes of memory for single calls on their way, a power of two.
     pub call_ring_bytes: u32,
-    /// Maps that remember names of files and verdicts of filters have this part (1/n) of their usual entries.
-    pub cache_share: u32,
+    /// Maps that have an entry for each file, or for each key of a filter, have this part (1/n) of their usual entries.
+    pub map_share: u32,
     /// What tracing may take of the machine's CPUs, in millionths of them.
     pub max_overhead_ppm: u64,
     /// Whether latencies are split into their parts, if the engine knows these.

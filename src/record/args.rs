@@ -369,7 +369,7 @@ impl Args {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
             call_ring_bytes: CALL_RING_BYTES,
-            cache_share: 1,
+            map_share: 1,
             max_overhead_ppm: self.max_overhead.0,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),

@@ -24,9 +24,9 @@ const RINGS_SHARE: u64 = 16;
 const WAITING_SHARE: u64 = 16;
 /// A part of a cgroup's limit that is left to the page cache of the store and to whatever else runs there.
 const RESERVE_SHARE: u64 = 8;
-/// In little memory, caches of the kernel side have this part of their usual entries. While a program is loaded, Linux 6.18 charges the memory of its
-/// verifier to the cgroup as well, some 35 MiB.
-const CACHE_SHARE: u32 = 8;
+/// In little memory, maps of the kernel side have this part of their usual entries. While a program is loaded, Linux 6.18 charges the memory of its
+/// verifier to the cgroup as well, up to 40 MiB.
+const MAP_SHARE: u32 = 8;
 /// Greater limits are none: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -85,7 +85,7 @@ impl Memory {
         let most = u32::try_from(1 << most.ilog2()).unwrap_or(u32::MAX);
         settings.call_ring_bytes = settings.call_ring_bytes.min(most).max(64 << 10);
         if self.is_little() {
-            settings.cache_share = CACHE_SHARE;
+            settings.map_share = MAP_SHARE;
         }
     }
 
@@ -226,9 +226,9 @@ mod tests {
             (
                 settings.ring_memory,
                 settings.call_ring_bytes,
-                settings.cache_share
+                settings.map_share
             ),
-            (4 << 20, 4 << 20, CACHE_SHARE)
+            (4 << 20, 4 << 20, MAP_SHARE)
         );
         assert_eq!(memory.files(28 << 20), 4096);
         assert_eq!(memory.files(90 << 20), LEAST_FILES);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aya::maps::{HashMap, MapData, MapError};
-use trackiops_schemas::ebpf::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey, filters};
+use trackiops_schemas::ebpf::ring::{FILTER_KEY_WORDS, FilterKey, filters};
 use trackiops_schemas::identity::Dev;
 
 use crate::filter::{FilterError, ResolvedFilter};
@@ -13,22 +13,25 @@ pub struct FilterMaps {
     map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
     filter: ResolvedFilter,
     there: BTreeSet<FilterKey>,
+    entries: u32,
 }
 
 impl FilterMaps {
-    /// Fills the map with the keys that the filter has now.
+    /// Fills the map, which has this many entries, with the keys that the filter has now.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
         mut filter: ResolvedFilter,
+        entries: u32,
     ) -> Result<Self, FilterMapError> {
         let keys = filter.keys();
-        if keys.len() > FILTER_ENTRIES as usize {
-            return Err(FilterError::TooMany(keys.len(), FILTER_ENTRIES).into());
+        if keys.len() > entries as usize {
+            return Err(FilterError::TooMany(keys.len(), entries).into());
         }
         let mut maps = Self {
             map,
             filter,
             there: BTreeSet::new(),
+            entries,
         };
         maps.put(keys)?;
         Ok(maps)
@@ -42,7 +45,7 @@ impl FilterMaps {
         let mut keys = self.filter.keys();
         // Those that came first stay when there is no room for all.
         let mut newcomers: Vec<_> = keys.difference(&self.there).copied().collect();
-        let room = (FILTER_ENTRIES as usize).saturating_sub(keys.len() - newcomers.len());
+        let room = (self.entries as usize).saturating_sub(keys.len() - newcomers.len());
         for key in newcomers.drain(..).skip(room) {
             keys.remove(&key);
         }

@@ -45,7 +45,7 @@ pub struct ProgramGlobals {
     times_calls: bool,
     /// Bytes of the ring of single calls.
     call_ring_bytes: u32,
-    cache_share: u32,
+    map_share: u32,
     /// Single calls are kept.
     keeps_calls: bool,
     /// Functions of programs are followed.
@@ -93,7 +93,7 @@ impl ProgramGlobals {
             cpus,
             counts_calls: plan.has_sums_of_files(),
             call_ring_bytes: settings.call_ring_bytes,
-            cache_share: settings.cache_share,
+            map_share: settings.map_share,
             keeps_calls: plan.keeps_calls(),
             has_functions: !settings.functions.is_empty(),
             times_calls: plan.times_calls(),
@@ -153,13 +153,13 @@ impl ProgramGlobals {
         if self.filter_kinds != 0 {
             loader.map_max_entries("LEFT_OUT", self.cpus);
             loader.map_max_entries(LEFT_OUT_MAP, self.cpus);
-            loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
+            loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES / self.map_share);
         }
         if self.filter_kinds & filters::DIRECTORIES != 0 {
-            loader.map_max_entries(INSIDE_MAP, INSIDE_ENTRIES / self.cache_share);
+            loader.map_max_entries(INSIDE_MAP, INSIDE_ENTRIES / self.map_share);
         }
         if self.paths != 0 {
-            loader.map_max_entries(NAMED_MAP, NAMED_ENTRIES / self.cache_share);
+            loader.map_max_entries(NAMED_MAP, NAMED_ENTRIES / self.map_share);
             loader.map_max_entries(PATH_RING_MAP, PATH_RING_BYTES);
         }
         loader

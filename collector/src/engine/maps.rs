@@ -13,8 +13,8 @@ use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
 };
 use trackiops_schemas::ebpf::ring::{
-    BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RECOVERY_MAP,
-    RECOVERY_WORDS, RINGS_MAP,
+    BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_ENTRIES, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP,
+    RECOVERY_MAP, RECOVERY_WORDS, RINGS_MAP,
 };
 use trackiops_schemas::ebpf::syscalls::{CALL_RING_MAP, CALLS_LEFT_OUT_MAP};
 use trackiops_schemas::time::Granularity;
@@ -76,10 +76,10 @@ pub fn rings(
         .map_err(map_error(RINGS_MAP))
 }
 
-/// The sums of requests that find the rings full.
-pub fn folds(programs: &mut Ebpf) -> Result<Folds, EngineError> {
+/// The sums of requests that find the rings full. `share` is as in [`crate::Settings::map_share`], here and below.
+pub fn folds(programs: &mut Ebpf, share: u32) -> Result<Folds, EngineError> {
     ArrayOfMaps::try_from(take(programs, FOLDS_MAP)?)
-        .and_then(Folds::create)
+        .and_then(|map| Folds::create(map, share))
         .map_err(map_error(FOLDS_MAP))
 }
 
@@ -109,9 +109,13 @@ pub fn recovery(programs: &Ebpf) -> Result<SharedRecovery, EngineError> {
 }
 
 /// The keys that requests are compared with.
-pub fn filter_maps(programs: &mut Ebpf, filter: ResolvedFilter) -> Result<FilterMaps, EngineError> {
+pub fn filter_maps(
+    programs: &mut Ebpf,
+    filter: ResolvedFilter,
+    share: u32,
+) -> Result<FilterMaps, EngineError> {
     let map = HashMap::try_from(take(programs, FILTER_MAP)?).map_err(map_error(FILTER_MAP))?;
-    FilterMaps::new(map, filter).map_err(|error| match error {
+    FilterMaps::new(map, filter, FILTER_ENTRIES / share).map_err(|error| match error {
         FilterMapError::Filter(error) => EngineError::Filter(error),
         FilterMapError::Map(source) => map_error(FILTER_MAP)(source),
     })
@@ -164,16 +168,21 @@ pub fn operations(
 }
 
 /// The sums of operations by file.
-pub fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
+pub fn file_operations(programs: &mut Ebpf, share: u32) -> Result<FileOpSums, EngineError> {
     let begun = shared_words(programs, FILE_OPS_BEGUN_MAP, FILE_OPS_MAPS)?;
     let map = take(programs, FILE_OPS_MAP)?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| FileOpSums::create(map, begun))
+        .and_then(|map| FileOpSums::create(map, begun, share))
         .map_err(map_error(FILE_OPS_MAP))
 }
 
 /// The sums of calls of applications, which are made on `cpus` CPUs, and are `timed` or not.
-pub fn calls(programs: &mut Ebpf, cpus: u32, timed: bool) -> Result<CallSums, EngineError> {
+pub fn calls(
+    programs: &mut Ebpf,
+    cpus: u32,
+    timed: bool,
+    share: u32,
+) -> Result<CallSums, EngineError> {
     let begun = shared_words(programs, APP_CALLS_BEGUN_MAP, APP_CALLS_MAPS)?;
     let places = shared_words(programs, APP_PLACES_MAP, cpus as usize * APP_PLACES_WORDS)?;
     let words = match timed {
@@ -183,6 +192,6 @@ pub fn calls(programs: &mut Ebpf, cpus: u32, timed: bool) -> Result<CallSums, En
     let latencies = shared_words(programs, APP_LATENCIES_MAP, words)?;
     let map = take(programs, APP_CALLS_MAP)?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| CallSums::create(map, places, latencies, begun))
+        .and_then(|map| CallSums::create(map, places, latencies, begun, share))
         .map_err(map_error(APP_CALLS_MAP))
 }

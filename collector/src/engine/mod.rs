@@ -112,7 +112,7 @@ impl Engine {
         // loaded.
         let memory = by_cast.as_ref().map(|by_cast| &by_cast.memory);
         let rings = maps::rings(&mut programs, sizes, memory)?;
-        let folds = maps::folds(&mut programs)?;
+        let folds = maps::folds(&mut programs, settings.map_share)?;
         let (operations, file_operations) = match plan.has_operations() {
             true => (
                 Some(maps::operations(
@@ -120,12 +120,17 @@ impl Engine {
                     settings.granularity,
                     clock,
                 )?),
-                Some(maps::file_operations(&mut programs)?),
+                Some(maps::file_operations(&mut programs, settings.map_share)?),
             ),
             false => (None, None),
         };
         let calls = match plan.has_sums_of_files() {
-            true => Some(maps::calls(&mut programs, cpus, plan.times_calls())?),
+            true => Some(maps::calls(
+                &mut programs,
+                cpus,
+                plan.times_calls(),
+                settings.map_share,
+            )?),
             false => None,
         };
         let paths = match plan.has_paths() {
@@ -141,7 +146,11 @@ impl Engine {
         shared_clock.set(clock.offset_ns);
         let (filter_maps, left_out) = match filter {
             Some(filter) => (
-                Some(maps::filter_maps(&mut programs, filter)?),
+                Some(maps::filter_maps(
+                    &mut programs,
+                    filter,
+                    settings.map_share,
+                )?),
                 Some(maps::left_out(&programs, cpus)?),
             ),
             None => (None, None),

@@ -35,17 +35,18 @@ pub struct CallSums {
 
 impl CallSums {
     /// Makes the maps, and lets the programs use them. `places` has an [`AppPlaces`] for each CPU, `latencies` the [`AppLatencies`] that
-    /// they name, `begun` counts the sums that were begun in each map.
+    /// they name, `begun` counts the sums that were begun in each map; `share` is as in [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<APP_KEY_WORDS, APP_VALUE_WORDS>,
         places: SharedWords,
         latencies: SharedWords,
         begun: SharedWords,
+        share: u32,
     ) -> Result<Self, MapError> {
         let sums =
             |programs: &mut _, index, entries| DoubleBufferedMap::create(programs, index, entries);
         Ok(Self {
-            by_file: sums(&mut programs, APP_CALLS_BY_FILE, APP_CALL_ENTRIES)?,
+            by_file: sums(&mut programs, APP_CALLS_BY_FILE, APP_CALL_ENTRIES / share)?,
             by_mount: sums(&mut programs, APP_CALLS_BY_MOUNT, APP_CALL_MOUNT_ENTRIES)?,
             programs,
             begun: BegunCounts::new(begun),

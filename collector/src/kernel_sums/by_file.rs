@@ -25,18 +25,19 @@ pub struct FileOpSums {
 
 impl FileOpSums {
     /// Makes the maps, and lets the programs use them. `begun` counts the sums that were begun in
-    /// each.
+    /// each; `share` is as in [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
         begun: SharedWords,
+        share: u32,
     ) -> Result<Self, MapError> {
         let mut sums = |index, entries| {
             DoubleBufferedMap::create(&mut programs, index, entries).map(|sums| (index, sums))
         };
         Ok(Self {
             sums: [
-                sums(FILE_OPS_BY_FILE, FILE_OP_ENTRIES)?,
-                sums(FILE_OPS_OF_COMMITS, FILE_OP_ENTRIES)?,
+                sums(FILE_OPS_BY_FILE, FILE_OP_ENTRIES / share)?,
+                sums(FILE_OPS_OF_COMMITS, FILE_OP_ENTRIES / share)?,
                 sums(FILE_OPS_BY_MOUNT, FILE_OP_MOUNT_ENTRIES)?,
             ],
             programs,

@@ -17,12 +17,13 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Makes the maps, and lets the programs use them.
+    /// Makes the maps, and lets the programs use them. `share` is as in [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
+        share: u32,
     ) -> Result<Self, MapError> {
         Ok(Self {
-            by_file: DoubleBufferedMap::create(&mut programs, FOLDS_BY_FILE, FOLD_ENTRIES)?,
+            by_file: DoubleBufferedMap::create(&mut programs, FOLDS_BY_FILE, FOLD_ENTRIES / share)?,
             by_mount: DoubleBufferedMap::create(&mut programs, FOLDS_BY_MOUNT, FOLD_MOUNT_ENTRIES)?,
             programs,
         })
