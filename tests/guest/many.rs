@@ -21,6 +21,42 @@ struct Row {
 }
 
 #[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_a_recorder_in_little_memory_counts_all_files() {
+    // Of the greater number, some are counted as others.
+    let files: u64 = if long() { 8000 } else { 1000 };
+    let run = Run::on(
+        &crate::run::kernel(),
+        "little",
+        &[],
+        &["64", &files.to_string()],
+    );
+    let events = run.text("events");
+    assert!(events.contains("oom_kill 0\n"), "{events}");
+    let said = run.text("record.err");
+    assert!(
+        said.contains("requests and calls are not kept one by one"),
+        "{said}"
+    );
+    let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
+    let whole = run.query(&["--step", "all", "--by", "host"]);
+    let found = ["write_requests", "write_bytes"].map(|column| sum(&whole, column));
+    assert_eq!(found, [truth.writes(), truth.server_written_bytes]);
+    assert!(found[0] >= files, "{found:?}");
+    let rows: Vec<Row> = stored_rows(&run.store(), &["path", "fileid", "read_requests"]);
+    let is_of_others = |row: &&Row| row.path.as_deref() == Some(OTHERS);
+    let others = rows.iter().filter(is_of_others).count();
+    assert!(!long() || others > 0, "{} rows, none of others", rows.len());
+    println!(
+        "{}: {} rows, {} of others, a peak of {}",
+        crate::run::kernel(),
+        rows.len(),
+        others,
+        run.text("peak")
+    );
+}
+
+#[test]
 #[ignore = "boots a guest: make test-long"]
 fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     if !long() {
