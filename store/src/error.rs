@@ -174,7 +174,7 @@ pub enum StoreError {
     /// The store does not keep windows of this granularity.
     #[error("this store does not keep windows of {0}; add {0} to --granularity")]
     NotKept(Granularity),
-    /// An observer, which only tests have, stopped the sealing of a journal between two steps.
+    /// Sealing a journal was stopped between two steps: by a failed change of the catalog, or by a test.
     #[error("sealing of journal {0} was interrupted; open the store again to finish it")]
     Interrupted(u64),
 }

@@ -116,7 +116,7 @@ pub fn seal(journal: &[u8], end: &[u8]) {
         _ => ControlFlow::Continue(()),
     };
     let mut catalog = CATALOG.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = seal::seal(store, &mut catalog, 1, &mut until_written);
+    let _ = seal::seal(store, &mut catalog, &[1], &mut until_written);
     for path in layout::temporary_segments(store).expect("segments are listed") {
         let path = layout::temporary(&store.join(path));
         let file = fs::File::open(&path).expect("a segment that was written is there");

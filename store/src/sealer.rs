@@ -3,7 +3,9 @@
 //! If it panics, windows can still be appended. They are sealed when the store is opened again. The
 //! panic is reported to the next append, and again at the end.
 
+use std::mem;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,15 +18,15 @@ use crate::error::StoreError;
 use crate::sandbox::confine_to;
 
 /// Does a task. Sealing a journal again does no harm, even if it was sealed.
-pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
+pub(crate) type Seal = Box<dyn FnMut(Task<'_>) -> Result<(), StoreError> + Send>;
 
 /// A task of a sealing thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum Task<'a> {
     /// The first task.
     Begin,
-    /// Seal this journal.
-    Seal(u64),
+    /// Seal these journals. After an error, any of them may not be sealed.
+    Seal(&'a [u64]),
     /// After journals were sealed.
     AfterSealing,
     /// From time to time.
@@ -33,6 +35,9 @@ pub(crate) enum Task {
     End,
 }
 
+/// Journals that are sealed together: the catalog, which has all of the store, is published once for
+/// them.
+pub(crate) const TOGETHER: usize = 64;
 /// Interval of [`Task::Idle`].
 const IDLE_EVERY: Duration = Duration::from_secs(30);
 
@@ -41,7 +46,7 @@ const IDLE_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Sealer {
     store: PathBuf,
-    queue: Option<SyncSender<u64>>,
+    queue: Option<SyncSender<Vec<u64>>>,
     thread: Option<JoinHandle<()>>,
     /// The message of the thread's panic.
     panic: Option<String>,
@@ -50,7 +55,7 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     /// Starts a thread, which first seals the journals in `waiting`. Up to `queued` further
-    /// journals may wait. When that many wait, [`Self::seal`] blocks.
+    /// calls of [`Self::seal`] may wait. When that many wait, [`Self::seal`] blocks.
     pub(crate) fn start(
         name: &str,
         store: PathBuf,
@@ -86,9 +91,9 @@ impl Sealer {
         })
     }
 
-    /// Passes on a journal that is no longer appended to.
-    pub(crate) fn seal(&mut self, journal: u64) -> Result<(), StoreError> {
-        match self.queue.as_ref().map(|queue| queue.send(journal)) {
+    /// Passes on journals that are no longer appended to.
+    pub(crate) fn seal(&mut self, journals: Vec<u64>) -> Result<(), StoreError> {
+        match self.queue.as_ref().map(|queue| queue.send(journals)) {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) => {
                 self.join();
@@ -106,6 +111,16 @@ impl Sealer {
             return Err(self.gone());
         }
         lock(&self.failure).take().map_or(Ok(()), Err)
+    }
+
+    /// Nothing more is passed on.
+    pub(crate) fn end(&mut self) {
+        self.queue = None;
+    }
+
+    /// Whether there is nothing left to wait for, after [`Self::end`].
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until everything is sealed. A failure of a journal that is sealed now does not count.
@@ -147,15 +162,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, journals: &Receiver<u64>) {
+    fn run(mut self, journals: &Receiver<Vec<u64>>) {
         self.run_task(Task::Begin);
         self.seal_waiting();
         loop {
             match journals.recv_timeout(IDLE_EVERY) {
-                Ok(journal) => {
-                    self.waiting.push(journal);
+                Ok(first) => {
+                    self.waiting.extend(first);
                     // Seals all waiting journals before anything else.
-                    self.waiting.extend(journals.try_iter());
+                    self.waiting.extend(journals.try_iter().flatten());
                     self.seal_waiting();
                 }
                 Err(RecvTimeoutError::Timeout) if !self.waiting.is_empty() => self.seal_waiting(),
@@ -176,15 +191,22 @@ impl Worker {
             waiting,
             failure,
         } = self;
-        waiting.retain(|journal| {
-            seal(Task::Seal(*journal))
-                .map_err(|error| *lock(failure) = Some(error))
-                .is_err()
-        });
+        for together in mem::take(waiting).chunks(TOGETHER) {
+            if together.len() > 1 && seal(Task::Seal(together)).is_ok() {
+                continue;
+            }
+            // One that fails does not keep the others from being sealed.
+            for journal in together {
+                if let Err(error) = seal(Task::Seal(slice::from_ref(journal))) {
+                    *lock(failure) = Some(error);
+                    waiting.push(*journal);
+                }
+            }
+        }
         self.run_task(Task::AfterSealing);
     }
 
-    fn run_task(&mut self, task: Task) {
+    fn run_task(&mut self, task: Task<'_>) {
         if let Err(error) = (self.seal)(task) {
             *lock(&self.failure) = Some(error);
         }

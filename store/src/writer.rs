@@ -286,13 +286,9 @@ impl Writer {
         period: Period,
         finest: Granularity,
     ) -> Result<&mut OpenJournal, StoreError> {
-        let open = self.journal.take_if(|open| open.is_over(period, finest));
-        if let Some(open) = open {
-            if open.is_named {
-                self.previous = Some(open.writer.as_previous());
-            }
-            self.sealer.seal(open.number)?;
-            self.mounts.still(self.until)?;
+        let is_over = |open: &OpenJournal| open.is_over(period, finest);
+        if self.journal.as_ref().is_some_and(is_over) {
+            self.close_journal()?;
         }
         match &mut self.journal {
             Some(open) => Ok(open),
@@ -314,6 +310,30 @@ impl Writer {
         }
     }
 
+    /// What is appended from now on is of another host.
+    pub fn set_host(&mut self, host: &str) -> Result<(), StoreError> {
+        if host == self.options.host {
+            return Ok(());
+        }
+        self.close_journal()?;
+        host.clone_into(&mut self.options.host);
+        self.mounts = MountLog::new(self.catalog.clone(), host);
+        self.until = UtcMs(i64::MIN);
+        Ok(())
+    }
+
+    /// Has the open journal sealed.
+    fn close_journal(&mut self) -> Result<(), StoreError> {
+        if let Some(open) = self.journal.take() {
+            if open.is_named {
+                self.previous = Some(open.writer.as_previous());
+            }
+            self.sealer.seal(vec![open.number])?;
+            self.mounts.still(self.until)?;
+        }
+        Ok(())
+    }
+
     /// Changes what is kept. What exceeds it expires within half a minute.
     pub fn set_retention(&mut self, keep: RetentionPolicy) {
         self.options.keep = keep.clone();
@@ -332,14 +352,26 @@ impl Writer {
 
     /// Seals everything. After that, the store has no journal of windows.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        if let Some(uncertain_tail) = &self.uncertain_tail {
+        self.end()?;
+        self.sealer.finish()
+    }
+
+    /// Has everything sealed, and does not wait for it. Nothing can be appended after that.
+    pub fn end(&mut self) -> Result<(), StoreError> {
+        if let Some(uncertain_tail) = self.uncertain_tail.take() {
             uncertain_tail.cut_off(&self.store)?;
         }
         if let Some(open) = self.journal.take() {
-            self.sealer.seal(open.number)?;
+            self.sealer.seal(vec![open.number])?;
         }
         self.mounts.still(self.until)?;
-        self.sealer.finish()
+        self.sealer.end();
+        Ok(())
+    }
+
+    /// Whether [`Self::finish`] need not wait any more, after [`Self::end`].
+    pub fn has_ended(&self) -> bool {
+        self.sealer.has_ended()
     }
 }
 
@@ -354,16 +386,18 @@ fn sealing(
 ) -> Seal {
     Box::new(move |task| {
         let done = match task {
-            Task::Seal(number) => {
+            Task::Seal(numbers) => {
                 let observer = &mut |_| ControlFlow::Continue(());
-                let outcome = seal(&store, &mut catalog, number, observer)?;
-                if number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
-                    warn(Warning::RecoveredWindows {
-                        windows: outcome.windows,
-                        torn_bytes: outcome.torn_bytes,
-                    });
+                let outcomes = seal(&store, &mut catalog, numbers, observer)?;
+                for (number, outcome) in numbers.iter().zip(outcomes) {
+                    if *number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
+                        warn(Warning::RecoveredWindows {
+                            windows: outcome.windows,
+                            torn_bytes: outcome.torn_bytes,
+                        });
+                    }
+                    outcome.quarantined.map(Warning::Quarantined).map(&warn);
                 }
-                outcome.quarantined.map(Warning::Quarantined).map(&warn);
                 Ok(())
             }
             Task::AfterSealing => housekeeping.after_sealing(&mut catalog),

@@ -112,6 +112,8 @@ struct Scratch {
     connection: Connection,
     /// A change failed: copy the published catalog again before the next use.
     is_lost: bool,
+    /// It has changes that the published catalog lacks.
+    is_ahead: bool,
 }
 
 /// Whether a change is published at once.
@@ -158,6 +160,7 @@ impl Catalog {
             store: store.to_owned(),
             connection,
             is_lost: false,
+            is_ahead: false,
         };
         Self {
             store: store.to_owned(),
@@ -186,6 +189,15 @@ impl Catalog {
         self.change(Publish::Now, |_| Ok(()))
     }
 
+    /// The same, unless they are already. Returns whether there was anything to publish.
+    pub(crate) fn publish_changes(&self) -> Result<bool, StoreError> {
+        let is_ahead = self.scratch()?.is_ahead;
+        if is_ahead {
+            self.publish()?;
+        }
+        Ok(is_ahead)
+    }
+
     /// Runs a query.
     fn ask<T>(
         &self,
@@ -212,6 +224,7 @@ impl Catalog {
         if publish == Publish::Now {
             image::publish(&self.store)?;
         }
+        scratch.is_ahead = publish == Publish::Later;
         scratch.is_lost = false;
         Ok(changed)
     }
@@ -222,6 +235,7 @@ impl Catalog {
         if scratch.is_lost {
             (scratch.connection, _) = published(&self.store)?;
             scratch.is_lost = false;
+            scratch.is_ahead = false;
         }
         Ok(scratch)
     }

@@ -70,14 +70,14 @@ impl Catalog {
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Enters a sealed journal of requests with its segments, in one transaction.
+    /// Enters a sealed journal of requests with its segments, in one transaction. It is to be published.
     pub(crate) fn commit_requests(
         &self,
         journal: u64,
         previous: Option<u64>,
         segments: &[RequestsEntry],
     ) -> Result<(), StoreError> {
-        self.change(Publish::Now, |transaction| {
+        self.change(Publish::Later, |transaction| {
             enter_requests(transaction, segments)?;
             enter_sealed(transaction, journal, previous)
         })

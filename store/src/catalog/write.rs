@@ -57,11 +57,11 @@ impl Catalog {
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Enters a sealed journal with its segments and files, in one transaction.
+    /// Enters a sealed journal with its segments and files, in one transaction. It is to be published.
     pub(crate) fn commit(&mut self, sealed: &Sealed<'_>) -> Result<(), StoreError> {
         let blobs: Result<Vec<_>, _> = sealed.segments.iter().map(file_blob).collect();
         let blobs = blobs?;
-        self.change(Publish::Now, |transaction| {
+        self.change(Publish::Later, |transaction| {
             enter(transaction, sealed, &blobs)
         })
     }

@@ -82,6 +82,11 @@ impl RequestsJournalWriter {
         self.bytes
     }
 
+    /// Number of files that it defines.
+    pub(super) fn files(&self) -> usize {
+        self.definitions.count()
+    }
+
     /// Writes a batch with the definitions that it needs. After an error, append nothing more.
     pub(super) fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.frames.begin(self.bytes);

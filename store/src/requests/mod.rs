@@ -30,7 +30,7 @@ use crate::left::{last_used, left};
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::period::Period;
-use crate::sealer::{Seal, Sealer, Task};
+use crate::sealer::{Seal, Sealer, TOGETHER, Task};
 use crate::warning::{Warn, Warning};
 use journal::RequestsJournalWriter;
 
@@ -58,6 +58,8 @@ pub struct RequestsWriter {
     catalog: Catalog,
     journal: Option<OpenJournal>,
     next_number: u64,
+    /// Journals of an import that are over, and their bytes: they are sealed together.
+    waiting: (Vec<u64>, u64),
     /// The last journal that has requests and is not open.
     previous: Option<Previous>,
     /// Whether the catalog names a journal of this writer.
@@ -109,6 +111,7 @@ impl RequestsWriter {
             options: options.clone(),
             budget,
             journal: None,
+            waiting: (Vec::new(), 0),
             next_number,
             previous,
             has_named: false,
@@ -128,9 +131,10 @@ impl RequestsWriter {
             return Ok(());
         };
         let period = self.period(UtcMs(first_ns.div_euclid(1_000_000)));
-        let most_bytes = self.budget.journal_bytes();
+        let (most_bytes, most_files) = (self.budget.journal_bytes(), self.options.most_files);
         self.retire(|open| {
             open.period.is_over_at(period)
+                || open.writer.files() >= most_files
                 || open.writer.bytes() >= most_bytes
                 || first_ns < open.last_ns.saturating_sub(STEP_BACK_NS)
         })?;
@@ -218,21 +222,63 @@ impl RequestsWriter {
                 if open.is_named {
                     self.previous = Some(open.writer.as_previous());
                 }
-                self.sealer.seal(open.number)?;
+                self.pass_on(&open)?;
                 synced
             }
             None => Ok(()),
         }
     }
 
+    /// Has a journal sealed, with others if nobody waits for it.
+    fn pass_on(&mut self, open: &OpenJournal) -> Result<(), StoreError> {
+        let (numbers, bytes) = &mut self.waiting;
+        numbers.push(open.number);
+        *bytes += open.writer.bytes();
+        let is_import = self.options.source.is_some();
+        if is_import && numbers.len() < TOGETHER && *bytes < self.budget.journal_bytes() {
+            return Ok(());
+        }
+        self.seal_waiting()
+    }
+
+    fn seal_waiting(&mut self) -> Result<(), StoreError> {
+        let (numbers, _) = mem::take(&mut self.waiting);
+        match numbers.is_empty() {
+            true => Ok(()),
+            false => self.sealer.seal(numbers),
+        }
+    }
+
+    /// What is appended from now on is of another host.
+    pub fn set_host(&mut self, host: &str) -> Result<(), StoreError> {
+        if host != self.options.host {
+            self.retire(|_| true)?;
+            host.clone_into(&mut self.options.host);
+        }
+        Ok(())
+    }
+
     /// Seals everything. The store then holds no journal of requests.
     pub fn finish(mut self) -> Result<(), StoreError> {
+        self.end()?;
+        self.sealer.finish()
+    }
+
+    /// Has everything sealed, and does not wait for it. Nothing can be appended after that.
+    pub fn end(&mut self) -> Result<(), StoreError> {
         if let Some(mut open) = self.journal.take() {
             // Segments are synced when the journal is sealed, so this error does not matter.
             let _ = open.writer.sync();
-            self.sealer.seal(open.number)?;
+            self.pass_on(&open)?;
         }
-        self.sealer.finish()
+        self.seal_waiting()?;
+        self.sealer.end();
+        Ok(())
+    }
+
+    /// Whether [`Self::finish`] need not wait any more, after [`Self::end`].
+    pub fn has_ended(&self) -> bool {
+        self.sealer.has_ended()
     }
 }
 
@@ -259,16 +305,17 @@ fn sealing(catalog: Catalog, budget: DiskBudget, first_own: u64, warn: Warn) -> 
     let mut enforced = budget.most_bytes();
     Box::new(move |task| {
         match task {
-            Task::Seal(number) => {
+            Task::Seal(numbers) => {
                 fail_point::hit("requests: seal");
-                let outcome = seal::seal(&catalog, number)?;
-                if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
-                    warn(Warning::RecoveredRequests {
-                        requests: outcome.requests,
-                        torn_bytes: outcome.torn_bytes,
-                    });
+                for (number, outcome) in numbers.iter().zip(seal::seal(&catalog, numbers)?) {
+                    if *number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
+                        warn(Warning::RecoveredRequests {
+                            requests: outcome.requests,
+                            torn_bytes: outcome.torn_bytes,
+                        });
+                    }
+                    outcome.quarantined.map(Warning::Quarantined).map(&warn);
                 }
-                outcome.quarantined.map(Warning::Quarantined).map(&warn);
             }
             // The budget has changed since.
             Task::Idle if enforced != budget.most_bytes() => {}

@@ -37,47 +37,102 @@ pub(super) struct RequestsSealOutcome {
     pub(super) quarantined: Option<PathBuf>,
 }
 
-/// Seals a journal that is no longer appended to. Does nothing if it does not exist.
-pub(super) fn seal(catalog: &Catalog, number: u64) -> Result<RequestsSealOutcome, StoreError> {
+/// Seals journals that are no longer appended to. All of them are committed before the first one is
+/// removed, so the catalog is published once. Does nothing for one that does not exist.
+pub(super) fn seal(
+    catalog: &Catalog,
+    numbers: &[u64],
+) -> Result<Vec<RequestsSealOutcome>, StoreError> {
     let store = catalog.store();
-    let journal = layout::requests_journal(store, number);
-    seal_readable(catalog, number, &journal).or_else(|error| {
-        Ok(RequestsSealOutcome {
-            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
+    let mut written = Vec::new();
+    for number in numbers {
+        let journal = layout::requests_journal(store, *number);
+        written.push(match write_segments(catalog, *number, &journal) {
+            Ok(segments) => segments,
+            Err(error) => Some(Written::SetAside(quarantine_unreadable(
+                store, &journal, error,
+            )?)),
+        });
+    }
+    catalog.publish_changes()?;
+    fail_point::hit("requests: committed");
+    let written = numbers.iter().zip(written);
+    let finished = written.map(|(number, written)| match written {
+        None => Ok(RequestsSealOutcome::default()),
+        Some(Written::Segments(sealed)) => sealed.remove_journal(catalog, *number),
+        Some(Written::SetAside(path)) => Ok(RequestsSealOutcome {
+            quarantined: Some(path),
             ..RequestsSealOutcome::default()
-        })
-    })
+        }),
+    });
+    finished.collect()
 }
 
-fn seal_readable(
+/// What a journal has become.
+enum Written {
+    Segments(SealedRequests),
+    /// It could not be read, and was renamed to this path.
+    SetAside(PathBuf),
+}
+
+/// Segments of a journal.
+struct SealedRequests {
+    outcome: RequestsSealOutcome,
+    /// The catalog lists them, or will when it is published.
+    is_sealed: bool,
+    /// Some of the journal could not be read.
+    is_damaged: bool,
+}
+
+impl SealedRequests {
+    /// Removes the journal of segments in the published catalog, or sets it aside.
+    fn remove_journal(
+        mut self,
+        catalog: &Catalog,
+        number: u64,
+    ) -> Result<RequestsSealOutcome, StoreError> {
+        let store = catalog.store();
+        let journal = layout::requests_journal(store, number);
+        // Another change of the catalog may have failed, and taken this one with it.
+        if self.is_sealed && !catalog.are_requests_sealed(number)? {
+            return Err(StoreError::Interrupted(number));
+        }
+        if self.is_damaged {
+            self.outcome.quarantined = Some(quarantine(store, &journal)?);
+        } else {
+            removal::remove(store, &journal)?;
+        }
+        Ok(self.outcome)
+    }
+}
+
+/// `None` if there is no journal.
+fn write_segments(
     catalog: &Catalog,
     number: u64,
     path: &Path,
-) -> Result<RequestsSealOutcome, StoreError> {
-    let store = catalog.store();
+) -> Result<Option<Written>, StoreError> {
     let Some(journal) = JournalFile::open(path)? else {
-        return Ok(RequestsSealOutcome::default());
+        return Ok(None);
     };
-    let mut outcome = RequestsSealOutcome {
-        torn_bytes: journal.bytes,
-        ..RequestsSealOutcome::default()
+    let mut sealed = SealedRequests {
+        outcome: RequestsSealOutcome {
+            torn_bytes: journal.bytes,
+            ..RequestsSealOutcome::default()
+        },
+        is_sealed: catalog.are_requests_sealed(number)?,
+        is_damaged: false,
     };
-    let is_sealed = catalog.are_requests_sealed(number)?;
-    let mut damaged = false;
     if let Some(scan) = RequestsScan::new(journal.of_store(catalog.ids()))? {
-        outcome.torn_bytes = scan.torn_bytes;
+        sealed.outcome.torn_bytes = scan.torn_bytes;
         // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
-        damaged = scan.damaged_bytes > 0;
-        if !is_sealed {
-            outcome.requests = seal_scanned(catalog, number, &scan)?;
+        sealed.is_damaged = scan.damaged_bytes > 0;
+        if !sealed.is_sealed {
+            sealed.outcome.requests = seal_scanned(catalog, number, &scan)?;
+            sealed.is_sealed = true;
         }
     }
-    if damaged {
-        outcome.quarantined = Some(quarantine(store, path)?);
-        return Ok(outcome);
-    }
-    removal::remove(store, path)?;
-    Ok(outcome)
+    Ok(Some(Written::Segments(sealed)))
 }
 
 /// Writes the segments of a journal and enters them. Returns the number of requests.
@@ -106,7 +161,6 @@ fn seal_scanned(catalog: &Catalog, number: u64, scan: &RequestsScan) -> Result<u
     fail_point::hit("requests: names durable");
     let previous = scan.header.previous.map(|previous| previous.number);
     catalog.commit_requests(number, previous, &written)?;
-    fail_point::hit("requests: committed");
     Ok(requests)
 }
 

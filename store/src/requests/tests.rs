@@ -67,6 +67,26 @@ fn batch(start_ns: i64, count: u64) -> RequestBatch {
     }
 }
 
+#[test]
+fn requests_of_any_number_of_files_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writer, mut requests, _) = open(dir.path(), BUDGET);
+    let per_batch = options("h").most_files as u64 / 2;
+    for i in 0..10 {
+        let files = (i * per_batch..(i + 1) * per_batch).map(|number| file(number, 49, None));
+        let requests_of = |file: u32| write(T0_NS + i.cast_signed(), file, 0);
+        let all = RequestBatch {
+            files: files.collect(),
+            requests: (0..per_batch as u32).map(requests_of).collect(),
+        };
+        requests.append(&all).unwrap();
+    }
+    requests.finish().unwrap();
+    writer.finish().unwrap();
+    let rows: usize = stored(dir.path()).iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows as u64, 10 * per_batch);
+}
+
 /// All segments of requests, ordered by name.
 fn stored(store: &Path) -> Vec<RecordBatch> {
     let mut batches = Vec::new();

@@ -77,66 +77,124 @@ pub(crate) struct SealOutcome {
     pub(crate) quarantined: Option<PathBuf>,
 }
 
-/// Seals a journal that is no longer appended to.
+/// Seals journals that are no longer appended to. All of them are committed before the first one is
+/// removed, so the catalog is published once.
 pub(crate) fn seal(
     store: &Path,
     catalog: &mut Catalog,
-    number: u64,
+    numbers: &[u64],
     observer: Observer<'_>,
-) -> Result<SealOutcome, StoreError> {
-    seal_readable(store, catalog, number, observer).or_else(|error| {
-        let journal = layout::journal(store, number);
-        Ok(SealOutcome {
-            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
+) -> Result<Vec<SealOutcome>, StoreError> {
+    let mut written = Vec::new();
+    for number in numbers {
+        written.push(match write_segments(store, catalog, *number, observer) {
+            Ok(segments) => Written::Segments(segments),
+            Err(error) => {
+                let journal = layout::journal(store, *number);
+                Written::SetAside(quarantine_unreadable(store, &journal, error)?)
+            }
+        });
+    }
+    if catalog.publish_changes()?
+        && let Some(number) = numbers.last()
+    {
+        take(Step::Committed, *number, observer)?;
+    }
+    let written = numbers.iter().zip(written);
+    let finished = written.map(|(number, written)| match written {
+        Written::Segments(segments) => segments.remove_journal(store, catalog, *number, observer),
+        Written::SetAside(path) => Ok(SealOutcome {
+            quarantined: Some(path),
             ..SealOutcome::default()
-        })
-    })
+        }),
+    });
+    finished.collect()
 }
 
-fn seal_readable(
+/// What a journal has become.
+enum Written {
+    Segments(Segments),
+    /// It could not be read, and was renamed to this path.
+    SetAside(PathBuf),
+}
+
+/// Segments of a journal.
+#[derive(Default)]
+struct Segments {
+    outcome: SealOutcome,
+    /// The catalog lists them, or will when it is published.
+    is_sealed: bool,
+    /// Some of the journal could not be read.
+    is_damaged: bool,
+}
+
+fn take(step: Step, number: u64, observer: Observer<'_>) -> Result<(), StoreError> {
+    fail_point::hit(step_name(step));
+    match observer(step) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+    }
+}
+
+fn write_segments(
     store: &Path,
     catalog: &mut Catalog,
     number: u64,
     observer: Observer<'_>,
-) -> Result<SealOutcome, StoreError> {
-    let mut step = |step| {
-        fail_point::hit(step_name(step));
-        match observer(step) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
-        }
+) -> Result<Segments, StoreError> {
+    let mut step = |step| take(step, number, observer);
+    let mut segments = Segments {
+        is_sealed: catalog.is_sealed(number)?,
+        ..Segments::default()
     };
-    let mut outcome = SealOutcome::default();
-    let mut damaged = false;
     let path = layout::journal(store, number);
-    let is_sealed = catalog.is_sealed(number)?;
     match JournalFile::open(&path)? {
         Some(journal) => {
             let file_bytes = journal.bytes;
             let scan = JournalScan::new(journal.of_store(catalog.ids()))?;
             // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
-            damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
-            if !is_sealed {
+            segments.is_damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
+            if !segments.is_sealed {
+                let outcome = &mut segments.outcome;
                 outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);
                 if let Some(scan) = &scan {
                     outcome.windows = scan.windows.len() as u64;
                     seal_scanned(store, catalog, number, scan, &mut step)?;
+                    segments.is_sealed = true;
                 }
             }
         }
-        None if is_sealed => {}
+        None if segments.is_sealed => {}
         None => {
             let missing = io::ErrorKind::NotFound.into();
             return Err(StoreError::io("open journal", &path)(missing));
         }
     }
-    if damaged {
-        outcome.quarantined = Some(quarantine(store, &path)?);
-    } else {
-        removal::remove(store, &path)?;
+    Ok(segments)
+}
+
+impl Segments {
+    /// Removes the journal of segments in the published catalog, or sets it aside.
+    fn remove_journal(
+        mut self,
+        store: &Path,
+        catalog: &Catalog,
+        number: u64,
+        observer: Observer<'_>,
+    ) -> Result<SealOutcome, StoreError> {
+        // Another change of the catalog may have failed, and taken this one with it.
+        if self.is_sealed && !catalog.is_sealed(number)? {
+            return Err(StoreError::Interrupted(number));
+        }
+        let path = layout::journal(store, number);
+        if self.is_damaged {
+            self.outcome.quarantined = Some(quarantine(store, &path)?);
+        } else {
+            removal::remove(store, &path)?;
+        }
+        take(Step::JournalRemoved, number, observer)?;
+        Ok(self.outcome)
     }
-    step(Step::JournalRemoved)?;
-    Ok(outcome)
 }
 
 fn seal_scanned(
@@ -174,6 +232,5 @@ fn seal_scanned(
         host: &scan.header.host,
         segments: &segments,
         files: &outputs.map_or_else(Vec::new, |outputs| outputs.files_seen()),
-    })?;
-    step(Step::Committed)
+    })
 }

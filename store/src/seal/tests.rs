@@ -26,7 +26,7 @@ fn seal_up_to(store: &Path, steps: usize) -> Option<Step> {
     let mut catalog = Catalog::open(store).unwrap();
     let mut last = None;
     let mut left = steps;
-    let result = seal(store, &mut catalog, 1, &mut |step| {
+    let result = seal(store, &mut catalog, &[1], &mut |step| {
         last = Some(step);
         left -= 1;
         if left == 0 {
@@ -90,6 +90,48 @@ fn no_window_is_lost_or_doubled_whichever_step_is_the_last() {
         &[Step::NamesDurable, Step::Committed, Step::JournalRemoved],
     ];
     assert_eq!(stops, expected.concat());
+}
+
+#[test]
+fn journals_that_are_sealed_together_are_committed_at_once() {
+    let expected = [Step::Committed, Step::JournalRemoved, Step::JournalRemoved];
+    for stop_after in 0..=expected.len() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path();
+        let mut writer = Writer::open(store, options("h")).unwrap();
+        let all = windows(20);
+        all[..10]
+            .iter()
+            .for_each(|window| writer.append(window).unwrap());
+        // Another host has another journal.
+        writer.set_host("i").unwrap();
+        all[10..]
+            .iter()
+            .for_each(|window| writer.append(window).unwrap());
+        // As if the process ended here: nothing is sealed.
+        let copy = tempfile::tempdir().unwrap();
+        crate::copy(store, copy.path()).unwrap();
+        drop(writer);
+        let mut catalog = Catalog::open(copy.path()).unwrap();
+        let mut taken = Vec::new();
+        let _ = seal(copy.path(), &mut catalog, &[1, 2], &mut |step| {
+            if expected.contains(&step) {
+                if taken.len() == stop_after {
+                    return ControlFlow::Break(());
+                }
+                taken.push(step);
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(taken, expected[..stop_after]);
+        drop(catalog);
+        let second = granularity("1s");
+        let whole = Content::of(&all, second);
+        assert_eq!(Content::stored(copy.path(), second), whole);
+        stores::complete(copy.path(), stores::options("h"));
+        assert_eq!(Content::stored(copy.path(), second), whole);
+        assert!(journals(copy.path()).is_empty());
+    }
 }
 
 #[test]
