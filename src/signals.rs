@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -17,6 +17,9 @@ const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The name of the file that is not whole yet, or null.
 static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether a signal has asked the process to end, after [`asked_to_end`].
+static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Becomes readable when a signal asks the process to end. Never closed: the handler may be writing to it.
 static ASKED: OnceLock<OwnedFd> = OnceLock::new();
@@ -46,8 +49,14 @@ pub fn asked_to_end() -> io::Result<BorrowedFd<'static>> {
     Ok(asked.as_fd())
 }
 
+/// Whether a signal has asked the process to end, since [`asked_to_end`] was called.
+pub fn was_asked() -> bool {
+    WAS_ASKED.load(Ordering::Acquire)
+}
+
 /// Makes [`ASKED`] readable.
 extern "C" fn tell_asked(_: c_int) {
+    WAS_ASKED.store(true, Ordering::Release);
     let Some(asked) = ASKED.get() else { return };
     let one = 1_u64;
     // SAFETY: write(2) is listed in signal-safety(7), reads the number alone, and does not wait: the descriptor is non-blocking. The

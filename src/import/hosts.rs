@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,8 +20,9 @@ use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Options, Writer};
+use trackiops_store::{Options, RequestsWriter, Writer};
 
+use super::source::was_ended;
 use crate::output::{plural, say};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -38,6 +40,10 @@ const WRITE_EVERY: Duration = Duration::from_secs(10);
 const MOST_ROWS_OF_PART: usize = 1 << 16;
 /// Single requests that are written at once.
 const BATCH: usize = 16 << 10;
+/// How long windows may be written after a signal has ended the import.
+const WRITING: Duration = Duration::from_millis(400);
+/// Interval of looks at whether all is sealed, or a signal has come.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Connections of a host with a name of their own.
 const MOST_CONNECTIONS: usize = 1024;
 
@@ -103,6 +109,51 @@ pub struct Target {
     pub requests_bytes: Option<u64>,
 }
 
+/// What writes to the store, from the first window on.
+struct Writers {
+    windows: Writer,
+    requests: Option<RequestsWriter>,
+}
+
+impl Writers {
+    fn open(target: &Target, host: &str) -> anyhow::Result<Self> {
+        let options = Options {
+            host: host.to_owned(),
+            ..target.options.clone()
+        };
+        let warn = |warning| say(format_args!("warning: {warning}"));
+        let windows = Writer::open_after(&target.store, options, None, warn)?;
+        let requests = target.requests_bytes;
+        let requests = requests.map(|most_bytes| windows.requests(most_bytes, warn));
+        Ok(Self {
+            requests: requests.transpose()?,
+            windows,
+        })
+    }
+
+    /// Has everything sealed, and waits for that until a signal ends the import: what is not sealed
+    /// then is in journals. Returns whether all of it is sealed.
+    fn end(&mut self) -> anyhow::Result<bool> {
+        self.windows.end()?;
+        if let Some(requests) = &mut self.requests {
+            requests.end()?;
+        }
+        let have_ended = |own: &Self| {
+            let requests = own.requests.as_ref();
+            own.windows.has_ended() && requests.is_none_or(RequestsWriter::has_ended)
+        };
+        while !have_ended(self) && !was_ended() {
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(have_ended(self))
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        self.requests.map_or(Ok(()), RequestsWriter::finish)?;
+        Ok(self.windows.finish()?)
+    }
+}
+
 /// Everything that was found.
 pub struct Hosts<N> {
     target: Target,
@@ -112,6 +163,9 @@ pub struct Hosts<N> {
     /// When windows are closed next.
     next_ns: i64,
     written: Instant,
+    writers: Option<Writers>,
+    /// Hosts whose last windows were not written, because a signal ended the import.
+    unwritten: u64,
     /// Requests, and READs and WRITEs among them.
     counts: (u64, u64),
     /// Requests whose times a store cannot have.
@@ -128,6 +182,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
             now_ns: i64::MIN,
             next_ns: i64::MIN,
             written: Instant::now(),
+            writers: None,
+            unwritten: 0,
             counts: (0, 0),
             left_out: 0,
         }
@@ -136,6 +192,16 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// The store.
     pub fn store(&self) -> &Path {
         &self.target.store
+    }
+
+    /// Number of hosts whose last windows were not written, because a signal ended the import.
+    pub fn unwritten(&self) -> u64 {
+        self.unwritten
+    }
+
+    /// The time of what was read last, if anything was.
+    pub fn now(&self) -> Option<UtcMs> {
+        is_in_store(self.now_ns).then(|| UtcMs(self.now_ns.div_euclid(1_000_000)))
     }
 
     /// Number of requests, and of READs and WRITEs.
@@ -211,22 +277,48 @@ impl<N: Names + Default + 'static> Hosts<N> {
         if self.counts.0 == 0 {
             return Ok(());
         }
-        self.write()
+        self.write()?;
+        if let Some(mut writers) = self.writers.take() {
+            let store = self.target.store.display();
+            let failed = || format!("cannot write to {store}");
+            match writers.end().with_context(failed)? {
+                true => writers.finish().with_context(failed)?,
+                // Dropping them would wait.
+                false => self.writers = Some(writers),
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
         self.written = Instant::now();
         let names = self.names.borrow();
+        let mut asked = None;
         for (name, host) in &mut self.hosts {
             if host.windows.is_empty() && host.requests.is_empty() {
                 continue;
             }
-            host.write(&self.target, name, &*names).with_context(|| {
+            if was_ended() && asked.get_or_insert_with(Instant::now).elapsed() > WRITING {
+                self.unwritten += 1;
+                continue;
+            }
+            let writers = match &mut self.writers {
+                Some(writers) => writers,
+                none => none.insert(Writers::open(&self.target, name)?),
+            };
+            host.write(writers, name, &*names).with_context(|| {
                 format!(
                     "cannot write what {name} did to {}",
                     self.target.store.display()
                 )
             })?;
+        }
+        if let Some(Writers {
+            requests: Some(requests),
+            ..
+        }) = &mut self.writers
+        {
+            requests.idle(UtcMs(self.now_ns.div_euclid(1_000_000)))?;
         }
         Ok(())
     }
@@ -327,27 +419,21 @@ impl Host {
         Some(format!("{}-{number}", peers.transport))
     }
 
-    fn write(&mut self, target: &Target, name: &str, names: &impl Names) -> anyhow::Result<()> {
-        let options = Options {
-            host: name.to_owned(),
-            ..target.options.clone()
-        };
-        let finest = options.granularities.finest();
-        let warn = |warning| say(format_args!("warning: {warning}"));
-        let mut writer = Writer::open_after(&target.store, options, None, warn)?;
+    fn write(&mut self, to: &mut Writers, name: &str, names: &impl Names) -> anyhow::Result<()> {
+        let Writers { windows, requests } = to;
+        windows.set_host(name)?;
+        let finest = windows.options().granularities.finest();
         let mut left = &self.windows[..];
         while !left.is_empty() {
-            let count = writer.append_first(finest, left)?;
+            let count = windows.append_first(finest, left)?;
             left = &left[count..];
         }
-        if let Some(most_bytes) = target.requests_bytes {
-            let mut requests = writer.requests(most_bytes, warn)?;
+        if let Some(requests) = requests {
+            requests.set_host(name)?;
             for records in self.requests.chunks(BATCH) {
                 requests.append(&batch(records, names))?;
             }
-            requests.finish()?;
         }
-        writer.finish()?;
         self.windows.clear();
         self.requests.clear();
         self.rows = 0;

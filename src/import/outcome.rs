@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use trackiops_query::times::{Zone, show};
+
 use super::hosts::{Hosts, Names};
 use super::source::was_ended;
 use crate::exit_status::ExitStatus;
@@ -49,9 +51,19 @@ pub fn tell<N: Names + Default + 'static>(
     }
     if was_ended() && requests > 0 {
         let store = hosts.store().display();
+        let until = hosts.now().map_or_else(
+            || "then".to_owned(),
+            |now| format!("{} UTC", show(now, Zone::utc())),
+        );
         say(format_args!(
-            "ended by a signal: what was read until then is in {store}"
+            "ended by a signal: what was read until {until} is in {store}"
         ));
+        if hosts.unwritten() > 0 {
+            let hosts = plural(hosts.unwritten(), host);
+            say(format_args!(
+                "warning: the last windows of {hosts} were not written"
+            ));
+        }
     } else if was_ended() {
         say("ended by a signal: nothing was imported");
     }
@@ -65,5 +77,9 @@ pub fn tell<N: Names + Default + 'static>(
         )?;
         account(out)
     })?;
+    if was_ended() {
+        // Sealing goes on where the store is opened next.
+        signals::exit_now(status as u8);
+    }
     Ok(status.into())
 }

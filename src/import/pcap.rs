@@ -15,7 +15,7 @@ use super::files::Files;
 use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};
-use super::source::{Source, was_ended};
+use super::source::{Source, must_stop, was_ended};
 use super::target_flags::TargetFlags;
 use crate::help_headings::{TARGET, WHAT};
 use crate::output::{plural, say};
@@ -123,7 +123,7 @@ fn read(source: &Source, decoder: &mut Decoder<Found>) -> anyhow::Result<()> {
             decoder.report_accounts();
         }
         ticked = decoder.receiver().hosts.tick(packet.time_ns);
-        if ticked.is_err() {
+        if ticked.is_err() || must_stop() {
             return ControlFlow::Break(());
         }
         decoder.packet(&packet);

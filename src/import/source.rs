@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,6 +14,9 @@ use rustix::io::Errno;
 
 use crate::progress::begin_reading;
 use crate::signals;
+
+/// How long what was read may be looked at after a signal.
+const LOOKING: Duration = Duration::from_millis(200);
 
 /// A file, or standard input.
 pub struct Source {
@@ -92,11 +96,14 @@ impl Source {
 }
 
 /// Whether a signal has ended the reading.
-static HAS_ENDED: AtomicBool = AtomicBool::new(false);
-
-/// Whether a signal has ended the reading.
 pub fn was_ended() -> bool {
-    HAS_ENDED.load(Ordering::Acquire)
+    signals::was_asked()
+}
+
+/// Whether what was read until a signal came cannot be looked at any more: that takes too long.
+pub fn must_stop() -> bool {
+    static ASKED: OnceLock<Instant> = OnceLock::new();
+    was_ended() && ASKED.get_or_init(Instant::now).elapsed() > LOOKING
 }
 
 /// A file that ends when a signal asks the process to end.
@@ -119,7 +126,6 @@ impl Read for UntilSignal {
         if fds[1].revents().is_empty() {
             return self.file.read(buffer);
         }
-        HAS_ENDED.store(true, Ordering::Release);
         Ok(0)
     }
 }

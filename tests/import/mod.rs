@@ -4,6 +4,7 @@
 
 mod account;
 mod csv;
+mod long;
 mod messages;
 mod nfsdump;
 mod packets;

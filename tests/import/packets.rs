@@ -90,8 +90,12 @@ impl Compound {
 
 /// A datagram between client and server, in a raw IP packet.
 pub fn datagram(to_server: bool, message: &[u8]) -> Vec<u8> {
+    datagram_with([10, 0, 0, 1], to_server, message)
+}
+
+fn datagram_with(client: [u8; 4], to_server: bool, message: &[u8]) -> Vec<u8> {
     let len = 28 + message.len() as u16;
-    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let server = [10, 0, 0, 2];
     let (from, to) = if to_server {
         (client, server)
     } else {
@@ -115,15 +119,50 @@ pub fn datagram(to_server: bool, message: &[u8]) -> Vec<u8> {
 
 /// A pcap file with times in ns; a packet each ms.
 pub fn pcap(start_s: u32, packets: &[Vec<u8>]) -> Vec<u8> {
-    let header = [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 65535, 101];
-    let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut file = pcap_header();
     for (place, packet) in packets.iter().enumerate() {
-        let len = packet.len() as u32;
-        let header = [start_s, place as u32 * 1_000_000, len, len];
-        file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
-        file.extend(packet);
+        put_packet(&mut file, (start_s, place as u32 * 1_000_000), packet);
     }
     file
+}
+
+fn pcap_header() -> Vec<u8> {
+    let header = [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 65535, 101];
+    header.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn put_packet(file: &mut Vec<u8>, (s, ns): (u32, u32), packet: &[u8]) {
+    let len = packet.len() as u32;
+    let header = [s, ns, len, len];
+    file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+    file.extend(packet);
+}
+
+/// A READ of 16 bytes.
+pub struct Read {
+    pub client: [u8; 4],
+    pub file: u32,
+    /// s and ns since the epoch.
+    pub time: (u32, u32),
+}
+
+/// A pcap file with these READs, each with its reply.
+pub fn reads(reads: impl Iterator<Item = Read>) -> Vec<u8> {
+    let mut capture = pcap_header();
+    for (xid, Read { client, file, time }) in (1..).zip(reads) {
+        let arguments = [opaque(&file.to_be_bytes()), words(&[0, 0, 16])].concat();
+        let results = [
+            words(&[0, 1]),
+            attributes(file),
+            words(&[16, 1, 16]),
+            vec![7; 16],
+        ];
+        let call = datagram_with(client, true, &call(xid, 6, &arguments));
+        let reply = datagram_with(client, false, &reply(xid, &results.concat()));
+        put_packet(&mut capture, time, &call);
+        put_packet(&mut capture, time, &reply);
+    }
+    capture
 }
 
 /// When captures begin, s since the epoch.

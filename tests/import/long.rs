@@ -1,0 +1,130 @@
+//! Imports of many clients, days and files, and signals that end them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use trackiops_testkit::program;
+
+use super::packets::{Read, START_S, reads};
+use super::{requests, rows, text, trackiops, transfers};
+
+/// After a signal an import ends within a second; this is for machines with a lot to do.
+const SOON: Duration = Duration::from_secs(3);
+const DAY_S: u32 = 86_400;
+
+fn client(number: u32) -> [u8; 4] {
+    let [.., high, low] = number.to_be_bytes();
+    [10, 1, high, low]
+}
+
+/// A READ of each of several clients.
+fn of_clients(count: u32) -> Vec<u8> {
+    reads((0..count).map(|number| Read {
+        client: client(number),
+        file: 1,
+        time: (START_S, number),
+    }))
+}
+
+fn begin(capture: &Path, store: &Path) -> Child {
+    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    command.args(["import", "pcap", text(capture), "--store", text(store)]);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().unwrap()
+}
+
+/// Ends an import as soon as there is a number of files below a directory of its store.
+fn end(import: Child, signal: Signal, dir: &Path, files: usize) -> Output {
+    let count = || fs::read_dir(dir).map_or(0, Iterator::count);
+    let begun = Instant::now();
+    while count() < files && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&import), signal).unwrap();
+    let output = import.wait_with_output().unwrap();
+    assert!(asked.elapsed() < SOON, "{:?}: {output:?}", asked.elapsed());
+    output
+}
+
+fn capture(content: &[u8]) -> (TempDir, std::path::PathBuf, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (capture, store) = (dir.path().join("a.pcap"), dir.path().join("store"));
+    fs::write(&capture, content).unwrap();
+    (dir, capture, store)
+}
+
+#[test]
+fn a_signal_ends_an_import_at_once_and_what_was_written_stays() {
+    const CLIENTS: u32 = 1000;
+    let (_dir, capture, store) = capture(&of_clients(CLIENTS));
+    for (signal, files) in [(Signal::TERM, 20), (Signal::INT, 60)] {
+        let _ = fs::remove_dir_all(&store);
+        let import = begin(&capture, &store);
+        let output = end(import, signal, &store.join("journal"), files);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("ended by a signal: what was read until 2026-"),
+            "{said}"
+        );
+        let [(kept, _), _] = transfers(&store);
+        let missing = said.lines().find_map(|line| {
+            let rest = line.strip_prefix("warning: the last windows of ")?;
+            rest.split(' ').next()?.replace(',', "").parse::<u64>().ok()
+        });
+        assert_eq!(kept + missing.unwrap_or(0), u64::from(CLIENTS), "{said}");
+        assert_eq!(requests(&store).len() as u64, kept);
+        let check = trackiops(&["store", "check", text(&store)]);
+        assert!(check.status.success(), "{check:?}");
+    }
+}
+
+#[test]
+fn each_day_and_each_client_is_kept_and_sealed() {
+    const DAYS: u32 = 40;
+    let days = reads((0..DAYS).map(|day| Read {
+        client: client(1),
+        file: 1,
+        time: (START_S - day.abs_diff(DAYS) * DAY_S, 0),
+    }));
+    for (content, expected) in [(days, DAYS), (of_clients(40), 40)] {
+        let (_dir, capture, store) = capture(&content);
+        let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+        assert!(output.status.success(), "{output:?}");
+        let [(kept, _), _] = transfers(&store);
+        assert_eq!(kept, u64::from(expected));
+        assert_eq!(fs::read_dir(store.join("journal")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn more_files_in_a_second_than_a_journal_has_are_all_kept() {
+    const FILES: u32 = 300_000;
+    let (_dir, capture, store) = capture(&reads((0..FILES).map(|file| Read {
+        client: client(1),
+        file,
+        time: (START_S, file),
+    })));
+    let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        transfers(&store)[0],
+        (u64::from(FILES), 16 * u64::from(FILES))
+    );
+    let words = [
+        "query",
+        "--since",
+        "1990-01-01",
+        "--by",
+        "host",
+        "--csv",
+        "--store",
+    ];
+    assert_eq!(rows(&[&words[..], &[text(&store)]].concat()).len(), 1);
+}
