@@ -7,8 +7,8 @@ use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, LEVEL, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema, ops_schema,
-    rollup_schema,
+    DEV, FILE_KEY, FILEID, HOST, LEVEL, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema,
+    ops_schema, rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::row::{Health, Row};
@@ -163,14 +163,30 @@ fn file_of(stored: &StoredRow<'_>) -> File {
     }
 }
 
-/// Reads the rows of a health segment. Errors as for [`rollup`].
-pub fn health(segment: &Segment, explain: &Explain) -> Result<Vec<(UtcMs, Health)>, QueryError> {
+/// Reads the rows of a health segment whose windows are `wanted`. Errors as for [`rollup`].
+pub fn health(
+    segment: &Segment,
+    wanted: impl Fn(UtcMs) -> bool,
+    explain: &Explain,
+) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     let mut rows = Vec::new();
-    let mut batches = pages::open(segment, &health_schema(), |_| true, None)?;
+    // The catalog says of which host a segment is.
+    let needs = |column: &str| column != HOST;
+    let mut batches = pages::open_filled(segment, &health_schema(), needs)?;
     for batch in &mut batches {
         let batch = batch?;
-        let decoded = decode_health(&batch, |stored| rows.push((stored.time, stored.health)));
-        decoded.map_err(|error| damaged(segment, error))?;
+        let times = decode_times(&batch).map_err(|error| damaged(segment, error))?;
+        // A row has fifty values. Rows are in the order of time, so those that are wanted are together.
+        let is_wanted: Vec<bool> = times.map(&wanted).collect();
+        let mut from = 0;
+        for run in is_wanted.chunk_by(|a, b| a == b) {
+            if run[0] {
+                let run = batch.slice(from, run.len());
+                let decoded = decode_health(&run, |row| rows.push((row.time, row.health)));
+                decoded.map_err(|error| damaged(segment, error))?;
+            }
+            from += run.len();
+        }
     }
     explain.health(|| batches.read());
     Ok(rows)

@@ -22,7 +22,8 @@ use trackiops_schemas::row::{
     AppCalls, CachedBytes, ClosedWindow, Direction, FileRow, Health, Row,
 };
 use trackiops_schemas::time::{DAY_MS, UtcMs};
-use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
+use trackiops_store::batch::decode_health;
+use trackiops_store::{Dataset, Options, Segment, SegmentReader, Snapshot, Writer};
 use trackiops_testkit::content::{Content, of, rows};
 use trackiops_testkit::stores::{journals, options, parquet_files};
 use trackiops_testkit::windows::{T0, file, granularity, named, reads, used_by, window};
@@ -555,4 +556,81 @@ fn a_filter_stands_in_every_health_row_of_its_recording() {
         .map(|health| health.filter.as_deref())
         .collect();
     assert_eq!(told, [None, Some("--uid 7"), None, Some("--uid 7")]);
+}
+
+/// The rows of a health segment, and how many columns were read.
+fn health_of(reader: SegmentReader) -> (Vec<(UtcMs, Health)>, usize) {
+    let schema = columns::health_schema();
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    let reader = reader.only(names).unwrap().without_defaults();
+    let (mut rows, mut width) = (Vec::new(), 0);
+    for batch in reader.batches(8192).unwrap() {
+        let batch = batch.unwrap();
+        width = batch.num_columns();
+        decode_health(&batch, |row| rows.push((row.time, row.health))).unwrap();
+    }
+    (rows, width)
+}
+
+#[test]
+fn health_is_the_same_without_the_columns_that_say_nothing() {
+    let plain = || Health {
+        covered_ms: 1000,
+        ..Health::default()
+    };
+    let pending = |clients: &[u64]| {
+        let client = |age_ms_max: &u64| PendingClient {
+            client: 1,
+            server: None,
+            mounts: Vec::new(),
+            requests_max: 1,
+            age_ms_max: *age_ms_max,
+        };
+        Some(Pending {
+            requests_max: clients.len() as u64,
+            age_ms_max: clients.iter().copied().max().unwrap_or(0),
+            clients: clients.iter().map(client).collect(),
+        })
+    };
+    let mut captured = Captured::default();
+    captured.add(None, &StreamBytes::default());
+    let kinds = [
+        plain(),
+        Health { lost: 1, ..plain() },
+        // That there was none is not the same as unknown.
+        Health {
+            pending: pending(&[]),
+            ..plain()
+        },
+        Health {
+            pending: pending(&[0]),
+            ..plain()
+        },
+        Health {
+            filter: Some("".into()),
+            ..plain()
+        },
+        Health {
+            captured,
+            ..plain()
+        },
+    ];
+    for (a, b) in kinds.iter().flat_map(|a| kinds.iter().map(move |b| (a, b))) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+        for (i, health) in [a, b].into_iter().enumerate() {
+            let mut window = window(T0 + i as i64 * 1000, Vec::new());
+            window.health = health.clone();
+            writer.append(&window).unwrap();
+        }
+        writer.finish().unwrap();
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        for segment in snapshot.segments(Dataset::Health, None).unwrap() {
+            let (all, of_all) = health_of(segment.reader().unwrap());
+            let (filled, width) = health_of(segment.reader_with_statistics().unwrap());
+            assert_eq!(filled, all, "{}", segment.granularity);
+            assert_eq!(of_all, columns::health_schema().fields().len());
+            assert!(width <= 8, "{width} columns of {filled:?}");
+        }
+    }
 }

@@ -76,7 +76,9 @@ fn health(store: &Path) -> BTreeMap<UtcMs, Health> {
     let segments = snapshot.segments(Dataset::Health, None).expect("segments");
     let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
     for segment in segments.iter().filter(|s| s.granularity.ms() == 1000) {
-        for (time, health) in scan::health(segment, &Explain::default()).expect("health rows") {
+        for (time, health) in
+            scan::health(segment, |_| true, &Explain::default()).expect("health rows")
+        {
             rows.entry(time).or_default().merge(&health);
         }
     }

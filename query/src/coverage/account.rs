@@ -1,5 +1,6 @@
 //! Accounts for the recorded time and losses of a range, from the health rows of journals.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trackiops_schemas::pending::STALLED_MS;
@@ -101,24 +102,47 @@ impl<'p> Account<'p> {
         rows: BTreeMap<UtcMs, Health>,
         is_asked: impl Fn(UtcMs) -> bool,
     ) -> Result<(), QueryError> {
+        let granularity = journal.granularity;
         for (time, health) in &rows {
             self.add_covered(journal.host, *time, health);
         }
-        let whole = rows.iter().all(|(time, health)| {
-            health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
-        });
-        let stalled = rows.values().any(is_stalled);
-        let left_out = rows
-            .values()
-            .any(|health| self.left_out_ms(health) > 0 || has_shed(health));
+        let has_gap = |(time, health): (&UtcMs, &Health)| {
+            let window = window_of(*time, granularity, journal.extent);
+            health.covered_ms < window.ms()
+                || is_stalled(health)
+                || has_shed(health)
+                || self.left_out_ms(health) > 0
+        };
         // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was stalled.
-        if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
-            self.cover(journal, journal.granularity, rows);
-        } else {
-            let rows = self.health_rows(&journal.finest_health, is_asked)?;
-            self.cover(journal, journal.finest, rows);
+        if journal.finest_health.is_empty() || !rows.iter().any(has_gap) {
+            self.cover(journal, granularity, rows);
+            return Ok(());
         }
+        let is_same_throughout = |(time, health): &(UtcMs, Health)| {
+            self.is_same_throughout(health, window_of(*time, granularity, journal.extent))
+        };
+        let (same, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            rows.into_iter().partition(is_same_throughout);
+        self.cover(journal, granularity, same);
+        let is_other = |time: UtcMs| is_asked(time) && other.contains_key(&time.align(granularity));
+        let rows = self.health_rows(&journal.finest_health, is_other)?;
+        self.cover(journal, journal.finest, rows);
         Ok(())
+    }
+
+    /// Whether all parts of a window would say the same as the window: it was recorded completely, and what notes are about is the
+    /// same in all of it.
+    fn is_same_throughout(&self, health: &Health, window: Interval) -> bool {
+        let is_none_or_all = |ms: u64| ms == 0 || ms == health.covered_ms;
+        let with_filter = Health {
+            filter: None,
+            ..health.clone()
+        };
+        self.is_plain(&with_filter, window)
+            && health.tenant_changes == 0
+            && health.requests_dropped == 0
+            && is_none_or_all(health.app_covered_ms)
+            && is_none_or_all(health.block_covered_ms)
     }
 
     fn add_covered(&mut self, host: HostIndex, time: UtcMs, health: &Health) {
@@ -182,9 +206,12 @@ impl<'p> Account<'p> {
     ) -> Result<BTreeMap<UtcMs, Health>, QueryError> {
         let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
         for segment in segments {
-            for (time, health) in scan::health(segment, self.explain)? {
-                if is_asked(time) {
-                    rows.entry(time).or_default().merge(&health);
+            for (time, health) in scan::health(segment, &is_asked, self.explain)? {
+                match rows.entry(time) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(health);
+                    }
+                    Entry::Occupied(mut entry) => entry.get_mut().merge(&health),
                 }
             }
         }

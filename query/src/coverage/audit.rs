@@ -37,7 +37,7 @@ pub fn ask_audited(store: &Path) -> Result<Audited, QueryError> {
     let mut audited = Audited::default();
     for segment in &segments {
         if Some(segment.granularity) == longest {
-            for (time, health) in scan::health(segment, &Explain::default())? {
+            for (time, health) in scan::health(segment, |_| true, &Explain::default())? {
                 let window = |length: Granularity| Interval::new(time, time.plus(length));
                 audited.add(window(segment.granularity), &health);
             }

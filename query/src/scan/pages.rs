@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
-use trackiops_store::{Segment, StoreError};
+use trackiops_store::{Segment, SegmentReader, StoreError};
 
 use crate::error::QueryError;
 use crate::explain::Read as ReadOf;
@@ -56,11 +56,35 @@ pub(super) fn open<'s>(
         if let Some(ranges) = ranges {
             reader = reader.within(ranges)?;
         }
-        reader.batches(BATCH_ROWS)
+        Ok(reader)
     };
+    batches(segment, open())
+}
+
+/// Opens a segment of few rows and many columns. Reads all rows, and the columns of `schema` that `needs` accepts and that have
+/// any value beside 0 and null.
+pub(super) fn open_filled<'s>(
+    segment: &'s Segment,
+    schema: &Schema,
+    needs: impl Fn(&str) -> bool,
+) -> Result<Batches<'s>, QueryError> {
+    let fields = schema.fields().iter().map(|field| field.name().as_str());
+    let open = || {
+        let reader = segment.reader_with_statistics()?;
+        let reader = reader.only(fields.filter(|name| needs(name)))?;
+        Ok(reader.without_defaults())
+    };
+    batches(segment, open())
+}
+
+fn batches(
+    segment: &Segment,
+    reader: Result<SegmentReader, StoreError>,
+) -> Result<Batches<'_>, QueryError> {
+    let batches = reader.and_then(|reader| reader.batches(BATCH_ROWS));
     Ok(Batches {
         segment,
-        batches: open().map_err(cannot_read)?,
+        batches: batches.map_err(cannot_read)?,
     })
 }
 

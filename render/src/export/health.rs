@@ -52,11 +52,10 @@ fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Hea
     for journal in &plan.journals {
         let host = &plan.hosts[journal.host];
         for segment in &journal.health {
-            for (time, health) in scan::health(segment, &question.explain)? {
-                if journal.bounds.contains(time) {
-                    let key = (plan.window(time), host.clone());
-                    rows.entry(key).or_default().merge(&health);
-                }
+            let is_asked = |time| journal.bounds.contains(time);
+            for (time, health) in scan::health(segment, is_asked, &question.explain)? {
+                let key = (plan.window(time), host.clone());
+                rows.entry(key).or_default().merge(&health);
             }
         }
     }

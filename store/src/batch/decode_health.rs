@@ -61,6 +61,12 @@ pub fn decode_health<'a>(
 struct PendingColumns<'a> {
     requests_max: &'a Int64Array,
     age_ms_max: &'a Int64Array,
+    /// `None` if no row has any.
+    clients: Option<ClientColumns<'a>>,
+}
+
+/// The columns of the clients with pending requests.
+struct ClientColumns<'a> {
     lists: &'a ListArray,
     clients: &'a Int64Array,
     servers: &'a StringArray,
@@ -71,34 +77,46 @@ struct PendingColumns<'a> {
 }
 
 impl<'a> PendingColumns<'a> {
-    /// `None` if the batch does not have all columns.
+    /// `None` if the batch does not have the numbers of all clients.
     fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
         let number = |name| column::<Int64Array>(batch, name);
-        let lists: Option<&ListArray> = column(batch, columns::PENDING_CLIENTS)?;
-        let (Some(requests_max), Some(age_ms_max), Some(lists)) = (
+        let (Some(requests_max), Some(age_ms_max)) = (
             number(columns::PENDING_REQUESTS_MAX)?,
             number(columns::PENDING_AGE_MS_MAX)?,
-            lists,
         ) else {
             return Ok(None);
         };
-        let columns = Self::of_elements(requests_max, age_ms_max, lists);
-        columns
-            .map(Some)
-            .ok_or(BatchError(columns::PENDING_CLIENTS.into()))
+        let clients = match column(batch, columns::PENDING_CLIENTS)? {
+            None => None,
+            Some(lists) => {
+                let columns = ClientColumns::of_elements(lists);
+                Some(columns.ok_or(BatchError(columns::PENDING_CLIENTS.into()))?)
+            }
+        };
+        Ok(Some(Self {
+            requests_max,
+            age_ms_max,
+            clients,
+        }))
     }
 
-    fn of_elements(
-        requests_max: &'a Int64Array,
-        age_ms_max: &'a Int64Array,
-        lists: &'a ListArray,
-    ) -> Option<Self> {
+    fn at(&self, i: usize) -> Option<Pending> {
+        let known = self.requests_max.is_valid(i) && self.age_ms_max.is_valid(i);
+        let clients = self.clients.as_ref().map(|clients| clients.at(i));
+        known.then(|| Pending {
+            requests_max: unsigned(self.requests_max.value(i)),
+            age_ms_max: unsigned(self.age_ms_max.value(i)),
+            clients: clients.unwrap_or_default(),
+        })
+    }
+}
+
+impl<'a> ClientColumns<'a> {
+    fn of_elements(lists: &'a ListArray) -> Option<Self> {
         let elements = lists.values().as_struct_opt()?;
         let field = |name| elements.column_by_name(name).map(|array| array.as_any());
         let mounts: &ListArray = field(columns::MOUNTS)?.downcast_ref()?;
         Some(Self {
-            requests_max,
-            age_ms_max,
             lists,
             clients: field(columns::CLIENT)?.downcast_ref()?,
             servers: field(columns::SERVER)?.downcast_ref()?,
@@ -109,8 +127,7 @@ impl<'a> PendingColumns<'a> {
         })
     }
 
-    fn at(&self, i: usize) -> Option<Pending> {
-        let known = self.requests_max.is_valid(i) && self.age_ms_max.is_valid(i);
+    fn at(&self, i: usize) -> Vec<PendingClient> {
         let client = |at| PendingClient {
             client: u32::try_from(self.clients.value(at)).unwrap_or(0),
             server: text(Some(self.servers), at).map(str::to_owned),
@@ -120,11 +137,7 @@ impl<'a> PendingColumns<'a> {
             requests_max: unsigned(self.client_requests_max.value(at)),
             age_ms_max: unsigned(self.client_age_ms_max.value(at)),
         };
-        known.then(|| Pending {
-            requests_max: unsigned(self.requests_max.value(i)),
-            age_ms_max: unsigned(self.age_ms_max.value(i)),
-            clients: elements(self.lists, i).map(client).collect(),
-        })
+        elements(self.lists, i).map(client).collect()
     }
 }
 

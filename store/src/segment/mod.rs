@@ -14,7 +14,7 @@ pub(crate) mod writer;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -77,9 +77,21 @@ impl Segment {
     /// Opens it to read its rows. [`StoreError::DamagedSegment`] if it is damaged, or differs from
     /// the catalog.
     pub fn reader(&self) -> Result<SegmentReader, StoreError> {
+        self.reader_by(SegmentReader::of_length)
+    }
+
+    /// As [`Self::reader`], with the statistics that [`SegmentReader::without_defaults`] needs.
+    pub fn reader_with_statistics(&self) -> Result<SegmentReader, StoreError> {
+        self.reader_by(SegmentReader::with_statistics)
+    }
+
+    fn reader_by(
+        &self,
+        open: impl FnOnce(File, &Path, u64) -> Result<SegmentReader, StoreError>,
+    ) -> Result<SegmentReader, StoreError> {
         let path = &self.path;
         let file = self.open().map_err(|error| cannot_open(path, error))?;
-        let reader = SegmentReader::of_length(file, path, self.bytes)?;
+        let reader = open(file, path, self.bytes)?;
         self.agrees_with(&reader)
             .map_err(|why| damaged(path, why))?;
         Ok(reader)

@@ -72,7 +72,7 @@ fn check_length(file: &File, path: &Path, expected: u64) -> Result<(), StoreErro
 
 impl SegmentReader {
     pub(crate) fn open(file: File, path: &Path) -> Result<Self, StoreError> {
-        // Statistics are half of the footer, and only [`Self::between`] uses them.
+        // Statistics are half of the footer, and few readers use them.
         Self::decode(file, path, ParquetStatisticsPolicy::SkipAll)
     }
 
@@ -82,8 +82,8 @@ impl SegmentReader {
         Self::open(file, path)
     }
 
-    /// Opens a segment with the statistics that [`Self::between`] needs. It must have `expected`
-    /// bytes.
+    /// Opens a segment with the statistics that [`Self::between`] and [`Self::without_defaults`]
+    /// need. It must have `expected` bytes.
     pub(crate) fn with_statistics(
         file: File,
         path: &Path,
@@ -184,6 +184,47 @@ impl SegmentReader {
         Ok(Self {
             columns: ProjectionMask::roots(schema, places),
             ..self
+        })
+    }
+
+    /// Leaves out columns in which every value is what decoders take for a column that a batch lacks:
+    /// 0, or null or an empty list where these are allowed. The footer's statistics say so. The first
+    /// column stays in any case: it has the number of rows.
+    ///
+    /// A column costs about the same whether it has one row or thousands, and most columns of a
+    /// health segment are such ones.
+    pub fn without_defaults(self) -> Self {
+        let schema = self.metadata.file_metadata().schema_descr();
+        let mut roots: Vec<usize> = (0..schema.num_columns())
+            .filter(|leaf| self.columns.leaf_included(*leaf))
+            .filter(|leaf| *leaf == 0 || !self.is_default(*leaf))
+            .map(|leaf| schema.get_column_root_idx(leaf))
+            .collect();
+        roots.dedup();
+        Self {
+            columns: ProjectionMask::roots(schema, roots),
+            ..self
+        }
+    }
+
+    fn is_default(&self, leaf: usize) -> bool {
+        let mut groups = self.metadata.row_groups().iter();
+        groups.all(|group| {
+            let chunk = group.column(leaf);
+            let is_required = chunk.column_descr().max_def_level() == 0;
+            match chunk.statistics() {
+                // An optional 0 differs from an unknown value.
+                Some(Statistics::Int64(values)) if is_required => {
+                    values.min_opt().zip(values.max_opt()) == Some((&0, &0))
+                }
+                Some(values) if !is_required => {
+                    let values_in_all = u64::try_from(chunk.num_values()).ok();
+                    values
+                        .null_count_opt()
+                        .is_some_and(|nulls| Some(nulls) == values_in_all)
+                }
+                _ => false,
+            }
         })
     }
 
