@@ -58,12 +58,13 @@ make_xfs() { mkfs.xfs -q -f -i nrext64=0 "$1"; }
 # disks: pieces of the disk as devices, which $devices has by name, and file systems on them.
 # The emulator may have failed before, and the guest with it: then they have old ones.
 disks() {
-    local at=1 piece name size
+    local at=1 piece name size direct
     modprobe -a loop "${LOCAL[@]}" overlay vfat
     for piece in ext4:512 xfs:512 btrfs:768 stores:1024 vfat:64 swap:512; do
         name=${piece%:*} size=${piece#*:}
         # Through the page cache, a page could not be swapped out without memory for another one.
-        devices[$name]=$(losetup --find --show --direct-io=on --offset $((at << 20)) --sizelimit $((size << 20)) /dev/vdd)
+        [ "$name" = swap ] && direct=on || direct=off
+        devices[$name]=$(losetup --find --show --direct-io=$direct --offset $((at << 20)) --sizelimit $((size << 20)) /dev/vdd)
         mkdir -p "/mnt/$name"
         at=$((at + size))
     done
