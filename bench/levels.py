@@ -22,6 +22,7 @@ OTHER = MOUNT / "other"
 # What is recorded, and the flags for it.
 RECORDED = {
     "`block`": ["--levels", "block"],
+    "`block`, of another file": ["--levels", "block", "--file", str(OTHER)],
     "`block,cache`": ["--levels", "block,cache"],
     "`app`": ["--levels", "app"],
     "`app,block,cache`": ["--levels", "app,block,cache"],
