@@ -68,6 +68,34 @@ pub fn table(from: &Path, to: &Path, rows: usize, length: usize, differ: bool) {
     writer.close().unwrap();
 }
 
+/// The packets of a pcap file with times in ns, as pcapng.
+pub fn pcapng(pcap: &[u8]) -> Vec<u8> {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let block = |kind: u32, body: &[u8]| {
+        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+        let length = (12 + body.len() + padding.len()) as u32;
+        let (kind, length) = (kind.to_le_bytes(), length.to_le_bytes());
+        [&kind[..], &length, body, &padding, &length].concat()
+    };
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let mut file = block(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 1, u32::MAX, u32::MAX]));
+    // Link type and snapshot length; times are in ns.
+    file.extend(block(
+        1,
+        &words(&[word(pcap, 20), 65535, 1 << 16 | 9, 9, 0]),
+    ));
+    let mut rest = &pcap[24..];
+    while rest.len() >= 16 {
+        let (s, ns, length) = (word(rest, 0), word(rest, 4), word(rest, 8));
+        let time = u64::from(s) * 1_000_000_000 + u64::from(ns);
+        let (packet, behind) = rest[16..].split_at(length as usize);
+        let head = words(&[0, (time >> 32) as u32, time as u32, length, length]);
+        file.extend(block(6, &[&head[..], packet].concat()));
+        rest = behind;
+    }
+    file
+}
+
 /// Mutants of a file: bytes replaced by extreme ones, most of them where lengths are, or parts
 /// taken out, repeated or cut off. The same ones every time.
 pub fn mutants(content: &[u8], count: usize) -> impl Iterator<Item = Vec<u8>> {
