@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::file_backoff::FileBackoff;
 use crate::glob_view::{self, Settled};
 use crate::layout;
+use crate::marks;
 use crate::options::RetentionPolicy;
 use crate::requests::delete_removed;
 use crate::retention;
@@ -104,6 +105,7 @@ impl Housekeeping {
         self.take_new_policy();
         self.expire(catalog)?;
         self.measure(catalog)?;
+        marks::enter(&self.store, catalog)?;
         self.delete_and_merge(catalog)
     }
 
@@ -207,6 +209,7 @@ pub(crate) fn tidy(
         };
         deleted += u64::from(backoff.try_with(&segment, remove) == Some(true));
     }
+    marks::enter(store, catalog)?;
     catalog.publish()?;
     Ok((settled, deleted))
 }

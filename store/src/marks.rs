@@ -15,7 +15,7 @@ use trackiops_schemas::time::UtcMs;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::beneath;
-use crate::catalog::CatalogView;
+use crate::catalog::{Catalog, CatalogView};
 use crate::error::StoreError;
 use crate::identity::{FOREIGN, Identity, StoreId};
 use crate::layout;
@@ -182,7 +182,7 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     let sum = Sum::read(store);
     let file = match beneath::read(store, &path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let is_missing = !matches!(sum, Ok(None));
+            let is_missing = !matches!(sum, Ok(None)) || had_some(store);
             let damage = is_missing.then(|| "it is missing".to_owned());
             return Ok(Marks {
                 path,
@@ -236,6 +236,22 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     })
 }
 
+/// Has the catalog know that the store has marks, if it has some.
+pub(crate) fn enter(store: &Path, catalog: &Catalog) -> Result<(), StoreError> {
+    let sum = layout::marks_sum(store);
+    match beneath::exists(store, &sum).map_err(StoreError::io("look for", &sum))? {
+        true => catalog.enter_marks(),
+        false => Ok(()),
+    }
+}
+
+/// Whether a store without both files of marks had some. A damaged catalog is noted where it is read.
+fn had_some(store: &Path) -> bool {
+    let had = CatalogView::open(store).and_then(|view| view.has_marks());
+    // They may have been made in the meantime.
+    had.unwrap_or(false) && matches!(Sum::read(store), Ok(None))
+}
+
 /// What is wrong with lines with this sum.
 fn differs(store: &Path, sum: io::Result<Option<Sum>>, found: &Sum) -> Option<String> {
     let Ok(Some(sum)) = sum else {
@@ -265,7 +281,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::catalog::Catalog;
+    use crate::unit_tests::options;
+    use crate::{Writer, rebuild_catalog};
 
     fn mark(ms: i64, text: &str) -> Mark {
         Mark {
@@ -326,6 +343,27 @@ mod tests {
             fs::copy(other.path().join(file.file_name().unwrap()), file).unwrap();
         }
         assert!(damage(&dir).unwrap().contains("another store"));
+    }
+
+    #[test]
+    fn marks_whose_files_are_both_deleted_are_missed() {
+        let dir = store();
+        let record = || Writer::open(dir.path(), options("h")).unwrap().finish();
+        let damage = || marks(dir.path()).unwrap().damage;
+        record().unwrap();
+        assert_eq!(damage(), None);
+        mark(1, "a").add_to(dir.path()).unwrap();
+        record().unwrap();
+        for file in [layout::marks(dir.path()), layout::marks_sum(dir.path())] {
+            fs::remove_file(file).unwrap();
+        }
+        assert_eq!(damage().as_deref(), Some("it is missing"));
+        fs::create_dir(layout::journal_dir(dir.path())).unwrap_or_default();
+        rebuild_catalog(dir.path()).unwrap();
+        assert_eq!(damage().as_deref(), Some("it is missing"));
+        // What is noted from then on is not.
+        mark(2, "b").add_to(dir.path()).unwrap();
+        assert_eq!(damage(), None);
     }
 
     #[test]

@@ -90,7 +90,8 @@ CREATE TABLE sealed_journal (
   start_ms  INTEGER,
   end_ms    INTEGER
 );
--- The last journal that was known to have windows: it is sealed, or its file exists.
+-- The last journal that was known to have windows: it is sealed, or its file exists. A row `marks` says
+-- that the store had some; its number is 0.
 CREATE TABLE begun (
   series   TEXT PRIMARY KEY,            -- windows, requests
   journal  INTEGER NOT NULL

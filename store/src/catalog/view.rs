@@ -104,6 +104,12 @@ impl CatalogView {
         Ok(numbers.into_iter().max().map(i64::cast_unsigned))
     }
 
+    /// Whether the store was known to have marks.
+    pub(crate) fn has_marks(&self) -> Result<bool, StoreError> {
+        let marks = "SELECT 1 FROM begun WHERE series = 'marks'";
+        Ok(!self.rows(marks, [], |_| Ok(()))?.is_empty())
+    }
+
     /// All rows of sealed journals, by number.
     pub(crate) fn sealed_rows(&self, series: Series) -> Result<Vec<SealedRow>, StoreError> {
         let all = match series {

@@ -40,6 +40,22 @@ impl Catalog {
         })
     }
 
+    /// Records that the store has marks: both of their files could be deleted.
+    pub(crate) fn enter_marks(&self) -> Result<(), StoreError> {
+        const MARKS: &str = "FROM begun WHERE series = 'marks'";
+        let is_known = self.ask(|connection| {
+            let mut select = connection.prepare_cached(&format!("SELECT 1 {MARKS}"))?;
+            select.exists([])
+        })?;
+        if is_known {
+            return Ok(());
+        }
+        self.change(Publish::Later, |transaction| {
+            let enter = "INSERT INTO begun (series, journal) VALUES ('marks', 0)";
+            transaction.execute(enter, []).map(drop)
+        })
+    }
+
     /// The largest number of a sealed journal that has windows, or 0.
     pub(crate) fn last_with_windows(&self) -> Result<u64, StoreError> {
         let largest =

@@ -148,6 +148,9 @@ fn fill(
             Some((series, number))
         });
         catalog.restore_journals(&rows, &begun.collect::<Vec<_>>())?;
+        if old.has_marks().unwrap_or(false) {
+            catalog.enter_marks()?;
+        }
     }
     let first = found.iter().flat_map(Found::numbers).min();
     let spans = found.iter_mut().flat_map(|segment| &mut segment.journals);
