@@ -24,6 +24,7 @@ use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use trackiops_query::times::Zone;
 use trackiops_render::terminal_style::Look;
+use trackiops_render::visible::width;
 use trackiops_schemas::time::Granularity;
 
 use crate::help_headings::{OUTPUT, WHAT, WHEN};
@@ -154,15 +155,21 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
         std::thread::sleep(LOOK_EVERY);
     }
     app.ask(source);
-    let width = look.width.and_then(|width| u16::try_from(width).ok());
-    let backend = TestBackend::new(width.unwrap_or(SIZE.0), SIZE.1);
+    let columns = look.width.and_then(|width| u16::try_from(width).ok());
+    let backend = TestBackend::new(columns.unwrap_or(SIZE.0), SIZE.1);
     let mut terminal = Terminal::new(backend)?;
     terminal.draw(|frame| draw::draw(frame, app, source, look))?;
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
     for y in 0..buffer.area.height {
-        let cells = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol());
-        let line: String = cells.collect();
+        let mut line = String::new();
+        let mut x = 0;
+        while x < buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            line += symbol;
+            // The cell after a wide character is a part of it, and has a blank.
+            x += u16::try_from(width(symbol)).unwrap_or(1).max(1);
+        }
         text += line.trim_end();
         text.push('\n');
     }
