@@ -97,7 +97,7 @@ test-long: science
 
 notebooks: setup python
 	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries and reports against what DuckDB computes from single requests"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test program -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test program -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb every_answer_of_the_module duckdb_polars trackiops_sql
 	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/least.txt)" $(TEST) --test program -- --ignored --nocapture trackiops_sql
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test single_requests -- --ignored --nocapture
 

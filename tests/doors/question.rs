@@ -38,6 +38,16 @@ impl Question {
         lines.map(Self::parse).collect()
     }
 
+    /// One about all that was recorded.
+    pub fn asking(words: &[&[&str]]) -> Self {
+        let words = words.concat();
+        let words = words.iter().chain(&ALL).map(|word| (*word).to_owned());
+        Self {
+            words: words.collect(),
+            is_ranged: false,
+        }
+    }
+
     /// Words, some of which are in single quotes.
     fn parse(line: &str) -> Self {
         let mut words = Vec::new();
@@ -106,30 +116,36 @@ impl Question {
     /// Rows of JSON, and the columns that they have.
     pub fn json(&self, dir: &Path, stores: &[&str]) -> Answer {
         let lines = self.lines(dir, stores, &["--json"]);
-        let row = |line: &String| -> serde_json::Map<String, Json> {
-            let mut row: serde_json::Map<String, Json> = serde_json::from_str(line).unwrap();
-            // Identifiers are text in JSON, and in other formats signed numbers.
-            for identifier in ["file_key", "fileid"] {
-                let Some(Json::String(text)) = row.get(identifier) else {
-                    continue;
-                };
-                let signed = text.parse::<i64>().ok();
-                let signed = signed.or_else(|| Some(text.parse::<u64>().ok()?.cast_signed()));
-                row.insert(identifier.to_owned(), json!(signed.unwrap()));
-            }
-            row
-        };
+        let row = |line: &String| -> Row { with_numbers(serde_json::from_str(line).unwrap()) };
         // The map has names in alphabetical order, and the text has them in that of columns.
         let rows: Vec<_> = lines.iter().map(row).collect();
         let first = &lines[0];
         let mut names: Vec<_> = rows[0].keys().cloned().collect();
         names.sort_by_key(|name| first.find(&format!("\"{name}\":")).unwrap());
-        let values = |row: &serde_json::Map<String, Json>| {
-            names.iter().map(|name| row[name].clone()).collect()
-        };
-        let rows = rows.iter().map(values).collect();
+        let rows = rows.iter().map(|row| values(row, &names)).collect();
         (names, rows)
     }
+}
+
+/// A row of JSON.
+pub type Row = serde_json::Map<String, Json>;
+
+/// Identifiers are text in JSON, and in other formats signed numbers.
+pub fn with_numbers(mut row: Row) -> Row {
+    for identifier in ["file_key", "fileid"] {
+        let Some(Json::String(text)) = row.get(identifier) else {
+            continue;
+        };
+        let signed = text.parse::<i64>().ok();
+        let signed = signed.or_else(|| Some(text.parse::<u64>().ok()?.cast_signed()));
+        row.insert(identifier.to_owned(), json!(signed.unwrap()));
+    }
+    row
+}
+
+/// The values of a row, in the order of names.
+pub fn values(row: &Row, names: &[String]) -> Vec<Json> {
+    names.iter().map(|name| row[name].clone()).collect()
 }
 
 pub fn program(dir: &Path) -> Command {
@@ -140,20 +156,24 @@ pub fn program(dir: &Path) -> Command {
 
 pub const BOTH: [&str; 2] = ["one", "two"];
 
+/// What a cell of CSV says, by the type that JSON has.
+pub fn csv_value(cell: &str, like: &Json) -> Json {
+    match (cell, like) {
+        ("", Json::Null) => Json::Null,
+        (cell, Json::String(_)) => json!(cell),
+        (cell, _) => serde_json::from_str(cell).unwrap_or_else(|_| json!(cell)),
+    }
+}
+
 /// What a line of CSV says, by the types that JSON has.
 pub fn csv_rows(text: &[u8], like: &[Vec<Json>]) -> Vec<Vec<Json>> {
     let mut reader = csv::Reader::from_reader(text);
     let rows = reader.records().map(|row| row.unwrap());
-    let cell = |(cell, like): (&str, &Json)| match (cell, like) {
-        ("", Json::Null) => Json::Null,
-        (cell, Json::String(_)) => json!(cell),
-        (cell, _) => serde_json::from_str(cell).unwrap_or_else(|_| json!(cell)),
-    };
     let none = Vec::new();
     let row = |(i, row): (usize, csv::StringRecord)| {
         row.iter()
             .zip(like.get(i).unwrap_or(&none))
-            .map(cell)
+            .map(|(cell, like)| csv_value(cell, like))
             .collect()
     };
     rows.enumerate().map(row).collect()
@@ -177,7 +197,7 @@ pub fn file_rows(bytes: &[u8]) -> Vec<Vec<Json>> {
     reader.flat_map(|batch| rows(batch.unwrap())).collect()
 }
 
-fn value(column: &dyn Array, i: usize) -> Json {
+pub fn value(column: &dyn Array, i: usize) -> Json {
     if column.is_null(i) {
         return Json::Null;
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -191,6 +192,16 @@ impl Stores {
         stores
     }
 
+    /// As [`Self::sealed`], with more in each window: what an answer has a note about, but no other rows.
+    pub fn with(more: More) -> Self {
+        Self::new(|store, host, windows| {
+            let mut windows = windows.to_vec();
+            windows.iter_mut().for_each(more);
+            record(store, options_of(host, "1s,10s,1m", "90s"), &windows);
+            None
+        })
+    }
+
     /// Of the first two minutes there is no second left.
     pub fn expired() -> Self {
         let stores = Self::new(|store, host, windows| {
@@ -278,3 +289,39 @@ fn segments(store: &Path, below: &str) -> Vec<PathBuf> {
     files.retain(|path| !path.file_name().unwrap().to_str().unwrap().starts_with('.'));
     files
 }
+
+/// Adds something to a window.
+pub type More = fn(&mut ClosedWindow);
+
+/// What recorders say of their windows that leaves the rows of an answer as they are.
+pub const NOTED: [(&str, More); 4] = [
+    ("several levels", |window| {
+        for fileid in [100, 102] {
+            let file = FileAttributes {
+                level: IoLevel::Block,
+                mount: Some("vda:/".to_owned()),
+                ..(*file(fileid, Some("/var/log/messages"))).clone()
+            };
+            let row = window.rows.first().map(|row| row.row.clone());
+            window.rows.push(FileRow {
+                file: Arc::new(file),
+                row: row.unwrap_or_default(),
+            });
+        }
+        window
+            .rows
+            .sort_by_key(|row| (row.file.key, row.file.tenant.to_string()));
+        window.health.block_covered_ms = window.health.covered_ms;
+    }),
+    ("drops", |window| {
+        window.health.lost = 2;
+        window.health.missed = 1;
+        window.health.requests_dropped = 7;
+    }),
+    ("filtered", |window| {
+        window.health.filter = Some("--mount 'srv:/*'".into());
+    }),
+    ("imported", |window| {
+        window.health.source = Some("csv".into());
+    }),
+];

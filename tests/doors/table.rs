@@ -16,7 +16,7 @@ fn table_rows(lines: &[String], count: usize) -> Vec<Vec<&str>> {
 }
 
 /// Whether a table shows a value so: figures have three digits, and units.
-fn is_shown(cell: &str, name: &str, value: &Json) -> bool {
+pub fn is_shown(cell: &str, name: &str, value: &Json) -> bool {
     match value {
         Json::Null => cell == "-",
         Json::String(text) if name == "time" => {

@@ -441,6 +441,22 @@ class Polars:
         return {(row["w"], row["host"]): row[column] for row in rows.collect().to_dicts()}
 
 
+class Module(Polars):
+    """The Python module of TrackIOps, which finds the Parquet files itself: the stores are told as their directory."""
+
+    def __init__(self, granularity):
+        super().__init__(granularity)
+        sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "contrib/python"))
+        import trackiops
+
+        self.stores = trackiops.open(".")
+
+    def scan(self, dataset):
+        rows = getattr(self.stores, dataset)(self.granularity).with_columns(us=self.pl.col("time").dt.timestamp("us"))
+        # Rows of files are of several levels.
+        return rows.filter(self.pl.col("level").is_null()) if dataset == "rollup" else rows
+
+
 def quantile(buckets, share):
     rank, below = math.ceil(share * sum(buckets.values())), 0
     for bucket, n in sorted(buckets.items()):
@@ -672,7 +688,7 @@ def compare_questions(program, questions, granularity, engines):
 
 
 # `contrib` has a door of its own for SQL and one for Python: each takes a class here.
-ENGINES = {"DuckDB": DuckDB, "Polars": Polars, "PySpark": PySpark}
+ENGINES = {"DuckDB": DuckDB, "Polars": Polars, "PySpark": PySpark, "module": Module}
 
 
 def main():
