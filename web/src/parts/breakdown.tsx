@@ -35,12 +35,12 @@ function numbers(op: Op): Column[] {
   ]);
 }
 
-/** What applications called for, beside what went over the wire. */
+/** What applications called for, beside what was requested of servers or devices. */
 function calls(op: Op): Column[] {
   return sides(op).flatMap((side): Column[] => [
     { name: `app_${side}_bytes`, label: `${side} called for`, kind: 'bytes' },
     { name: `app_${side}_direct_bytes`, label: `${side} called for, direct`, kind: 'bytes' },
-    { name: `${side}_bytes`, label: `${side} on the wire`, kind: 'bytes' },
+    { name: `${side}_bytes`, label: `${side} requested`, kind: 'bytes' },
     ...(side === 'read' ? [{ name: 'app_read_hit_share', label: 'cache hits', kind: 'share' } as const] : []),
     { name: `app_${side}_amplification`, label: `${side} amplification`, kind: 'factor' },
     { name: `app_${side}_calls`, label: `${side} calls`, kind: 'count' },
