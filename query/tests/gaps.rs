@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trackiops_query::{EmptyReason, GroupBy, Outcome, Question, Range, Step, ask};
+use trackiops_query::{EmptyReason, GroupBy, Outcome, Projection, Question, Range, Step, ask};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -114,6 +114,30 @@ fn rates_divide_by_the_time_that_was_recorded() {
         .collect();
     let expected = [(0, 59_700), (1, 40_600), (4, 49_750)];
     assert_eq!(covered.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn time_without_calls_is_the_same_at_every_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 180, 4);
+    for (number, window) in recorded.iter_mut().enumerate() {
+        // In the second of three minutes.
+        let is_with = (60..120).contains(&number);
+        window.health.app_covered_ms = if is_with { 1000 } else { 0 };
+    }
+    record(dir.path(), options_of("a", LIST, "1h"), &recorded);
+    for text in ["1s", "10s", "1m", "all"] {
+        let mut asked = question(dir.path());
+        asked.step = Some(text.parse().unwrap());
+        asked.projection = Projection::new(["app_read_calls"]).named();
+        let told = notes(&asked);
+        let without = told.iter().filter(|note| note.contains("without calls"));
+        let without: Vec<_> = without.collect();
+        assert!(
+            without.len() == 1 && without[0].contains("for 2 min of it"),
+            "{text}: {told:?}"
+        );
+    }
 }
 
 #[test]

@@ -57,8 +57,6 @@ impl<'p> Account<'p> {
             let (plain, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_plain);
             for (time, health) in plain {
                 let window = window_of(time, granularity, journal.extent);
-                let (coverage, _) = &mut self.hosts[journal.host];
-                coverage.leave_levels_out(window, &health);
                 match self.plan.step.accepts(granularity) {
                     true => self.add_covered(journal.host, time, &health),
                     false => self.covered.add_whole(journal.host, window),
