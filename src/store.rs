@@ -50,7 +50,11 @@ enum Command {
 }
 
 #[derive(clap::Args)]
+#[command(allow_missing_positional = true)]
 struct CopyArgs {
+    /// The store, as with --store
+    #[arg(value_name = "STORE", conflicts_with = "store")]
+    dir: Option<PathBuf>,
     /// The directory of the copy: new or empty, and not in the store
     #[arg(value_name = "DIR")]
     to: PathBuf,
@@ -96,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::RebuildCatalog(RebuildArgs { dir, store }) => {
             rebuild_catalog(&store.or_named(dir).existing()?)
         }
-        Command::Copy(CopyArgs { to, store }) => copy(&store.existing()?, &to),
+        Command::Copy(CopyArgs { dir, to, store }) => copy(&store.or_named(dir).existing()?, &to),
     }
 }
 

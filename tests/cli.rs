@@ -746,7 +746,7 @@ fn a_copy_of_a_store_answers_as_the_store_does() {
     small_store(&store);
     let [from, into] = [&store, &to].map(|path| path.to_str().expect("a readable name"));
     for command in ["copy", "snapshot"] {
-        let copied = trackiops(&["store", command, into, "--store", from]);
+        let copied = trackiops(&["store", command, from, into]);
         let told = String::from_utf8_lossy(&copied.stdout).into_owned();
         assert_eq!(copied.status.code(), Some(0), "{told}");
         assert!(told.contains("linked") && told.contains(into), "{told}");
