@@ -83,9 +83,14 @@ impl Run {
             command.pre_exec(move || {
                 setsid()?;
                 ioctl_tiocsctty(&of_child)?;
-                if ignores {
-                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
-                }
+                // Who has begun the tests may ignore them, as a shell does for what it has in the background.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                let hangup = if ignores {
+                    libc::SIG_IGN
+                } else {
+                    libc::SIG_DFL
+                };
+                libc::signal(libc::SIGHUP, hangup);
                 Ok(())
             });
         }
