@@ -1,6 +1,7 @@
 //! `trackiops import`: puts what others recorded into a store.
 
 mod account;
+mod before;
 mod calls;
 mod csv;
 mod files;

@@ -22,6 +22,7 @@ use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RequestsWriter, Writer};
 
+use super::before::Before;
 use super::source::was_ended;
 use crate::output::{plural, say};
 
@@ -164,6 +165,8 @@ pub struct Hosts<N> {
     next_ns: i64,
     written: Instant,
     writers: Option<Writers>,
+    /// What the store had before.
+    before: Before,
     /// Hosts whose last windows were not written, because a signal ended the import.
     unwritten: u64,
     /// Requests, and READs and WRITEs among them.
@@ -183,6 +186,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
             next_ns: i64::MIN,
             written: Instant::now(),
             writers: None,
+            before: Before::default(),
             unwritten: 0,
             counts: (0, 0),
             left_out: 0,
@@ -197,6 +201,11 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// Number of hosts whose last windows were not written, because a signal ended the import.
     pub fn unwritten(&self) -> u64 {
         self.unwritten
+    }
+
+    /// Number of hosts that had data of an imported time in the store before, and of windows that were added to it.
+    pub fn again(&self) -> (u64, u64) {
+        self.before.again()
     }
 
     /// The time of what was read last, if anything was.
@@ -304,8 +313,12 @@ impl<N: Names + Default + 'static> Hosts<N> {
             }
             let writers = match &mut self.writers {
                 Some(writers) => writers,
-                none => none.insert(Writers::open(&self.target, name)?),
+                none => {
+                    self.before = Before::of(&self.target.store);
+                    none.insert(Writers::open(&self.target, name)?)
+                }
             };
+            self.before.added(name, &host.windows);
             host.write(writers, name, &*names).with_context(|| {
                 format!(
                     "cannot write what {name} did to {}",

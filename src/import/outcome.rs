@@ -49,6 +49,14 @@ pub fn tell<N: Names + Default + 'static>(
             "note: {them} stand after later ones; {advice}"
         ));
     }
+    let (again, windows) = hosts.again();
+    if again > 0 {
+        let (hosts, windows) = (plural(again, host), plural(windows, "window"));
+        say(format_args!(
+            "warning: the store had data of {hosts} for the same time already, and {windows} were added to it; if this was \
+             imported before, it counts twice: import it once, into an empty store"
+        ));
+    }
     if was_ended() && requests > 0 {
         let store = hosts.store().display();
         let until = hosts.now().map_or_else(

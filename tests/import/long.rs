@@ -104,6 +104,34 @@ fn each_day_and_each_client_is_kept_and_sealed() {
 }
 
 #[test]
+fn what_a_store_has_already_is_said() {
+    let of_seconds = |seconds: std::ops::Range<u32>| {
+        reads(seconds.map(|second| Read {
+            client: client(1),
+            file: 1,
+            time: (START_S + second, 0),
+        }))
+    };
+    let (_dir, capture, store) = capture(&of_seconds(0..5));
+    let import = || {
+        let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let first = import();
+    assert!(!first.contains("already"), "{first}");
+    let again = import();
+    assert!(
+        again.contains("1 client for the same time already, and 5 windows"),
+        "{again}"
+    );
+    // The next capture begins in the second in which this one ends.
+    fs::write(&capture, of_seconds(4..9)).unwrap();
+    let next = import();
+    assert!(!next.contains("already"), "{next}");
+}
+
+#[test]
 fn more_files_in_a_second_than_a_journal_has_are_all_kept() {
     const FILES: u32 = 300_000;
     let (_dir, capture, store) = capture(&reads((0..FILES).map(|file| Read {
