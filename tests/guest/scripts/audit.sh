@@ -70,6 +70,8 @@ keep_store
 STORE=/var/tmp/filtered
 snapshot filtered.before
 start_recorder --uid 4711
+# What is left out before the first look has been compared is in doubt, and in no number of the comparison.
+sleep 2
 put /mnt/nfs/f 10
 snapshot filtered.after
 stop_recorder
