@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -129,16 +130,19 @@ impl Run {
 
     fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
-        // Tests run the same script at once, with other parameters of the kernel.
+        // Tests run the same script at once, with other parameters of the kernel or of the script.
         let mut flag = flags.iter().skip_while(|flag| **flag != "--append");
+        let append = flag.nth(1).unwrap_or(&"");
+        let mut of_script = DefaultHasher::new();
+        args.hash(&mut of_script);
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
-            .join(format!("{name}{}", flag.nth(1).unwrap_or(&"")));
-        // What an earlier run left must not be taken for this one's.
-        let _ = fs::remove_dir_all(&out);
+            .join(format!("{name}{append}-{:x}", of_script.finish()));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let turn = Turn::of(name);
+        // What an earlier run left must not be taken for this one's.
+        let _ = fs::remove_dir_all(&out);
         let began = Instant::now();
         let status = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
