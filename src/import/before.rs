@@ -20,7 +20,7 @@ pub struct Before {
 #[derive(Default)]
 struct Added {
     all: u64,
-    /// Those of a time that it had.
+    /// Windows of a time that it had.
     again: u64,
 }
 

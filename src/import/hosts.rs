@@ -132,8 +132,8 @@ impl Writers {
         })
     }
 
-    /// Has everything sealed, and waits for that until a signal ends the import: what is not sealed
-    /// then is in journals. Returns whether all of it is sealed.
+    /// Has everything sealed, and waits for that until a signal ends the import. The rest is in
+    /// journals then. Returns whether all of it is sealed.
     fn end(&mut self) -> anyhow::Result<bool> {
         self.windows.end()?;
         if let Some(requests) = &mut self.requests {

@@ -361,7 +361,7 @@ mod tests {
         fs::create_dir(layout::journal_dir(dir.path())).unwrap_or_default();
         rebuild_catalog(dir.path()).unwrap();
         assert_eq!(damage().as_deref(), Some("it is missing"));
-        // What is noted from then on is not.
+        // Later marks are not missing.
         mark(2, "b").add_to(dir.path()).unwrap();
         assert_eq!(damage(), None);
     }

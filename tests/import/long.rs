@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use trackiops_testkit::program;
 
 use super::packets::{Read, START_S, reads};
-use super::{requests, rows, text, trackiops, transfers};
+use super::{BY_HOST, requests, rows, text, trackiops, transfers};
 
 /// After a signal an import ends within a second. Machines with a lot to do take longer.
 const SOON: Duration = Duration::from_secs(10);
@@ -145,14 +145,5 @@ fn more_files_in_a_second_than_a_journal_has_are_all_kept() {
         transfers(&store)[0],
         (u64::from(FILES), 16 * u64::from(FILES))
     );
-    let words = [
-        "query",
-        "--since",
-        "1990-01-01",
-        "--by",
-        "host",
-        "--csv",
-        "--store",
-    ];
-    assert_eq!(rows(&[&words[..], &[text(&store)]].concat()).len(), 1);
+    assert_eq!(rows(&[&BY_HOST[..], &[text(&store)]].concat()).len(), 1);
 }

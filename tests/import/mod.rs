@@ -98,19 +98,20 @@ fn operations(store: &Path) -> BTreeMap<String, u64> {
     counts
 }
 
+/// Asks for a row of each host. The store follows.
+const BY_HOST: [&str; 7] = [
+    "query",
+    "--since",
+    "1990-01-01",
+    "--by",
+    "host",
+    "--csv",
+    "--store",
+];
+
 /// READs and WRITEs of a store and their bytes: by its rows of files.
 fn transfers(store: &Path) -> [(u64, u64); 2] {
-    let words = [
-        "query",
-        "--since",
-        "1990-01-01",
-        "--by",
-        "host",
-        "--csv",
-        "--store",
-        text(store),
-    ];
-    let output = trackiops(&words);
+    let output = trackiops(&[&BY_HOST[..], &[text(store)]].concat());
     let mut reader = ::csv::Reader::from_reader(&output.stdout[..]);
     let mut sums = [(0, 0); 2];
     for row in reader.deserialize::<Row>().map(Result::unwrap) {
