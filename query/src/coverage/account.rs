@@ -76,6 +76,10 @@ impl<'p> Account<'p> {
 
     /// Whether a window was recorded completely and needs no note.
     fn is_plain(&self, health: &Health, window: Interval) -> bool {
+        health.filter.is_none() && self.is_plain_but_for_filter(health, window)
+    }
+
+    fn is_plain_but_for_filter(&self, health: &Health, window: Interval) -> bool {
         let noted = [
             health.lost,
             health.missed,
@@ -87,7 +91,6 @@ impl<'p> Account<'p> {
         ];
         health.covered_ms >= window.ms()
             && noted.iter().all(|count| *count == 0)
-            && health.filter.is_none()
             && !is_stalled(health)
             && !has_shed(health)
             && self.left_out_ms(health) == 0
@@ -132,11 +135,7 @@ impl<'p> Account<'p> {
     /// same in all of it.
     fn is_same_throughout(&self, health: &Health, window: Interval) -> bool {
         let is_none_or_all = |ms: u64| ms == 0 || ms == health.covered_ms;
-        let with_filter = Health {
-            filter: None,
-            ..health.clone()
-        };
-        self.is_plain(&with_filter, window)
+        self.is_plain_but_for_filter(health, window)
             && health.tenant_changes == 0
             && health.requests_dropped == 0
             && is_none_or_all(health.app_covered_ms)
