@@ -51,6 +51,11 @@ pub fn say_calls_instead() {
     say("no requests in this time: these are calls of applications");
 }
 
+/// Says why a table by tenant or user shows calls beside requests.
+pub fn say_no_callers() {
+    say("requests to devices have no caller: rows rank by the bytes that were called for");
+}
+
 /// Writes an answer as `write` does, or says why there is none.
 pub fn write_found<R>(
     outcome: Outcome<R>,

@@ -172,13 +172,20 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let is_of_calls = question.levels.contains(&IoLevel::App);
             let may_be_called = outcome::is_idle(&outcome) && question.conditions.is_empty();
             if is_usual && !only_recorded && is_of_calls {
-                (question, columns) = question_about_calls(&question, format)?;
+                (question, columns) = question_about_calls(&question, format, false)?;
                 outcome = with_progress(explain, || ask(&question))?;
             } else if is_usual && !only_recorded && may_be_called {
-                let (called, of_calls) = question_about_calls(&question, format)?;
+                let (called, of_calls) = question_about_calls(&question, format, false)?;
                 let found = with_progress(explain, || ask(&called))?;
                 if matches!(found, Outcome::Found(_)) {
                     outcome::say_calls_instead();
+                    (question, columns, outcome) = (called, of_calls, found);
+                }
+            } else if is_usual && !only_recorded && have_no_callers(&outcome) {
+                let (called, of_calls) = question_about_calls(&question, format, true)?;
+                let found = with_progress(explain, || ask(&called))?;
+                if has_calls(&found) {
+                    outcome::say_no_callers();
                     (question, columns, outcome) = (called, of_calls, found);
                 }
             }
@@ -205,46 +212,60 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The same question about calls of applications, where no request was made for them: the cache answered, or only they are recorded.
+/// Whether these are rows by tenant or user of requests to devices, which have no caller.
+fn have_no_callers(outcome: &Outcome) -> bool {
+    let Outcome::Found(answer) = outcome else {
+        return false;
+    };
+    let is_of_device = |row: &AnswerRow| row.level == IoLevel::Block;
+    answer.by.tenants && answer.rows.iter().all(is_of_device)
+}
+
+fn has_calls(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Found(answer) => answer.rows.iter().any(|row| row.sum.has_calls()),
+        Outcome::Nothing { .. } => false,
+    }
+}
+
+/// The same question about calls of applications, where no request was made for them (the cache answered, or only they are recorded), or
+/// where requests have no caller: `beside_requests`.
 fn question_about_calls(
     question: &Question,
     format: Format,
+    beside_requests: bool,
 ) -> anyhow::Result<(Question, Option<Columns<AnswerRow>>)> {
     let mut question = question.clone();
-    let keys = match (question.by.level, question.by.tenants) {
-        (Level::File | Level::Name, false) => "path,mount",
-        (Level::File | Level::Name, true) => "path,mount,tenant",
-        (Level::Dir { .. }, false) => "path",
-        (Level::Dir { .. }, true) => "path,tenant",
-        (Level::Mount, false) => "mount",
-        (Level::Mount, true) => "mount,tenant",
-        (Level::Volume, false) => "volume",
-        (Level::Volume, true) => "volume,tenant",
-        (Level::Host, false) => "host",
-        (Level::Host, true) => "tenant",
+    let of = match question.by.level {
+        Level::File | Level::Name => Some("path,mount"),
+        Level::Dir { .. } => Some("path"),
+        Level::Mount => Some("mount"),
+        Level::Volume => Some("volume"),
+        Level::Host if question.by.tenants => None,
+        Level::Host => Some("host"),
     };
-    let start = match question.step {
-        Some(Step::All) => "",
-        _ => "time,",
-    };
+    let tenant = question.by.tenants.then_some(match question.by.only_users {
+        true => "uid,user",
+        false => "tenant",
+    });
+    let time = (question.step != Some(Step::All)).then_some("time");
     let left_out = excluded_column_prefixes(&question.ops);
     let is_left_out = |name: &str| begins_with_any(name.trim_start_matches("app_"), left_out);
     let has_both = [IoLevel::App, IoLevel::Block]
         .iter()
         .all(|level| question.levels.contains(level));
-    let requests = if has_both {
+    let requests = if has_both || beside_requests {
         OF_REQUESTS.as_slice()
     } else {
         &[]
     };
-    let shown: Vec<_> = CALLS
-        .iter()
-        .chain(requests)
-        .copied()
-        .filter(|name| !is_left_out(name))
+    let figures = CALLS.iter().chain(requests).copied();
+    let keys = [time, of, tenant].into_iter().flatten();
+    let shown: Vec<_> = keys
+        .chain(figures.filter(|name| !is_left_out(name)))
         .collect();
-    let columns = Columns::parse(&format!("{start}{keys},{}", shown.join(",")))?;
-    if question.sort.is_none() && question.step == Some(Step::All) {
+    let columns = Columns::parse(&shown.join(","))?;
+    if question.sort.is_none() && question.step == Some(Step::All) && !beside_requests {
         question.sort = Some("app_bytes".parse()?);
     }
     let columns = columns_of_files(Some(columns), &mut question, format)?;

@@ -215,6 +215,25 @@ pub(crate) fn levels_of_rows(levels: &[IoLevel]) -> Vec<IoLevel> {
     levels
 }
 
+/// Whether rows by tenant or user may be of requests without a caller, and have columns of calls, which have one.
+fn may_have_no_callers(question: &Question) -> bool {
+    question.by.tenants && question.projection.is_of_calls()
+}
+
+/// Where a row belongs among others, smallest first: by `--sort`, or else by bytes.
+/// Where requests have no caller, these are the bytes of calls; rows without any follow, by the bytes of requests.
+fn place(row: &AnswerRow, question: &Question, terms: &FilterAndSort<AnswerRow>) -> f64 {
+    let bytes = row.sum.bytes();
+    let has_no_caller = row.level == IoLevel::Block && row.tenant.name.is_none();
+    if terms.sorted_by().is_some() || !has_no_caller || !may_have_no_callers(question) {
+        return terms.place_or(row, bytes);
+    }
+    match row.sum.app_read().bytes + row.sum.app_write().bytes {
+        0 => 1.0 / (1.0 + bytes as f64),
+        called => -(called as f64),
+    }
+}
+
 /// Whether to report files that were neither read nor written, beside `rows` that were.
 /// The root of each mount and directories on the way to files have GETATTRs; a reader of bytes does not ask for these few.
 /// They matter if they outnumber the other rows, or if the question names a file.
@@ -317,6 +336,7 @@ fn rank(
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
         Some(column) => column.needs(),
+        None if may_have_no_callers(question) => Projection::bytes().with(Projection::calls()),
         None => Projection::bytes(),
     };
     if conditions {
@@ -344,7 +364,7 @@ fn rank(
             }
         }
     }
-    let place = |row: &AnswerRow| terms.place_or(row, row.sum.bytes());
+    let place = |row: &AnswerRow| place(row, question, terms);
     let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
     let places = met.map(|(of, (row, _))| (place(&row), of));
     let ranks = ranking::rank(places, top);
@@ -431,7 +451,7 @@ impl<'r> Sides<'r> {
             return false;
         }
         match key.level {
-            // Requests to a device have no tenant.
+            // Requests to a device have no caller.
             IoLevel::Block => !self.by_tenant && !coverage.without_block().is_some_and(is_gap),
             _ => !self.unknown.contains(&(key.host, key.level)),
         }
@@ -455,7 +475,7 @@ fn outcome(
     let Recorded { covered, hosts } = found.recorded;
     let recorded = covered.is_any();
     rows.retain(|row| terms.hold(row));
-    sort(&mut rows, plan.step, question.by, ranks.as_ref(), terms);
+    sort(&mut rows, plan.step, question, ranks.as_ref(), terms);
     let folded = folded(plan, &rows);
     let notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
     if rows.is_empty() {
@@ -494,17 +514,17 @@ fn outcome(
 fn sort(
     rows: &mut [AnswerRow],
     step: Step,
-    by: GroupBy,
+    question: &Question,
     ranks: Option<&Ranks>,
     terms: &FilterAndSort<AnswerRow>,
 ) {
     rows.sort_by(|a, b| {
-        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, by)));
+        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, question.by)));
         let place = |row: &AnswerRow| match step {
             // With ranks, the windows of one entity stay together, in order of time.
             Step::Windows(_) if ranks.is_some() => 0.0,
             Step::Windows(_) => terms.place_or(row, 0),
-            Step::All => terms.place_or(row, row.sum.bytes()),
+            Step::All => self::place(row, question, terms),
         };
         let name = |row: &AnswerRow| match &row.of {
             Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
