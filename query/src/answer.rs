@@ -39,7 +39,7 @@ pub struct AnswerRow {
     pub sum: SparseRow,
     /// The requests and the calls in it are of the same tenants, and of the same time, so that they can be compared.
     pub has_both_sides: bool,
-    /// Recorded time within the window on that host, ms. Rates divide by it.
+    /// Recorded time within the window on that host, ms, that rates divide by; 0 if too little was recorded for a rate.
     pub covered_ms: u64,
 }
 

@@ -385,7 +385,7 @@ fn rows(
         let mut row = AnswerRow {
             time: key.window,
             host: Arc::clone(&hosts[key.host]),
-            covered_ms: recorded.covered.ms(key.host, plan.window_at(key.window)),
+            covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
             file: question.by.is_of_files().then_some(group.file),
             has_both_sides,
             of: key.of,

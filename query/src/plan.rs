@@ -12,6 +12,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
 use crate::coverage::Interval;
+use crate::coverage::recorded_time::RecordedTime;
 use crate::error::QueryError;
 use crate::explain::{self, Stage, Stored};
 use crate::granularity_cover::align_up;
@@ -19,6 +20,9 @@ use crate::origin::HostIndex;
 use crate::question::Question;
 use crate::step::{Part, Recorded, Step};
 use sealed::Sealed;
+
+/// The least recorded time of a window of a second or longer that has rates; of shorter ones a twentieth.
+const LEAST_RATE_MS: u64 = 50;
 
 /// Window starts of a journal that belong to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +144,19 @@ impl Plan<'_> {
         match self.step {
             Step::Windows(step) => Interval::new(time, time.plus(step)),
             Step::All => Interval::new(time, UtcMs(i64::MAX)),
+        }
+    }
+
+    /// The recorded time of a host in the answer's window that starts at `time`, ms, for rates. It is 0, and the rate unknown, where it is
+    /// so short that one request would look like many per second: a recorder that starts just before a window ends records little of it.
+    pub fn rate_ms(&self, covered: &RecordedTime, host: HostIndex, time: UtcMs) -> u64 {
+        let window_ms = match self.step {
+            Step::Windows(step) => step.ms().cast_unsigned(),
+            Step::All => self.asked.ms(),
+        };
+        match covered.ms(host, self.window_at(time)) {
+            ms if ms < LEAST_RATE_MS.min(window_ms / 20) => 0,
+            ms => ms,
         }
     }
 

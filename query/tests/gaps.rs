@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use trackiops_query::{EmptyReason, GroupBy, Outcome, Projection, Question, Range, Step, ask};
+use trackiops_query::columns::Value;
+use trackiops_query::{
+    Columns, EmptyReason, GroupBy, Outcome, Projection, Question, Range, Step, ask,
+};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -391,4 +394,31 @@ fn a_store_without_a_window_is_empty() {
         } => {}
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_window_of_which_little_was_recorded_has_no_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 3, 4);
+    // A recorder that starts 4 ms before a window ends: 5 requests would be 1250 each second.
+    recorded[0].health.covered_ms = 4;
+    recorded[1].health.covered_ms = 60;
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
+    let rates = |question: &Question| {
+        let Outcome::Found(answer) = ask(question).unwrap() else {
+            panic!("no rows");
+        };
+        let columns = Columns::parse("iops").unwrap();
+        let rate = columns.iter().next().unwrap();
+        let rates = answer.rows.iter().map(|row| rate.value(row) != Value::Null);
+        rates.collect::<Vec<_>>()
+    };
+    let mut asked = question(dir.path());
+    asked.by = GroupBy::HOST;
+    asked.step = Some("1s".parse().unwrap());
+    assert_eq!(rates(&asked), [false, true, true]);
+    asked.step = Some(Step::All);
+    assert_eq!(rates(&asked), [true]);
+    asked.range.until = Some(UtcMs(THREE + 1000));
+    assert_eq!(rates(&asked), [false], "of all that was asked for");
 }

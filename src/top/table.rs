@@ -250,10 +250,16 @@ fn courses_of<R: Record>(
     }
     for row in &answer.rows {
         let course = courses.entry(id(row)).or_insert_with(|| idle.clone());
-        if let Some(point) = course.get_mut(place(time(row))) {
-            let known = if point.is_nan() { 0.0 } else { *point };
-            *point = known + number(&column.value(row)).unwrap_or(0.0);
-        }
+        let Some(point) = course.get_mut(place(time(row))) else {
+            continue;
+        };
+        *point = match number(&column.value(row)) {
+            Some(value) if point.is_nan() => value,
+            Some(value) => *point + value,
+            // Too little of the window was recorded for a rate.
+            None if *point == 0.0 => f64::NAN,
+            None => *point,
+        };
     }
     courses
 }

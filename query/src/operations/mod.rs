@@ -93,7 +93,7 @@ pub struct OperationAnswer {
     pub unsplit: u64,
     /// Requests of all operations of the mount, or of its selected files, in the window.
     pub mount_requests: u64,
-    /// Recorded time within the window on that host, ms. Rates divide by it.
+    /// Recorded time within the window on that host, ms, that rates divide by; 0 if too little was recorded for a rate.
     pub covered_ms: u64,
 }
 

@@ -157,7 +157,7 @@ fn ask_once(
     let row = |(key, group): (Key, Group)| OperationAnswer {
         time: key.window,
         host: Arc::clone(&names[key.host]),
-        covered_ms: covered.ms(key.host, plan.window_at(key.window)),
+        covered_ms: plan.rate_ms(&covered, key.host, key.window),
         mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
         mount: key.mount,
         op: key.op,
