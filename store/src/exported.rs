@@ -59,10 +59,18 @@ impl Exported {
             path: path.to_owned(),
             why,
         };
-        if !is_parquet(path)? {
-            return Err(refused(
-                "it is neither a directory nor an export in Parquet",
-            ));
+        match Begin::of(path)? {
+            Begin::Parquet => {}
+            Begin::Arrow => {
+                return Err(refused(
+                    "it is Arrow, which other programs read; export with --format parquet to query it",
+                ));
+            }
+            Begin::Other => {
+                return Err(refused(
+                    "it is neither a directory nor an export in Parquet",
+                ));
+            }
         }
         let file = open(path)?;
         let metadata = file.key_values();
@@ -162,12 +170,25 @@ impl Exported {
     }
 }
 
-/// Whether a file begins as Parquet does.
-fn is_parquet(path: &Path) -> Result<bool, StoreError> {
-    let mut magic = Vec::new();
-    let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut magic));
-    read.map_err(StoreError::io("read", path))?;
-    Ok(magic == *b"PAR1")
+/// The formats that the first bytes of a file tell apart.
+enum Begin {
+    Parquet,
+    /// A file of Arrow, or a stream: a message begins with a mark that is no length.
+    Arrow,
+    Other,
+}
+
+impl Begin {
+    fn of(path: &Path) -> Result<Self, StoreError> {
+        let mut bytes = Vec::new();
+        let read = open_regular(path).and_then(|file| file.take(6).read_to_end(&mut bytes));
+        read.map_err(StoreError::io("read", path))?;
+        Ok(match &bytes[..] {
+            [b'P', b'A', b'R', b'1', ..] => Self::Parquet,
+            b"ARROW1" | [0xff, 0xff, 0xff, 0xff, ..] => Self::Arrow,
+            _ => Self::Other,
+        })
+    }
 }
 
 fn open(path: &Path) -> Result<ParquetFile, StoreError> {
@@ -258,6 +279,8 @@ fn parse_range(text: &str) -> Option<(UtcMs, UtcMs)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io::Write as _;
+
     use super::*;
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::KeyValue;
@@ -286,6 +309,25 @@ mod tests {
             refused.contains("more windows than can be read"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn arrow_is_refused_with_the_way_to_query_an_export() {
+        let refused = |begin: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(begin).unwrap();
+            Exported::open(file.path())
+                .map(drop)
+                .unwrap_err()
+                .to_string()
+        };
+        let of_file = refused(b"ARROW1\0\0\xff\xff\xff\xff");
+        let of_stream = refused(b"\xff\xff\xff\xff\x10\x11\0\0");
+        for why in [of_file, of_stream] {
+            assert!(why.contains("export with --format parquet"), "{why}");
+        }
+        let why = refused(b"time,host\n");
+        assert!(why.contains("neither a directory nor an export"), "{why}");
     }
 
     #[test]
