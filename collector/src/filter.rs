@@ -16,7 +16,7 @@ use trackiops_schemas::identity::{Dev, typed_path, typed_text};
 use crate::mount_roots::MountRoots;
 use crate::names::local_mounts::{self, Counted};
 use crate::names::mount_names;
-use crate::names::mountinfo::{HOST, NfsMount, cgroup_root, mounts_of};
+use crate::names::mountinfo::{CgroupRoots, HOST, NfsMount, mounts_of};
 use crate::names::paths::is_below;
 use crate::plan::Levels;
 
@@ -415,8 +415,9 @@ fn look_up(
 
 /// The directory of a cgroup. `name` is that directory, or the path from the root of the hierarchy.
 fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
-    let root = cgroup_root().ok_or(FilterError::NoCgroups)?;
-    let directory = if name.starts_with(&root) {
+    let roots = CgroupRoots::new();
+    let root = roots.charged().ok_or(FilterError::NoCgroups)?;
+    let directory = if name.starts_with(root) {
         name.to_owned()
     } else {
         root.join(name.strip_prefix("/").unwrap_or(name))

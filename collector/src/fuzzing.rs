@@ -8,7 +8,7 @@ use trackiops_schemas::identity::Dev;
 
 use crate::btf::{Btf, Kind, find_members};
 use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
-use crate::names::mountinfo::{cgroup_root_of, parse_mountinfo};
+use crate::names::mountinfo::{CgroupRoots, parse_mountinfo};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{parse_fdinfo, parse_maps};
 use crate::names::path_ring::PathEvent;
@@ -90,7 +90,7 @@ pub fn proc(bytes: &[u8]) {
         let _ = mounts.name_of(mount.dev, Some(&place));
         let _ = mounts.cannot_hold(mount.dev, Some(&place));
     }
-    let _ = cgroup_root_of(&text);
+    let _ = CgroupRoots::of(&text);
     let _ = parse_fdinfo(&text, &first);
     let _ = parse_maps(bytes, |dev| dev != Dev(0));
     let _ = users::parse_passwd(bytes);

@@ -476,7 +476,11 @@ impl Recorder {
     /// Single calls that have arrived by now, where they are kept.
     fn arrived_calls(&mut self, most: usize) -> Vec<RequestRecord> {
         let ring = self.engine.single_calls.as_mut();
-        ring.map_or_else(Vec::new, |ring| ring.arrived(most))
+        let mut calls = ring.map_or_else(Vec::new, |ring| ring.arrived(most));
+        for call in &mut calls {
+            call.cgroup = self.names.cgroup_of_thread(call.cgroup);
+        }
+        calls
     }
 
     /// Hands them on.

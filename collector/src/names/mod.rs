@@ -269,6 +269,11 @@ impl Names {
         self.mounts.key(file, None)
     }
 
+    /// The id of a cgroup that the kernel found by a thread, as it stands in rows.
+    pub fn cgroup_of_thread(&self, cgroup: u64) -> u64 {
+        self.tenants.cgroup_of_thread(cgroup)
+    }
+
     /// Looks for mounts, tenants and paths of what was just seen, each with the process that used
     /// it. To be called regularly, even if nothing was seen.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {

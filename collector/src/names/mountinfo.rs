@@ -78,30 +78,50 @@ fn parse_line(line: &str) -> Option<NfsMount> {
     })
 }
 
-/// Where the cgroup hierarchy with the memory controller is mounted: that of version 1 if there is
-/// one.
-pub fn cgroup_root() -> Option<PathBuf> {
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    cgroup_root_of(&text)
+/// Where hierarchies of cgroups are mounted. Each numbers its cgroups by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CgroupRoots {
+    /// That of version 1 with the memory controller, if there is one: memory is charged to its cgroups.
+    pub memory: Option<PathBuf>,
+    /// That of version 2, in which programs in the kernel find the cgroup of a thread.
+    pub unified: Option<PathBuf>,
 }
 
-pub(crate) fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
-    let mut unified = None;
-    for line in mountinfo.lines() {
-        let Some((mount, superblock)) = line.split_once(" - ") else {
-            continue;
-        };
-        let at = || Some(PathBuf::from(unescape(mount.split(' ').nth(4)?)));
-        let mut superblock = superblock.split(' ');
-        match (superblock.next(), superblock.nth(1)) {
-            (Some("cgroup"), Some(options)) if options.split(',').any(|o| o == "memory") => {
-                return at();
-            }
-            (Some("cgroup2"), _) => unified = unified.or_else(at),
-            _ => {}
-        }
+impl CgroupRoots {
+    /// Those of this process.
+    pub fn new() -> Self {
+        let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Self::of(&text)
     }
-    unified
+
+    /// The hierarchy whose cgroups memory is charged to.
+    pub fn charged(&self) -> Option<&Path> {
+        self.memory.as_deref().or(self.unified.as_deref())
+    }
+
+    /// Whether the cgroup of a thread is of another hierarchy than the one that its memory is charged to.
+    pub fn are_apart(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    pub(crate) fn of(mountinfo: &str) -> Self {
+        let mut roots = Self::default();
+        for line in mountinfo.lines() {
+            let Some((mount, superblock)) = line.split_once(" - ") else {
+                continue;
+            };
+            let at = || Some(PathBuf::from(unescape(mount.split(' ').nth(4)?)));
+            let mut superblock = superblock.split(' ');
+            match (superblock.next(), superblock.nth(1)) {
+                (Some("cgroup"), Some(options)) if options.split(',').any(|o| o == "memory") => {
+                    roots.memory = roots.memory.or_else(at);
+                }
+                (Some("cgroup2"), _) => roots.unified = roots.unified.or_else(at),
+                _ => {}
+            }
+        }
+        roots
+    }
 }
 
 /// Undoes the octal escapes of blanks, backslashes and line ends. What is not UTF-8 then is written as paths are ([`path_text`]).
@@ -193,10 +213,13 @@ mod tests {
         let hybrid = "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
                       33 24 0:29 / /sys/fs/cgroup/mem\\040ory rw - cgroup cgroup rw,memory\n";
-        let root = |text: &str| cgroup_root_of(text);
+        let root = |text: &str| CgroupRoots::of(text).charged().map(Path::to_owned);
         assert_eq!(root(unified), Some("/sys/fs/cgroup".into()));
         assert_eq!(root(hybrid), Some("/sys/fs/cgroup/mem ory".into()));
         assert_eq!(root("1 1 0:1 / / rw - ext4 /dev/sda rw\n"), None);
+        let threads = |text: &str| CgroupRoots::of(text).unified;
+        assert_eq!(threads(hybrid), Some("/sys/fs/cgroup/unified".into()));
+        assert!(CgroupRoots::of(hybrid).are_apart() && !CgroupRoots::of(unified).are_apart());
     }
     #[test]
     fn nfs_mounts_are_told_from_the_rest() {

@@ -1,6 +1,7 @@
 //! Takes over what the kernel has added up: requests that found the rings full, and operations.
 
 use trackiops_schemas::ebpf::ring::{Books, FoldKey, FoldValue};
+use trackiops_schemas::identity::TenantId;
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
 use trackiops_schemas::time::UtcMs;
 
@@ -75,7 +76,10 @@ impl Recorder {
         let Some(sums) = &mut self.engine.calls else {
             return Ok(());
         };
-        let taken = sums.take().map_err(EngineError::Calls)?;
+        let mut taken = sums.take().map_err(EngineError::Calls)?;
+        for TenantId { cgroup, .. } in taken.iter_mut().map(|taken| &mut taken.row.tenant) {
+            *cgroup = self.names.cgroup_of_thread(*cgroup);
+        }
         self.audit.see_calls(&taken);
         for taken in &taken {
             let kind = match taken.what {
@@ -98,6 +102,9 @@ impl Recorder {
         };
         let mut taken = sums.take().map_err(EngineError::Operations)?;
         taken.retain(|taken| self.filter.wants_operation(taken.op.op.as_str()));
+        for TenantId { cgroup, .. } in taken.iter_mut().map(|taken| &mut taken.row.tenant) {
+            *cgroup = self.names.cgroup_of_thread(*cgroup);
+        }
         let mut newcomers = Vec::new();
         let newcomer = |row, pid| newcomers.push((row, pid));
         self.rollup.add_operations(taken, now, newcomer);

@@ -17,12 +17,16 @@ use trackiops_schemas::ebpf::ring::NO_USER;
 use trackiops_schemas::identity::{Tenant, TenantId, name_text};
 
 use crate::clock::{MonotonicNs, is_due};
-use crate::names::mountinfo::cgroup_root;
+use crate::names::mountinfo::CgroupRoots;
 use crate::tenants::containers::{Container, Containers};
 use crate::tenants::users::Users;
 
 /// Least time between searches of all cgroups for new ones.
 const WALK: Duration = Duration::from_millis(500);
+
+/// In the id of a cgroup: it is of the hierarchy that threads are in, where that is another one than the hierarchy that memory is charged to.
+/// The kernel numbers the cgroups of each hierarchy from 1.
+const OF_THREAD: u64 = 1 << 63;
 
 /// A cgroup that was seen to exist.
 struct Cgroup {
@@ -30,15 +34,14 @@ struct Cgroup {
     container: Option<Container>,
 }
 
-/// By id. `None` for one that was looked for and is gone.
+/// By id, with [`OF_THREAD`] where that is needed. `None` for one that was looked for and is gone.
 type Cgroups = AHashMap<u64, Option<Cgroup>>;
 
 /// Names of the users, and of the cgroups that were seen to exist.
 pub struct Tenants {
     users: Users,
     containers: Containers,
-    /// Where the hierarchy with the memory controller is mounted.
-    root: Option<PathBuf>,
+    roots: CgroupRoots,
     cgroups: Cgroups,
     has_containers: bool,
     /// Those to look for.
@@ -52,7 +55,7 @@ impl Tenants {
         Self {
             users: Users::new(),
             containers: Containers::new(),
-            root: cgroup_root(),
+            roots: CgroupRoots::new(),
             cgroups: Cgroups::new(),
             has_containers: false,
             unknown: HashSet::new(),
@@ -75,20 +78,32 @@ impl Tenants {
     }
 
     fn look_for_cgroups(&mut self, now: MonotonicNs) {
-        let Some(root) = self.root.as_deref() else {
-            return;
-        };
         if self.unknown.is_empty() || !is_due(&mut self.walked, now, WALK) {
             return;
         }
         // This forgets cgroups that are gone; an id is not used again.
         self.cgroups.clear();
-        collect_cgroups(root, root, &mut self.cgroups);
+        if let Some(root) = self.roots.charged() {
+            collect_cgroups(root, root, 0, &mut self.cgroups);
+        }
+        if let (true, Some(root)) = (self.roots.are_apart(), &self.roots.unified) {
+            collect_cgroups(root, root, OF_THREAD, &mut self.cgroups);
+        }
         for id in self.unknown.drain() {
             self.cgroups.entry(id).or_insert(None);
         }
         let mut found = self.cgroups.values().flatten();
         self.has_containers = found.any(|cgroup| cgroup.container.is_some());
+    }
+
+    /// The id of a cgroup that the kernel found by a thread, as it stands in rows.
+    pub fn cgroup_of_thread(&self, cgroup: u64) -> u64 {
+        match self.roots.are_apart() && cgroup != 0 {
+            // Every thread is in the root of a hierarchy that is not mounted, which says nothing.
+            true if self.roots.unified.is_none() => 0,
+            true => cgroup | OF_THREAD,
+            false => cgroup,
+        }
     }
 
     /// The tenant of a row.
@@ -102,7 +117,7 @@ impl Tenants {
             cgroup: match (cgroup, known) {
                 (0, _) => None,
                 (_, Some(known)) => Some(Arc::clone(&known.path)),
-                (id, None) => Some(format!("?{id}").into()),
+                (id, None) => Some(format!("?{}", id & !OF_THREAD).into()),
             },
             container: known
                 .and_then(|known| known.container.as_ref())
@@ -114,8 +129,8 @@ impl Tenants {
     }
 }
 
-/// Adds `directory` and the cgroups below it by their id, which is their inode number.
-fn collect_cgroups(root: &Path, directory: &Path, cgroups: &mut Cgroups) {
+/// Adds `directory` and the cgroups below it by their id, which is their inode number with the bit of the hierarchy.
+fn collect_cgroups(root: &Path, directory: &Path, bit: u64, cgroups: &mut Cgroups) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;
     };
@@ -126,13 +141,13 @@ fn collect_cgroups(root: &Path, directory: &Path, cgroups: &mut Cgroups) {
         path: path.into(),
         container,
     };
-    cgroups.insert(metadata.ino(), Some(cgroup));
+    cgroups.insert(metadata.ino() | bit, Some(cgroup));
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_cgroups(root, &entry.path(), cgroups);
+            collect_cgroups(root, &entry.path(), bit, cgroups);
         }
     }
 }
@@ -153,7 +168,10 @@ mod tests {
         let mut tenants = Tenants {
             users: Users::from_file(passwd),
             containers: Containers::in_directories(logs.clone(), logs),
-            root: Some(directory.path().to_owned()),
+            roots: CgroupRoots {
+                memory: None,
+                unified: Some(directory.path().to_owned()),
+            },
             cgroups: Cgroups::new(),
             has_containers: false,
             unknown: HashSet::new(),
@@ -181,6 +199,37 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_in_another_hierarchy_than_its_memory_where_version_1_has_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let [memory, unified] = ["memory", "unified"].map(|name| directory.path().join(name));
+        let (charged, threads) = (memory.join("batch"), unified.join("db.service"));
+        fs::create_dir_all(&charged).unwrap();
+        fs::create_dir_all(&threads).unwrap();
+        let [charged, thread] = [charged, threads].map(|path| fs::metadata(path).unwrap().ino());
+        let mut tenants = Tenants {
+            roots: CgroupRoots {
+                memory: Some(memory),
+                unified: Some(unified),
+            },
+            ..Tenants::new()
+        };
+        // Each hierarchy may have a cgroup of the same number.
+        let of_thread = tenants.cgroup_of_thread(thread);
+        assert_ne!(of_thread, thread);
+        let id = |cgroup| TenantId { uid: 7, cgroup };
+        let seen = [charged, of_thread, thread].map(id);
+        tenants.observe(seen.into_iter(), MonotonicNs(0));
+        let cgroup = |cgroup| tenants.tenant(id(cgroup)).cgroup;
+        assert_eq!(cgroup(charged).as_deref(), Some("/batch"));
+        assert_eq!(cgroup(of_thread).as_deref(), Some("/db.service"));
+        assert_eq!(cgroup(thread), Some(format!("?{thread}").into()));
+        tenants.roots.unified = None;
+        assert_eq!(tenants.cgroup_of_thread(1), 0);
+        tenants.roots.unified = tenants.roots.memory.take();
+        assert_eq!(tenants.cgroup_of_thread(1), 1);
+    }
+
+    #[test]
     fn a_container_is_named_as_soon_as_the_kubelet_has_named_it() {
         let directory = tempfile::tempdir().unwrap();
         let [root, containers, pods] =
@@ -192,7 +241,10 @@ mod tests {
         let cgroup = fs::metadata(root.join(&path)).unwrap().ino();
         let mut tenants = Tenants {
             containers: Containers::in_directories(containers.clone(), pods),
-            root: Some(root),
+            roots: CgroupRoots {
+                memory: None,
+                unified: Some(root),
+            },
             ..Tenants::new()
         };
         let id = TenantId { uid: 7, cgroup };
