@@ -57,8 +57,8 @@ const METHOD: &[&str] = &[
     "A request is the same on both sides if xid and operation are, and the ends are at most a minute apart; of several the one with the same \
      server and offset, and then the nearest. Requests that began before the first packet or ended after the last are not compared, nor \
      those of the capture that ended before the recording began or after it ended.",
-    "queue, rtt and completion are the recorder's parts of latency. captured is the time from the first byte of the call to the last byte of \
-     the reply at the capture's place, and answered that to the first byte of the reply, where rtt ends, too. rtt - answered is what lies between \
+    "queue, network and completion are the recorder's parts of latency. captured is the time from the first byte of the call to the last byte of \
+     the reply at the capture's place, and answered that to the first byte of the reply, where network ends, too. network - answered is what lies between \
      the client's RPC layer and that place, of calls that were sent once.",
 ];
 

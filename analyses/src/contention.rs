@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use ahash::AHashMap;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::unit::Unit;
 
 use crate::distribution::Distribution;
@@ -223,6 +224,10 @@ impl Contention {
         let (waits, waits_left_out) = self.waits(most);
         let left_out = rows.len().saturating_sub(most);
         rows.truncate(most);
+        let answered_by = match names.level() {
+            Some(IoLevel::Block) => "waited_device_s",
+            _ => "waited_network_s",
+        };
         let headings = vec![
             Heading::text(self.by.name()),
             Heading::figure("score", Unit::Ratio),
@@ -232,7 +237,7 @@ impl Contention {
             Heading::figure("latency_s", Unit::None),
             Heading::figure("waited_s", Unit::None),
             Heading::figure("waited_queue_s", Unit::None),
-            Heading::figure("waited_rtt_s", Unit::None),
+            Heading::figure("waited_rtt_s", Unit::None).titled(answered_by),
             Heading::figure("waited_rest_s", Unit::None),
         ];
         let verdict = verdict(self.by, rows.first(), &waits);

@@ -88,6 +88,8 @@ pub struct Heading {
     data_type: DataType,
     unit: Unit,
     is_shown: bool,
+    /// Its name in tables for people, if that is another one.
+    title: Option<&'static str>,
 }
 
 impl Heading {
@@ -97,6 +99,7 @@ impl Heading {
             data_type,
             unit,
             is_shown: true,
+            title: None,
         }
     }
 
@@ -124,6 +127,14 @@ impl Heading {
     pub fn list(name: impl Into<String>, item: DataType) -> Self {
         let item = Arc::new(Field::new("item", item, true));
         Self::new(name, DataType::List(item), Unit::None).hidden()
+    }
+
+    /// With another name in tables for people.
+    pub fn titled(self, title: &'static str) -> Self {
+        Self {
+            title: Some(title),
+            ..self
+        }
     }
 
     /// For programs alone.
@@ -301,8 +312,9 @@ fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
     if heading.unit != Unit::None || heading.data_type != DataType::Float64 {
         return column(place, heading);
     }
+    let name = heading.title.unwrap_or(&heading.name);
     Column::new(
-        heading.name.clone(),
+        name,
         DataType::Utf8,
         Unit::None,
         move |row: &Row| match row.get(place) {

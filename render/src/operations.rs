@@ -1,5 +1,6 @@
 //! Table of operations. The mount, or the file, is the last column, as in tables of files.
 
+use crate::file_rows::answered_by;
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::units::{bytes, latency, rate, share};
 use trackiops_query::answer::Answer;
@@ -26,6 +27,8 @@ struct Shape {
     mount: bool,
     tenant: bool,
     about: bool,
+    /// What answers the requests, as in tables of files.
+    answered_by: &'static str,
 }
 
 impl Shape {
@@ -42,6 +45,7 @@ impl Shape {
             mount: differ(|a, b| a.mount == b.mount),
             tenant: rows.iter().any(|row| row.tenant.is_known()),
             about: rows.iter().any(|row| row.about.is_some()),
+            answered_by: answered_by(rows.iter().map(|row| row.level)),
         }
     }
 
@@ -76,7 +80,7 @@ impl Shape {
             ("sent/op", 30),
             ("received/op", 30),
             ("queue", 50),
-            ("rtt", 75),
+            (self.answered_by, 75),
             ("mean", ESSENTIAL + 7),
             ("p99", ESSENTIAL + 8),
         ] {

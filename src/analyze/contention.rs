@@ -34,7 +34,7 @@ const ANALYSIS: Analysis = Analysis {
         "The waiting of a request is shared out among the requests in flight at the same server or device, by the time that they were: `waits` has beside \
          whom it was.",
         "The sturdy score takes a low percentile of the class (--low) in place of the least. Of the waiting, queue is what was spent beyond the least \
-         until the request was sent or issued, rtt beyond the least until the reply or in the device, and rest what remains.",
+         until the request was sent or issued, network beyond the least until the reply (device: in the device), and rest what remains.",
     ],
 };
 

@@ -15,11 +15,11 @@ pub const FIELDS: [&str; 4] = ["file", "offset", "bytes", "errno"];
 pub const PARTS: [&str; 7] = [
     "latency",
     "queue",
-    "rtt",
+    "network",
     "completion",
     "captured",
     "answered",
-    "rtt - answered",
+    "network - answered",
 ];
 
 /// READs, or WRITEs.

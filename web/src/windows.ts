@@ -7,7 +7,7 @@ export type Op = 'read' | 'write' | 'both';
 const PER_DIRECTION = [
   'requests', 'bytes', 'errors', 'untimed', 'unsplit', 'folded', 'latency_us_sum', 'latency_us_max', 'queue_us_sum', 'rtt_us_sum', 'iops', 'throughput', 'latency_hist',
 ];
-export const WINDOW_COLUMNS = ['time', 'host', ...['read', 'write'].flatMap((of) => PER_DIRECTION.map((name) => `${of}_${name}`))].join(',');
+export const WINDOW_COLUMNS = ['time', 'host', 'level', ...['read', 'write'].flatMap((of) => PER_DIRECTION.map((name) => `${of}_${name}`))].join(',');
 
 /** One direction of a window. */
 export interface Sums {
@@ -21,6 +21,7 @@ export interface Sums {
   queue: number;
   rtt: number;
   max: number;
+  /** Rates are NaN where too little of the window was recorded for one. */
   iops: number;
   throughput: number;
   histogram: Histogram;
@@ -28,6 +29,8 @@ export interface Sums {
 
 export interface Window {
   time: number;
+  /** Where it was recorded: the wire, or block devices. */
+  level: string;
   read: Sums;
   write: Sums;
 }
@@ -37,6 +40,9 @@ function nothing(): Sums {
 }
 
 const number = (value: unknown) => (typeof value === 'number' ? value : 0);
+
+/** A rate; NaN where it is not known. */
+const rate = (value: unknown) => (value === null ? NaN : number(value));
 
 function addRow(to: Sums, row: Row, direction: 'read' | 'write'): void {
   const of = (name: string) => number(row[`${direction}_${name}`]);
@@ -50,8 +56,8 @@ function addRow(to: Sums, row: Row, direction: 'read' | 'write'): void {
   to.queue += of('queue_us_sum');
   to.rtt += of('rtt_us_sum');
   to.max = Math.max(to.max, of('latency_us_max'));
-  to.iops += of('iops');
-  to.throughput += of('throughput');
+  to.iops += rate(row[`${direction}_iops`]);
+  to.throughput += rate(row[`${direction}_throughput`]);
   add(to.histogram, (row[`${direction}_latency_hist`] as Bucket[] | undefined) ?? []);
 }
 
@@ -76,13 +82,26 @@ export function addUp(all: Sums[]): Sums {
   return to;
 }
 
+const WIRE = 'wire';
+
+function levelOf(row: Row): string {
+  return typeof row.level === 'string' ? row.level : WIRE;
+}
+
+/** What answers requests of these levels: the part of their latency between queue and completion has its name, as in tables of the command line. */
+export function answeredBy(levels: string[]): 'network' | 'device' {
+  return levels.length > 0 && levels.every((level) => level === 'block') ? 'device' : 'network';
+}
+
+export const answeredByOf = (rows: Row[]) => answeredBy(rows.map(levelOf));
+
 export function windowsOf(rows: Row[]): Map<number, Window> {
   const windows = new Map<number, Window>();
   for (const row of rows) {
     const time = Date.parse(String(row.time));
     let window = windows.get(time);
     if (window === undefined) {
-      window = { time, read: nothing(), write: nothing() };
+      window = { time, level: levelOf(row), read: nothing(), write: nothing() };
       windows.set(time, window);
     }
     addRow(window.read, row, 'read');
@@ -93,7 +112,7 @@ export function windowsOf(rows: Row[]): Map<number, Window> {
 
 /** Two parts of one window, which has lasted as long for both. */
 export function together(a: Window, b: Window): Window {
-  return { time: a.time, read: addUp([a.read, b.read]), write: addUp([a.write, b.write]) };
+  return { time: a.time, level: a.level, read: addUp([a.read, b.read]), write: addUp([a.write, b.write]) };
 }
 
 /** Short windows as one, which has lasted for some seconds so far. */
@@ -104,7 +123,7 @@ export function joined(time: number, windows: Window[], seconds: number): Window
     sums.throughput = sums.bytes / seconds;
     return sums;
   };
-  return { time, read: one('read'), write: one('write') };
+  return { time, level: windows[0]?.level ?? WIRE, read: one('read'), write: one('write') };
 }
 
 export function of(window: Window, op: Op): Sums {

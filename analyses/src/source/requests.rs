@@ -115,6 +115,13 @@ pub struct Requests {
     level: Option<String>,
 }
 
+impl Requests {
+    /// The level of the rows that were read, if there were any.
+    pub fn level(&self) -> Option<IoLevel> {
+        self.level.as_deref()?.parse().ok()
+    }
+}
+
 /// Columns of which many analyses have no use.
 const PARTS: [&str; 3] = [PID, QUEUE_NS, RTT_NS];
 const COLUMNS: [&str; 17] = [

@@ -105,6 +105,8 @@ impl Record for OperationAnswer {
         all.push(Column::text(columns::PATH, |row: &Self| {
             Value::some_text(row.about.as_ref().and_then(|about| about.path.as_deref()))
         }));
+        let level = Column::text(columns::LEVEL, |row: &Self| Value::text(row.level.as_str()));
+        all.push(level.only_if_asked());
         let id = |name, get: fn(FileNumbers) -> Value<'static>| {
             Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
                 row.file().map_or(Value::Null, get)

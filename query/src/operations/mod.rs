@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::time::UtcMs;
 
@@ -83,6 +84,8 @@ pub struct OperationAnswer {
     pub about: Option<About>,
     /// The tenant, if the query groups by it.
     pub tenant: Arc<Tenant>,
+    /// Where it was recorded.
+    pub level: IoLevel,
     /// The counters.
     pub sums: OperationSums,
     /// The byte counters that are known.

@@ -166,6 +166,7 @@ fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
                     transport: None,
                     about: about.clone(),
                     tenant: Arc::clone(tenant),
+                    level: row.level,
                     sums: OperationSums::default(),
                     bytes,
                     untimed: 0,

@@ -164,6 +164,7 @@ fn ask_once(
         transport: group.transport,
         about: None,
         tenant: Arc::default(),
+        level: IoLevel::Wire,
         sums: group.sums,
         bytes: KnownBytes::Messages,
         untimed: 0,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use trackiops_query::AnswerRow;
 use trackiops_query::group::{Entity, Grouping, TenantKey};
 use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Row;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::MountRoots;
@@ -51,6 +52,8 @@ pub struct Ranked {
     pub files: Vec<FileKey>,
     pub trees: Vec<TreeKey>,
     pub tenants: Vec<TenantKey>,
+    /// Where all of them were recorded.
+    pub level: IoLevel,
 }
 
 /// Those that have places of their own.
@@ -79,6 +82,7 @@ impl Ranked {
             files: in_order(files),
             trees: in_order(trees),
             tenants: in_order(tenants),
+            level: rows.first().map(|row| row.level).unwrap_or_default(),
         }
     }
 

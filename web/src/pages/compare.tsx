@@ -12,7 +12,7 @@ import { rangeParameters, typedTime, useSelection, type Range } from '../selecti
 import { useSettings } from '../settings.ts';
 import { parseTime, rfc3339, showTime } from '../time.ts';
 import { go, withWords, type Place } from '../url.ts';
-import type { Row } from '../windows.ts';
+import { answeredByOf, type Row } from '../windows.ts';
 
 const SUBJECTS = ['file', 'dir', 'mount', 'tenant'] as const;
 type By = (typeof SUBJECTS)[number];
@@ -134,12 +134,14 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   const found = rangeBefore(place, selection.range, zone);
   const earlier = typeof found === 'string' ? null : found;
   const measures = ['requests', 'untimed', 'unsplit', 'iops', 'latency_us_sum', 'queue_us_sum', 'rtt_us_sum', 'latency_us_p99'].map((name) => prefix + name);
-  const about: Parameters = [...selection.files, ['by', by], ['sort', `${prefix}latency_us_sum`], ['top', String(MOST)], ['columns', `${NAMES[by]},${measures.join(',')}`]];
+  const about: Parameters = [...selection.files, ['by', by], ['sort', `${prefix}latency_us_sum`], ['top', String(MOST)], ['columns', `${NAMES[by]},level,${measures.join(',')}`]];
   const isValid = earlier !== null && selection.error === null;
   const asked = (range: Range): Parameters => [...rangeParameters(range), ...about];
   const before = useAsk<Answer>('top', isValid ? asked(earlier) : null);
   const after = useAsk<Answer>('top', isValid ? asked(selection.range) : null);
   const both = before.data !== null && after.data !== null ? changesOf(by, before.data.rows, after.data.rows, prefix, meta.hosts.length) : [];
+  const answeredBy = answeredByOf([...(before.data?.rows ?? []), ...(after.data?.rows ?? [])]);
+  const labelOf = (part: string) => (part === 'network' ? answeredBy : part);
   const isCut = [before, after].some((answer) => (answer.data?.rows.length ?? 0) >= MOST);
   const drawn = both.slice(0, DRAWN);
   const most = Math.max(1e-9, ...drawn.flatMap((change) => [change.before.total, change.after.total]));
@@ -147,7 +149,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   const columns: Column[] = [
     { name: 'name', label: LABELS[by].replace(/s$/, ''), kind: 'text', href: (row) => row.href as string | null },
     { name: 'added', label: 'added time', kind: 'us/s' },
-    ...PARTS.map((part): Column => ({ name: `added_${part}`, label: `added ${part}`, kind: 'us/s' })),
+    ...PARTS.map((part): Column => ({ name: `added_${part}`, label: `added ${labelOf(part)}`, kind: 'us/s' })),
     { name: 'before', label: 'time before', kind: 'us/s' },
     { name: 'after', label: 'time after', kind: 'us/s' },
     { name: 'iops_before', label: 'iops before', kind: 'rate' },
@@ -198,7 +200,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
             <span class="legend">
               {DRAWN_PARTS.filter((part) => part !== 'unknown' || drawn.some((change) => change.before.unknown + change.after.unknown > 0)).map((part) => (
                 <span key={part}>
-                  <i class={`key ${part}`} /> {part}{' '}
+                  <i class={`key ${part}`} /> {labelOf(part)}{' '}
                 </span>
               ))}
             </span>

@@ -5,7 +5,7 @@ import { atMost, show } from '../format.ts';
 import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
 import { address, withWords, type Place } from '../url.ts';
-import type { Op, Row } from '../windows.ts';
+import { answeredByOf, type Op, type Row } from '../windows.ts';
 import { Field, type Moves } from './controls.tsx';
 import { Figure, Notes } from './figure.tsx';
 import { Table, type Column } from './table.tsx';
@@ -51,7 +51,7 @@ function calls(op: Op): Column[] {
   ]);
 }
 
-const OPERATIONS: Column[] = [
+const operations = (part: string): Column[] => [
   { name: 'op', label: 'operation', kind: 'text' },
   { name: 'mount', label: 'mount', kind: 'text' },
   { name: 'requests', label: 'requests', kind: 'count' },
@@ -61,7 +61,7 @@ const OPERATIONS: Column[] = [
   percentile('execute_us_p99', 'p99', 'execute_us_max'),
   { name: 'execute_us_max', label: 'max', kind: 'us' },
   { name: 'queue_us_mean', label: 'queue', kind: 'us' },
-  { name: 'rtt_us_mean', label: 'network', kind: 'us' },
+  { name: 'rtt_us_mean', label: part, kind: 'us' },
   { name: 'errors', label: 'errors', kind: 'count' },
 ];
 
@@ -132,7 +132,7 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
         asked: ['host', 'tenant_name', 'uid', 'user', 'container', 'cgroup'],
       };
     case 'op':
-      return { columns: [...OPERATIONS.slice(0, 2), ...host], asked: ['host'] };
+      return { columns: [...operations('network').slice(0, 2), ...host], asked: ['host', 'level'] };
     default:
       return { columns: [{ name: 'path', label: 'file', kind: 'text', text: fileName, href: (row) => fileAddress(row, place.words) }, ...host], asked: ['host', 'mount', 'path', 'dev', 'fileid'] };
   }
@@ -158,7 +158,7 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
   // A report has requests only.
   const hasCalls = by !== 'op' && report() === null;
   const ofCalls = hasCalls && words.get('of') === 'calls';
-  const figures = by === 'op' ? OPERATIONS.slice(2) : ofCalls ? calls(selection.op) : numbers(selection.op);
+  const figures = by === 'op' ? operations('network').slice(2) : ofCalls ? calls(selection.op) : numbers(selection.op);
   const usual = by === 'op' ? 'requests' : `${ofCalls ? 'app_' : ''}${selection.op === 'write' ? 'write' : 'read'}_bytes`;
   const known = (sort: string) => figures.some((column) => column.name === sort.replace(/:asc$/, ''));
   const wanted = words.get('sort') ?? '';
@@ -173,6 +173,8 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
   const parameters = selection.error === null ? [...shared, ...one] : null;
   const answer = useAsk<Answer>(name, parameters, again);
   const label = LABELS[by];
+  const part = answeredByOf(answer.data?.rows ?? []);
+  const shownColumns = columns.map((column) => (column.label === 'network' ? { ...column, label: part } : column));
   return (
     <Figure
       title={label.replace(/^./, (letter) => letter.toUpperCase())}
@@ -194,7 +196,7 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
         )}
       </div>
       <Notes notes={answer.data?.notes ?? []} known={shown} />
-      <Table label={label} columns={columns} rows={answer.data?.rows ?? []} sort={sort} onSort={(to) => moves.change({ sort: to === usual ? null : to })} empty={answer.loading ? 'loading' : 'nothing matched'} />
+      <Table label={label} columns={shownColumns} rows={answer.data?.rows ?? []} sort={sort} onSort={(to) => moves.change({ sort: to === usual ? null : to })} empty={answer.loading ? 'loading' : 'nothing matched'} />
     </Figure>
   );
 }

@@ -8,7 +8,7 @@ import type { Recording } from '../recording.ts';
 import type { Range } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { showLength, showTime } from '../time.ts';
-import { points, type Op, type Point, type Row } from '../windows.ts';
+import { answeredBy, points, type Op, type Point, type Row } from '../windows.ts';
 import { Chart, type ChartProps, type Line } from './chart.tsx';
 import type { Moves } from './controls.tsx';
 import { Figure } from './figure.tsx';
@@ -38,7 +38,7 @@ function withIdle(found: Point[], step: number, range: Range): (Point | number)[
   return all;
 }
 
-const WINDOW_TABLE: Column[] = [
+const windowTable = (part: string): Column[] => [
   { name: 'time', label: 'time', kind: 'time' },
   { name: 'requests', label: 'requests', kind: 'count' },
   { name: 'read_iops', label: 'read iops', kind: 'rate' },
@@ -48,7 +48,7 @@ const WINDOW_TABLE: Column[] = [
   ...['p50', 'p99'].map((name): Column => ({ name, label: name, kind: 'us', text: (row) => show(atMost(row[name], row.max), 'us') })),
   { name: 'max', label: 'max', kind: 'us' },
   { name: 'queue', label: 'queue', kind: 'us' },
-  { name: 'network', label: 'network', kind: 'us' },
+  { name: 'network', label: part, kind: 'us' },
   { name: 'completion', label: 'completion', kind: 'us' },
   { name: 'errors', label: 'errors', kind: 'count' },
 ];
@@ -78,6 +78,9 @@ function Legend({ most }: { most: number }) {
   );
 }
 
+/** A number, where it is known. */
+const known = (value: number | null | undefined) => (typeof value === 'number' && Number.isFinite(value) ? value : null);
+
 function Keys({ keys }: { keys: [string, string][] }) {
   return (
     <span class="legend">
@@ -94,6 +97,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   const { zone } = useSettings();
   const [at, setAt] = useState<{ index: number; us: number | null } | null>(null);
   const { step, range, gaps } = recording;
+  const part = answeredBy(recording.windows.map((window) => window.level));
   const slots = useMemo(() => withIdle(points(recording.windows, op), step, range), [recording.windows, op, step, range.since, range.until]);
   const read = useMemo(() => withIdle(points(recording.windows, 'read'), step, range), [recording.windows, step, range.since, range.until]);
   const write = useMemo(() => withIdle(points(recording.windows, 'write'), step, range), [recording.windows, step, range.since, range.until]);
@@ -104,12 +108,12 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   }, [slots]);
   const isGap = (time: number) => gaps.some((gap) => !gap.partly && gap.since <= time && time < gap.until);
   const values = (of: (Point | number)[], value: (point: Point) => number | null) => of.map((slot) => (typeof slot === 'number' ? null : value(slot)));
-  const rates = (of: (Point | number)[], value: (point: Point) => number) => of.map((slot) => (typeof slot !== 'number' ? value(slot) : isGap(slot) ? null : 0));
+  const rates = (of: (Point | number)[], value: (point: Point) => number) => of.map((slot) => (typeof slot !== 'number' ? known(value(slot)) : isGap(slot) ? null : 0));
   const lines = useMemo(() => {
     const directions: [Op, (Point | number)[]][] = [['read', read], ['write', write]];
     const shown = directions.filter(([of]) => op === 'both' || op === of);
     const ofRates = (value: (point: Point) => number): Line[] => shown.map(([of, data]) => ({ label: of, colour: of as 'read' | 'write', values: rates(data, value) }));
-    const part = (name: 'queue' | 'network' | 'completion'): Line => ({ label: name, colour: name, area: true, values: values(slots, (point) => point.parts?.[name] ?? null) });
+    const partLine = (name: 'queue' | 'network' | 'completion'): Line => ({ label: name === 'network' ? part : name, colour: name, area: true, values: values(slots, (point) => point.parts?.[name] ?? null) });
     return {
       latency: [
         { label: 'p50', colour: 'p50', values: values(slots, (point) => atMost(point.p50, point.max)) },
@@ -118,9 +122,9 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
       ] satisfies Line[] as Line[],
       iops: ofRates((point) => point.iops),
       throughput: ofRates((point) => point.throughput),
-      parts: [part('queue'), part('network'), part('completion')],
+      parts: [partLine('queue'), partLine('network'), partLine('completion')],
     };
-  }, [slots, read, write, op, gaps]);
+  }, [slots, read, write, op, gaps, part]);
   const zoom = moves.zoom;
   const shared: Omit<ChartProps, 'label' | 'lines' | 'height' | 'showValue'> = {
     range, step, times, gaps, onZoom: zoom, onBack: moves.back,
@@ -137,11 +141,11 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   };
   const ratesAt = (of: (Point | number)[], i: number, name: string) => {
     const one = of[i];
-    return typeof one === 'object' ? { [`${name}_iops`]: one.iops, [`${name}_throughput`]: one.throughput } : {};
+    return typeof one === 'object' ? { [`${name}_iops`]: known(one.iops), [`${name}_throughput`]: known(one.throughput) } : {};
   };
   // The three lists have the same windows at the same places.
   const rows: Row[] = slots.flatMap((one, i) => (typeof one === 'object' ? [{ ...one, ...one.parts, ...ratesAt(read, i, 'read'), ...ratesAt(write, i, 'write'), time: showTime(one.time, zone) }] : []));
-  const table = (name: string, columns: string[]) => () => <Table label={name} columns={WINDOW_TABLE.filter((column) => ['time', ...columns].includes(column.name))} rows={rows} empty="no requests" />;
+  const table = (name: string, columns: string[]) => () => <Table label={name} columns={windowTable(part).filter((column) => ['time', ...columns].includes(column.name))} rows={rows} empty="no requests" />;
   const figure = { loading: recording.loading, error: null };
   const untimed = slots.reduce<number>((sum, one) => sum + (typeof one === 'object' ? one.untimed + one.folded : 0), 0);
   const cell = () => {
@@ -153,7 +157,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   };
   const hint = `windows of ${showLength(step)}; drag to zoom`;
   const gapText = gaps.length > 0 ? '; hatched: not recorded' : '';
-  const unit = (value: number | null | undefined, kind: 'us' | 'rate' | 'throughput') => show(value ?? null, kind);
+  const unit = (value: number | null | undefined, kind: 'us' | 'rate' | 'throughput') => show(known(value), kind);
   const direction = (of: (Point | number)[]): Point | null => {
     const one = at === null ? undefined : of[at.index];
     return typeof one === 'object' ? one : null;
@@ -195,11 +199,11 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
         command={asked('+requests', '+queue_us_mean', '+rtt_us_mean', '+completion_us_mean')}
         title={`Parts of the mean latency of ${OP_NAMES[op]}`}
         table={table('Parts of the mean latency by window', ['requests', 'queue', 'network', 'completion'])}
-        about={<Keys keys={[['queue', 'queue'], ['network', 'network'], ['completion', 'completion']]} />}
+        about={<Keys keys={[['queue', 'queue'], [part, 'network'], ['completion', 'completion']]} />}
       >
-        <Chart {...shared} label="Parts of the mean latency over time: queue, network, completion" lines={lines.parts} height={150} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
+        <Chart {...shared} label={`Parts of the mean latency over time: queue, ${part}, completion`} lines={lines.parts} height={150} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
         <p class="readout">
-          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, network ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
+          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, ${part} ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
         </p>
       </Figure>
     </>

@@ -53,6 +53,9 @@ function recordedMs(data: Data, times: Times, host: string, since: number, until
   return Math.round(sum);
 }
 
+/** As the command line has it: what is recorded of a window of a second or longer that has rates; of shorter ones a twentieth. */
+const LEAST_RATE_MS = 50;
+
 /** The windows of a question: the start of each, and where they begin and end in the range. */
 class Windows {
   readonly since: number;
@@ -77,9 +80,11 @@ class Windows {
     return this.step === null ? this.since : Math.floor(time / this.step) * this.step;
   }
 
+  /** Recorded time of a host, by which rates divide; 0 where it is too short for a rate. */
   recorded(times: Times, host: string, time: number): number {
     const end = this.step === null ? this.until : Math.min(time + this.step, this.until);
-    return recordedMs(this.data, times, host, Math.max(time, this.since), end);
+    const ms = recordedMs(this.data, times, host, Math.max(time, this.since), end);
+    return ms < Math.min(LEAST_RATE_MS, (this.step ?? this.until - this.since) / 20) ? 0 : ms;
   }
 }
 
@@ -157,7 +162,10 @@ function histogramStarts({ rows }: Data): [number[], number[]] {
   return known;
 }
 
-function valueOf(group: Group, name: string, recorded: number): unknown {
+function valueOf(group: Group, name: string, recorded: number, level?: string): unknown {
+  if (name === 'level') {
+    return level;
+  }
   if (name === 'time') {
     return rfc3339(group.time);
   }
@@ -226,7 +234,7 @@ function rowsOf(data: Data, asked: Asked, usualBy: string): Answer {
     ({ group: a, value: x }, { group: b, value: y }) =>
       Number(a.isOther) - Number(b.isOther) || order(a, b) || (isWhole ? bySize(x, y) : 0) || compare(a.time, b.time) || Number(a.names.path === null) - Number(b.names.path === null) || compare(text(a.names.path), text(b.names.path)) || compare(a.order, b.order) || compare(a.host, b.host),
   );
-  const rows = places.map(({ group }) => Object.fromEntries(columns.map((name) => [name, valueOf(group, name, recorded(group))])));
+  const rows = places.map(({ group }) => Object.fromEntries(columns.map((name) => [name, valueOf(group, name, recorded(group), data.level)])));
   const step = stepOf(data, asked);
   return { rows, notes: [...data.notes, ...selected.notes], ...(step === null ? {} : { step: showLength(step) }) };
 }

@@ -36,6 +36,7 @@ export interface Data {
   since: number;
   until: number;
   step: number;
+  level: string;
   is_anonymized: boolean;
   files: Count;
   trees: Count;
