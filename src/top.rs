@@ -13,7 +13,7 @@ use std::mem::{self, ManuallyDrop};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::cursor::Show;
@@ -86,7 +86,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let socket = args.socket.path().to_owned();
     let mut source = match is_stored {
         true => Source::stored(args.files, args.stores.existing()?, &socket),
-        false => Source::listening(args.files, args.stores.named(), &socket)?,
+        false => {
+            let stores = args.stores.named();
+            let way = match stores.is_empty() {
+                true => "",
+                false => "; --since TIME shows what the store has",
+            };
+            Source::listening(args.files, stores, &socket)
+                .map_err(|error| anyhow!("{error}{way}"))?
+        }
     };
     let mut app = App::new(moment, length);
     if args.once {
