@@ -15,7 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_testkit::{forge, generated, stores};
 
 use forged::{mutants, table};
@@ -77,6 +77,7 @@ impl Place {
             retransmissions: 0,
             error: 0,
             pid: 7,
+            process: ProcessName::new(b"fio"),
         };
         let batch = RequestBatch {
             files: vec![generated::file(7, Some("/mnt/a"))],

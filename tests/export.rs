@@ -19,7 +19,7 @@ use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, path_text};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
 use trackiops_testkit::generated::{Numbers, THREE, health, windows};
@@ -269,6 +269,7 @@ fn requests_of(window: &ClosedWindow) -> RequestBatch {
                 retransmissions: 0,
                 error: 0,
                 pid: 12,
+                process: ProcessName::new(b"fio"),
             });
         }
     }

@@ -10,7 +10,7 @@ use trackiops_testkit::program;
 use trackiops_schemas::ebpf::ring::{NO_OFFSET, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
 use trackiops_testkit::generated::{THREE, file, windows};
@@ -114,6 +114,7 @@ fn extremes(dir: &Path) {
             retransmissions: 0,
             error: -5,
             pid: 4_194_304,
+            process: ProcessName::new(b"fio"),
         })
         .collect();
     let rollup = files.iter().map(|file| {
@@ -240,6 +241,7 @@ fn calls(dir: &Path) {
         retransmissions: 0,
         error: 0,
         pid: 1234,
+        process: ProcessName::new(b"fio"),
     };
     let steps = (0..200).flat_map(|step| {
         let at_ns = THREE * 1_000_000 + step * 10_000;

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use trackiops_schemas::ebpf::ring::flags;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_store::Writer;
 use trackiops_testkit::lake;
 use trackiops_testkit::stores::options;
@@ -124,7 +124,7 @@ fn a_table_fits_and_nothing_is_said_plainly() {
         table.contains("latency") && table.contains("/mnt/f"),
         "{table}"
     );
-    assert!(table.lines().count() <= 6, "{table}");
+    assert!(table.lines().count() <= 7, "{table}");
     let lines_of = |words: &[&str]| {
         let output = trackiops(dir.path(), &[&["requests"], words].concat());
         String::from_utf8(output.stdout).unwrap().lines().count()
@@ -159,6 +159,7 @@ fn store_of_calls(store: &Path) {
         retransmissions: 0,
         error: 0,
         pid: 12,
+        process: ProcessName::new(b"fio"),
     };
     let syncs = (1..=10).map(|place| one(flags::CALL | flags::SYNC, place));
     let opens = (11..=13).map(|place| one(flags::CALL | flags::OPEN, place));
@@ -211,6 +212,61 @@ fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
         said.contains("fsync,0,10,") && said.contains("open,0,3,"),
         "{said}"
     );
+}
+
+#[test]
+fn a_process_has_a_name_wherever_it_has_a_number() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of_calls(&dir.path().join("store"));
+    let of = |row: &BTreeMap<String, String>| {
+        ["process", "pid", "level", "requests"].map(|column| row[column].clone())
+    };
+    let mut found: Vec<_> = listed(dir.path(), &["--by", "process"])
+        .iter()
+        .map(of)
+        .collect();
+    found.sort();
+    let expected = [("app", "13"), ("user", "6"), ("wire", "1")];
+    let expected = expected.map(|(level, requests)| ["fio", "12", level, requests]);
+    assert_eq!(found, expected);
+    let found = listed(
+        dir.path(),
+        &[
+            "--by",
+            "process",
+            "--op",
+            "fsync",
+            "--where",
+            "requests > 9",
+        ],
+    );
+    assert_eq!(
+        found.iter().map(of).collect::<Vec<_>>(),
+        [["fio", "12", "app", "10"]]
+    );
+    let said = |words: &[&str]| {
+        let output = trackiops(dir.path(), words);
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    for (words, name) in [
+        ("requests --by process", " 12  fio\n"),
+        ("requests --level app --columns process,pid", "fio      12"),
+        ("analyze contention --level app --by process", "h fio 12"),
+        ("query --by process", "`trackiops requests --by process`"),
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
+        let said = said(&words);
+        assert!(said.contains(name), "{words:?}: {said}");
+    }
+    let timeline = dir.path().join("timeline.json");
+    said(&[
+        "export",
+        "--requests",
+        "--output",
+        timeline.to_str().unwrap(),
+    ]);
+    let timeline = std::fs::read_to_string(timeline).unwrap();
+    assert!(timeline.contains("h fio 12"), "{timeline}");
 }
 
 #[test]
@@ -269,6 +325,7 @@ fn programs_get_every_row_of_contention_and_tables_the_first() {
         retransmissions: 0,
         error: 0,
         pid: 0,
+        process: ProcessName::default(),
     });
     let batch = RequestBatch {
         requests: requests.collect(),
@@ -359,6 +416,7 @@ fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
                 retransmissions: 0,
                 error: 0,
                 pid: 0,
+                process: ProcessName::default(),
             });
             let batch = RequestBatch {
                 files: vec![Arc::clone(&used)],

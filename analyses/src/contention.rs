@@ -65,7 +65,11 @@ impl By {
     fn label(self, request: &Request, names: &Requests) -> Arc<str> {
         match self {
             Self::Process => match request.pid {
-                Some(pid) => format!("{} {pid}", names.clients.get(request.client)).into(),
+                Some(pid) => {
+                    let process = request.process.map(|name| names.processes.get(name));
+                    let process = process.map_or_else(String::new, |name| format!(" {name}"));
+                    format!("{}{process} {pid}", names.clients.get(request.client)).into()
+                }
                 None => format!("{} unknown", names.clients.get(request.client)).into(),
             },
             Self::File => names.file_name(request),

@@ -58,9 +58,17 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "rows are not grouped by `{0}`: write file, dir, mount, volume, tenant, user, host, level, op or transport, or several of them with commas between them; transport \
-     goes with op, mount and host alone, level not with op, and user not with tenant"
+     goes with op, mount and host alone, level not with op, and user not with tenant{way}", way = way(.0)
 )]
 pub struct ByError(pub(crate) String);
+
+/// Where rows of processes are.
+fn way(text: &str) -> &'static str {
+    match text.split(',').any(|word| word.trim() == "process") {
+        true => "; `trackiops requests --by process` has processes, where single requests are kept",
+        false => "",
+    }
+}
 
 impl ByError {
     /// Of this text.

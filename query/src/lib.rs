@@ -40,6 +40,7 @@ pub mod operations;
 pub mod origin;
 pub mod parallel;
 pub mod plan;
+pub mod processes;
 mod projection;
 pub mod question;
 mod ranking;
@@ -73,6 +74,7 @@ pub use operations::{
     Connections, KnownBytes, OperationAnswer, Subject, ask_operation_latencies, ask_operations,
     ask_operations_by,
 };
+pub use processes::{ProcessActivity, ask_processes};
 pub use projection::{Figures, Projection};
 pub use question::{Question, Range, Sort};
 pub use requests::{KeptRequest, ask_requests};

@@ -202,7 +202,7 @@ pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, Q
 }
 
 /// There are requests, and none of the operations that are asked for.
-fn none_of(question: &Question, asked: Interval) -> EmptyReason {
+pub(crate) fn none_of(question: &Question, asked: Interval) -> EmptyReason {
     let what = format!("{} requests", question.ops.join(" or "));
     EmptyReason::NoneOf { what, asked }
 }
@@ -423,17 +423,17 @@ fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
 }
 
 /// A column of numbers of a batch.
-fn numbers<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Int64Array> {
+pub(crate) fn numbers<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Int64Array> {
     batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()
 }
 
 /// A column of texts of a batch.
-fn texts<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b StringArray> {
+pub(crate) fn texts<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b StringArray> {
     batch.column_by_name(name)?.as_string_opt::<i32>()
 }
 
 /// A text in a column, where known.
-fn text_in(texts: Option<&StringArray>, row: usize) -> Option<&str> {
+pub(crate) fn text_in(texts: Option<&StringArray>, row: usize) -> Option<&str> {
     let texts = texts.filter(|texts| texts.is_valid(row))?;
     Some(texts.value(row))
 }
@@ -457,7 +457,7 @@ fn file_in(batch: &RecordBatch) -> impl Fn(usize) -> File {
 }
 
 /// The level in a column.
-fn level_in(levels: Option<&StringArray>, row: usize) -> IoLevel {
+pub(crate) fn level_in(levels: Option<&StringArray>, row: usize) -> IoLevel {
     text_in(levels, row)
         .and_then(|level| level.parse().ok())
         .unwrap_or_default()

@@ -11,14 +11,15 @@ use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    captures, file_rows, files, json, marks, mounts, operations, requests, selected_columns,
-    stalls, units, volume,
+    captures, file_rows, files, json, marks, mounts, operations, processes, requests,
+    selected_columns, stalls, units, volume,
 };
 use trackiops_query::HostStream;
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
 use trackiops_query::files::FileActivity;
 use trackiops_query::operations::OperationAnswer;
+use trackiops_query::processes::ProcessActivity;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::KeptRequest;
 use trackiops_query::stalls::ServerStall;
@@ -312,6 +313,14 @@ impl Render for KeptRequest {
 
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         requests::table(answer, zone)
+    }
+}
+
+impl Render for ProcessActivity {
+    const BARS: Option<&'static str> = Some("requests");
+
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        processes::table(answer, zone)
     }
 }
 

@@ -18,6 +18,7 @@ mod marks;
 mod mounts;
 mod operations;
 mod plot;
+mod processes;
 pub mod pseudonym;
 pub mod report;
 mod requests;

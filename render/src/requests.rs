@@ -2,7 +2,7 @@
 
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, LEVEL, MOUNT,
-    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT_NAME, TID, UID, USER, XID,
+    OFFSET_BYTES, OP, PATH, PID, PROCESS, RETRANS, TENANT_NAME, TID, UID, USER, XID,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
@@ -37,6 +37,7 @@ struct Shape {
     /// Calls of applications are among them, or all of them.
     calls: bool,
     requests: bool,
+    processes: bool,
     /// What answers the requests.
     answered_by: &'static str,
     offset: String,
@@ -63,6 +64,7 @@ impl Shape {
             level: differ(LEVEL),
             calls: rows.iter().any(is_call),
             requests: !rows.iter().all(is_call),
+            processes: rows.iter().any(|row| row.text(PROCESS).is_some()),
             answered_by: answered_by(rows.iter().map(|row| {
                 row.text(LEVEL)
                     .and_then(|level| level.parse().ok())
@@ -96,6 +98,9 @@ impl Shape {
         }
         if self.requests {
             cells.push(right("xid").weighs(50));
+        }
+        if self.processes {
+            cells.push(left("process").weighs(43));
         }
         cells.push(right("pid").weighs(40));
         if self.calls {
@@ -150,6 +155,9 @@ impl Shape {
         }
         if self.requests {
             cells.push(number(XID));
+        }
+        if self.processes {
+            cells.push(text(PROCESS));
         }
         cells.push(number(PID));
         if self.calls {

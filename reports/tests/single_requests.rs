@@ -13,7 +13,7 @@ use trackiops_query::Range;
 use trackiops_query::columns::{Columns, Value};
 use trackiops_reports::{noisy, slow};
 use trackiops_schemas::ebpf::ring::flags;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
 use trackiops_testkit::program;
@@ -49,6 +49,7 @@ fn record(store: &Path) {
             retransmissions: 0,
             error: 0,
             pid: 0,
+            process: ProcessName::default(),
         });
     });
     requests.retain(|of| of.end_ns < (T0 + 1000 * DAY.seconds.cast_signed()) * 1_000_000);

@@ -153,6 +153,8 @@ pub const END_TIME: &str = "end_time";
 pub const END_TIME_NS: &str = "end_time_ns";
 /// Column of the requests: the process that initiated it; null where not known.
 pub const PID: &str = "pid";
+/// Column of the requests: the name of that process; null where not known.
+pub const PROCESS: &str = "process";
 /// Column of the requests: the thread that made a call; null for requests.
 pub const TID: &str = "tid";
 /// Column of the requests: offset of the first byte asked for; null where not known.
@@ -358,6 +360,7 @@ pub fn request_schema() -> SchemaRef {
     fields.extend([
         text(LEVEL),
         optional(PID, Unit::None),
+        optional_text(PROCESS),
         optional(TID, Unit::None),
         text(OP),
         optional(OFFSET_BYTES, Unit::Bytes),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ebpf::ring::{NO_OFFSET, RequestRecord, flags};
-use crate::identity::FileAttributes;
+use crate::identity::{FileAttributes, name_text};
 use crate::level::IoLevel;
 
 /// A completed request, or a call of an application that has returned.
@@ -35,6 +35,30 @@ pub struct Request {
     pub error: i32,
     /// As in [`RequestRecord`]; 0 when not known.
     pub pid: u32,
+    /// The name of that process.
+    pub process: ProcessName,
+}
+
+/// The name of a process as the kernel keeps it: 15 bytes and a NUL (`TASK_COMM_LEN`, include/linux/sched.h). Empty when not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ProcessName(pub [u8; 16]);
+
+impl ProcessName {
+    /// The bytes of a name, which are cut as the kernel cuts them.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut name = [0; 16];
+        for (to, byte) in name.iter_mut().take(15).zip(bytes) {
+            *to = *byte;
+        }
+        Self(name)
+    }
+
+    /// As text, where it is known.
+    pub fn text(&self) -> Option<String> {
+        let bytes = self.0.split(|byte| *byte == 0).next();
+        let bytes = bytes.filter(|bytes| !bytes.is_empty())?;
+        Some(name_text(bytes))
+    }
 }
 
 impl Request {
@@ -54,6 +78,7 @@ impl Request {
             retransmissions: record.retransmissions,
             error: record.error,
             pid: record.pid,
+            process: ProcessName::default(),
         }
     }
 

@@ -14,10 +14,10 @@ use trackiops_store::{RequestsWriter, StoreError};
 
 use crate::record::log::{self, Level};
 
-/// Requests that may wait for the disk, where memory allows it: 18 MiB, or 2.6 seconds of 100,000 requests/s.
+/// Requests that may wait for the disk, where memory allows it: 22 MiB, or 2.6 seconds of 100,000 requests/s.
 pub const WAITING_REQUESTS: u64 = 256 << 10;
 /// Bytes of one that waits.
-pub const WAITING_BYTES: u64 = 72;
+pub const WAITING_BYTES: u64 = 88;
 /// How often the writer gets its turn when there are no requests.
 const IDLE_EVERY: Duration = Duration::from_secs(1);
 

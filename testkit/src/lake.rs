@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trackiops_schemas::ops::{Operation, OperationRow};
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::Writer;
 
@@ -86,6 +86,7 @@ fn requests() -> RequestBatch {
         retransmissions: 0,
         error: 0,
         pid: 12,
+        process: ProcessName::new(b"fio"),
     };
     let requests = (0..600).map(request).collect();
     RequestBatch { files, requests }

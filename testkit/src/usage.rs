@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
@@ -146,6 +146,7 @@ fn request(numbers: &mut Numbers, start: i64, user: u32) -> Request {
         retransmissions: 0,
         error: 0,
         pid: 12,
+        process: ProcessName::new(b"fio"),
     }
 }
 

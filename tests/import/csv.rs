@@ -83,7 +83,12 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
     let dir = tempfile::tempdir().unwrap();
     lake::record(dir.path());
     let recorded = stores_below(dir.path());
-    let exported = export(&recorded, &dir.path().join("all.csv"));
+    // An import has the numbers of processes, and not their names.
+    let without_names = |mut rows: Vec<Row>| {
+        rows.iter_mut().for_each(|row| drop(row.remove("process")));
+        rows
+    };
+    let exported = without_names(export(&recorded, &dir.path().join("all.csv")));
     assert!(exported.len() > 500, "{}", exported.len());
     export(&recorded, &dir.path().join("all.parquet"));
     // What the sums of the imported store must be: those of the rows, by file.
@@ -101,7 +106,7 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
         let output = import(&dir.path().join("all").with_extension(ending), &store, &[]);
         assert!(output.status.success(), "{output:?}");
         let store = [store];
-        let again = export(&store, &dir.path().join("again.csv"));
+        let again = without_names(export(&store, &dir.path().join("again.csv")));
         assert!(
             again == exported,
             "{ending}: {:?}, {:?}",

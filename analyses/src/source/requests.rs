@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use trackiops_query::{EmptyReason, Range};
 use trackiops_schemas::columns::{
     DONE_BYTES, END_TIME, END_TIME_NS, EOF, ERRNO, FILE_KEY, HOST, LATENCY_NS, LEVEL, MOUNT,
-    OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
+    OFFSET_BYTES, OP, PATH, PID, PROCESS, QUEUE_NS, RETRANS, RTT_NS, TENANT_NAME, USER,
 };
 use trackiops_schemas::level::IoLevel;
 use trackiops_store::{beyond_limit, most_decoded_bytes};
@@ -32,6 +32,8 @@ pub struct Request {
     pub parts_ns: Option<(u64, u64)>,
     /// The process that initiated it, where known and wanted.
     pub pid: Option<u64>,
+    /// The name of that process.
+    pub process: Option<Name>,
     /// Which file of its server.
     pub file: i64,
     /// Which client sent it.
@@ -95,6 +97,8 @@ pub struct Requests {
     pub servers: Names,
     /// Tenants.
     pub tenants: Names,
+    /// Processes.
+    pub processes: Names,
     /// Operations.
     pub ops: Names,
     /// The server of each mount.
@@ -123,7 +127,7 @@ impl Requests {
 }
 
 /// Columns of which many analyses have no use.
-const PARTS: [&str; 3] = [PID, QUEUE_NS, RTT_NS];
+const PARTS: [&str; 4] = [PID, PROCESS, QUEUE_NS, RTT_NS];
 const COLUMNS: [&str; 17] = [
     END_TIME,
     END_TIME_NS,
@@ -218,6 +222,10 @@ impl Requests {
             true => Some([numbers(PID)?, numbers(QUEUE_NS)?, numbers(RTT_NS)?]),
             false => None,
         };
+        let processes = match self.has_parts {
+            true => Some(texts(PROCESS)?),
+            false => None,
+        };
         let eofs = Flags::of(batch, EOF)?;
         self.check_memory()?;
         for row in 0..batch.num_rows() {
@@ -251,11 +259,13 @@ impl Requests {
             let [pid, queue, rtt] = parts.map_or([None; 3], |all| {
                 all.each_ref().map(|numbers| numbers.count(row))
             });
+            let process = processes.as_ref().and_then(|all| all.get(row));
             let request = Request {
                 end_ns,
                 latency_ns: latencies.count(row),
                 parts_ns: queue.zip(rtt),
                 pid,
+                process: process.map(|process| self.processes.of(process)),
                 file: keys.get(row).unwrap_or_default(),
                 client: self.clients.of(hosts.get(row).unwrap_or_default()),
                 mount,
@@ -294,6 +304,7 @@ impl Requests {
             &self.mounts,
             &self.servers,
             &self.tenants,
+            &self.processes,
             &self.ops,
             &self.path_names,
         ];

@@ -8,6 +8,7 @@ pub(crate) mod mounts;
 pub(crate) mod open_files;
 pub(crate) mod path_ring;
 pub(crate) mod paths;
+pub(crate) mod processes;
 pub(crate) mod superblocks;
 pub(crate) mod volumes;
 
@@ -24,6 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::request::ProcessName;
 use trackiops_tenants::Rules;
 
 use crate::clock::{MonotonicNs, is_due};
@@ -35,6 +37,7 @@ use crate::names::mounts::Mounts;
 use crate::names::open_files::{OpenFile, descriptors};
 use crate::names::path_ring::{PathChange, PathEvent};
 use crate::names::paths::{ExportPath, KnownPaths};
+use crate::names::processes::Processes;
 use crate::plan::Levels;
 use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
@@ -69,6 +72,7 @@ pub struct Names {
     mountinfo: Option<OwnedFd>,
     known: Generations<RowKey, KnownFile>,
     tenants: Tenants,
+    processes: Processes,
     naming: Naming,
     nameless: HashSet<RowKey>,
     mappings: Mappings,
@@ -109,6 +113,7 @@ impl Names {
             mountinfo,
             known: Generations::new(),
             tenants: Tenants::new(),
+            processes: Processes::new(),
             naming: Naming::new(rules),
             nameless: HashSet::new(),
             mappings: if are_told {
@@ -272,6 +277,11 @@ impl Names {
     /// The id of a cgroup that the kernel found by a thread, as it stands in rows.
     pub fn cgroup_of_thread(&self, cgroup: u64) -> u64 {
         self.tenants.cgroup_of_thread(cgroup)
+    }
+
+    /// The name of a process; none if it is not known.
+    pub fn process(&mut self, pid: u32, now: MonotonicNs) -> ProcessName {
+        self.processes.name(pid, now)
     }
 
     /// Looks for mounts, tenants and paths of what was just seen, each with the process that used

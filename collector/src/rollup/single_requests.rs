@@ -69,7 +69,10 @@ impl SingleRequests {
             };
             last = Some((row, file));
             let end_ns = clock.utc_ns(MonotonicNs(record.end_ns));
-            batch.requests.push(Request::new(record, end_ns, file));
+            batch.requests.push(Request {
+                process: names.process(record.pid, now),
+                ..Request::new(record, end_ns, file)
+            });
         }
         self.records.clear();
         (self.sink)(batch);
@@ -114,6 +117,7 @@ mod tests {
             done_bytes: 100,
             xid: 9,
             uid: 1000,
+            pid: std::process::id(),
             ..RequestRecord::default()
         };
         let records = [

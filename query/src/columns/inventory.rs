@@ -5,14 +5,15 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields};
 use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::columns::{
-    CLAIM, CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER,
-    TIME, TRANSPORT, VOLUME, mount_item, time_type,
+    CLAIM, CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, LEVEL, MOUNT, MOUNTS, PATH,
+    PID, PROCESS, SERVER, TIME, TRANSPORT, VOLUME, mount_item, time_type,
 };
 use trackiops_store::{Mark, MountSeen, Seen};
 
 use super::{Column, Record, Unit, Value};
 use crate::captures::HostStream;
 use crate::files::FileActivity;
+use crate::processes::ProcessActivity;
 use crate::stalls::ServerStall;
 use crate::volume::Volume;
 
@@ -114,6 +115,38 @@ impl Record for MountSeen {
             }),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.seen.1)),
+        ]
+    }
+}
+
+impl Record for ProcessActivity {
+    fn columns() -> Vec<Column<Self>> {
+        let count = |name, unit, get: fn(&Self) -> u64| {
+            Column::count(name, unit, move |row: &Self| Value::Count(get(row)))
+        };
+        let time = |name, get: fn(&Self) -> Option<f64>| {
+            Column::new(
+                name,
+                DataType::Float64,
+                Unit::Microseconds,
+                move |row: &Self| Value::some_figure(get(row), Unit::Microseconds),
+            )
+        };
+        vec![
+            Column::text(HOST, |row: &Self| Value::text(&*row.host)),
+            Column::text(PROCESS, |row: &Self| {
+                Value::some_text(row.process.as_deref())
+            }),
+            Column::new(PID, DataType::Int64, Unit::None, |row: &Self| {
+                row.pid.map_or(Value::Null, Value::Int)
+            }),
+            Column::text(LEVEL, |row: &Self| Value::text(row.level.as_str())),
+            count("requests", Unit::Count, |row| row.requests),
+            count("read_bytes", Unit::Bytes, |row| row.read_bytes),
+            count("write_bytes", Unit::Bytes, |row| row.write_bytes),
+            count("bytes", Unit::Bytes, Self::bytes).only_if_asked(),
+            time("latency_us_mean", Self::latency_us_mean),
+            time("latency_us_max", Self::latency_us_max),
         ]
     }
 }

@@ -19,8 +19,8 @@ use trackiops_query::columns::Value;
 use trackiops_query::requests::KeptRequest;
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DEV, DIRECT, DONE_BYTES, END_TIME_NS, ERRNO, FILE_KEY, FILEID,
-    HOST, LATENCY_NS, LEVEL, MOUNT, OFFSET_BYTES, OP, PATH, PID, QUEUE_NS, RETRANS, RTT_NS,
-    TENANT_NAME, TID, UID, USER, XID,
+    HOST, LATENCY_NS, LEVEL, MOUNT, OFFSET_BYTES, OP, PATH, PID, PROCESS, QUEUE_NS, RETRANS,
+    RTT_NS, TENANT_NAME, TID, UID, USER, XID,
 };
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::unit::Unit;
@@ -198,7 +198,8 @@ impl<W: Write> Timeline<W> {
         let deed = self.deed(call);
         let host = call.text(HOST).unwrap_or_default();
         let thread = call.number(TID);
-        let process = self.process(host, IoLevel::App.as_str(), deed.process)?;
+        let name = call.text(PROCESS);
+        let process = self.process(host, IoLevel::App.as_str(), deed.process, name)?;
         let marks = call
             .text(PATH)
             .filter(|path| level_of(call) == Some(IoLevel::User) && path.split(':').count() > 2);
@@ -263,7 +264,7 @@ impl<W: Write> Timeline<W> {
         let (start_ns, end_ns, latency_ns) = (deed.start_ns, deed.end_ns, number(LATENCY_NS));
         let level = request.text(LEVEL).unwrap_or_default();
         let host = request.text(HOST).unwrap_or_default();
-        let process = self.process(host, level, deed.process)?;
+        let process = self.process(host, level, deed.process, request.text(PROCESS))?;
         let track = self.track(process, request, start_ns, end_ns)?;
         let mut whole = whole_slice(request, &deed);
         let callers = self.calls.callers_of(&deed);
@@ -309,7 +310,13 @@ impl<W: Write> Timeline<W> {
     }
 
     /// The number of a process of a host, which begins with the first use. Where the process is not known, the level stands for it.
-    fn process(&mut self, host: &str, level: &str, pid: Option<i64>) -> io::Result<u64> {
+    fn process(
+        &mut self,
+        host: &str,
+        level: &str,
+        pid: Option<i64>,
+        name: Option<&str>,
+    ) -> io::Result<u64> {
         let next = self.processes.len() as u64 + 1;
         let level = if pid.is_some() { "" } else { level };
         let key = (host.to_owned(), level.to_owned(), pid);
@@ -317,7 +324,7 @@ impl<W: Write> Timeline<W> {
             return Ok(*known);
         }
         let name = match pid {
-            Some(pid) => format!("{} process {pid}", key.0),
+            Some(pid) => format!("{} {} {pid}", key.0, name.unwrap_or("process")),
             None => format!("{} {}", key.0, key.1),
         };
         self.processes.insert(key, next);
@@ -367,7 +374,7 @@ impl<W: Write> Timeline<W> {
             let place = match places.get(&*mark.host) {
                 Some(place) => *place,
                 None => {
-                    let process = self.process(&mark.host, "marks", None)?;
+                    let process = self.process(&mark.host, "marks", None, None)?;
                     let track = self.new_track(process, "marks")?;
                     *places.entry(&mark.host).or_insert(Place { process, track })
                 }

@@ -9,8 +9,8 @@ use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
     CGROUP, CLAIM, CLIENT, CONTAINER, DEV, DIRECTION, FILE_KEY, FILEID, FILTER, HOST, LABELS,
-    LEVEL, MOUNT, MOUNTS, OP, PATH, SERVER, SOURCE, TENANT_NAME, TRANSPORT, UID, USER, VOLUME,
-    health_schema, request_schema,
+    LEVEL, MOUNT, MOUNTS, OP, PATH, PROCESS, SERVER, SOURCE, TENANT_NAME, TRANSPORT, UID, USER,
+    VOLUME, health_schema, request_schema,
 };
 
 use super::tokens::{Pseudonyms, Unknown};
@@ -42,8 +42,8 @@ enum Role {
 /// The rule of a column, or of a field within a list. `None` for text without a known rule.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
-        HOST | SERVER | FILTER | USER | TENANT_NAME | LABELS | NAMESPACE | POD | CONTAINER_ID
-        | VOLUME => Role::Word,
+        HOST | SERVER | FILTER | USER | PROCESS | TENANT_NAME | LABELS | NAMESPACE | POD
+        | CONTAINER_ID | VOLUME => Role::Word,
         PATH | CONTAINER | CLAIM => Role::Path,
         MOUNT | MOUNTS => Role::Mount,
         CGROUP => Role::Cgroup,

@@ -56,9 +56,11 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
     let levels = rows
         .iter()
         .map(|row| row.request.level(row.file.level).as_str());
-    let of_requests: [ArrayRef; 17] = [
+    let processes = requests().map(|request| request.process.text());
+    let of_requests: [ArrayRef; 18] = [
         Arc::new(StringArray::from_iter_values(levels)),
         id(Request::pid),
+        Arc::new(processes.collect::<StringArray>()),
         id(Request::tid),
         Arc::new(StringArray::from_iter_values(
             requests().map(Request::operation),

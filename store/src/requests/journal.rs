@@ -4,13 +4,14 @@
 //! Each batch is written at once. Batches are synced once a second. So the batches of a killed
 //! process survive, and a power cut costs a second.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use trackiops_schemas::ebpf::ring::flags;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 
 use crate::chain::Link;
@@ -284,6 +285,7 @@ fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
             retransmissions,
             error,
             pid,
+            process: _,
         } = *request;
         put_i64(out, end_ns.wrapping_sub(before_ns));
         put_u64(out, u64::from(ids[file as usize]));
@@ -301,6 +303,51 @@ fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
         put_u64(out, u64::from(pid));
         before_ns = end_ns;
     }
+    put_processes(out, requests);
+}
+
+/// Encodes the names of processes, each once.
+fn put_processes(out: &mut Vec<u8>, requests: &[Request]) {
+    let named = requests
+        .iter()
+        .map(|request| (request.pid, request.process));
+    let named: BTreeMap<_, _> = named
+        .filter(|(_, process)| *process != ProcessName::default())
+        .collect();
+    put_u64(out, named.len() as u64);
+    for (pid, process) in named {
+        put_u64(out, u64::from(pid));
+        for half in halves(process) {
+            put_u64(out, half);
+        }
+    }
+}
+
+/// Takes over the names of processes that follow the requests.
+fn take_processes(input: &mut Input<'_>, requests: &mut [Request]) -> Result<(), DecodeError> {
+    let mut named = HashMap::new();
+    for _ in 0..input.u64()? {
+        let (pid, halves) = (input.u32()?, [input.u64()?, input.u64()?]);
+        let mut process = [0; 16];
+        for (to, half) in process.chunks_exact_mut(8).zip(halves) {
+            to.copy_from_slice(&half.to_le_bytes());
+        }
+        named.insert(pid, ProcessName(process));
+    }
+    for request in requests {
+        request.process = named.get(&request.pid).copied().unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// The first 8 bytes of a name, and the others: a short name has few that are not 0.
+fn halves(ProcessName(bytes): ProcessName) -> [u64; 2] {
+    let [first, second] = [&bytes[..8], &bytes[8..]].map(|half| {
+        let mut word = [0; 8];
+        word.copy_from_slice(half);
+        u64::from_le_bytes(word)
+    });
+    [first, second]
 }
 
 /// Decodes requests of `files` files.
@@ -323,10 +370,11 @@ fn requests(input: &mut Input<'_>, files: usize) -> Result<Vec<Request>, DecodeE
         before_ns = request.end_ns;
         requests.push(request);
     }
+    take_processes(input, &mut requests)?;
     match input.remaining() {
         0 => Ok(requests),
         _ => Err(DecodeError::Malformed(
-            "bytes follow the last request of a batch",
+            "bytes follow the last process of a batch",
         )),
     }
 }
@@ -352,6 +400,7 @@ fn request(input: &mut Input<'_>, before_ns: i64) -> Result<Request, DecodeError
         error: i32::try_from(input.i64()?)
             .map_err(|_| DecodeError::Malformed("an errno is too large"))?,
         pid: input.u32()?,
+        process: ProcessName::default(),
     })
 }
 
@@ -389,6 +438,8 @@ mod tests {
                 retransmissions,
                 error,
                 pid,
+                // A process has one name in a batch.
+                process: ProcessName::new(pid.to_string().as_bytes()),
             }
         })
     }

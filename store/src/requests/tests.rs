@@ -8,7 +8,7 @@ use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns;
 use trackiops_schemas::ebpf::ring::flags;
-use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::stores::{journals, parquet_files};
 use trackiops_testkit::windows::{T0, file, named, used_by, windows};
@@ -43,6 +43,7 @@ fn write(end_ns: i64, file: u32, offset: u64) -> Request {
         retransmissions: 1,
         error: 0,
         pid: 7,
+        process: ProcessName::new(b"fio"),
     }
 }
 
@@ -143,6 +144,7 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
         retransmissions: 0,
         error: -116,
         pid: 0,
+        process: ProcessName::default(),
         ..write(T0_NS + 1, 1, 1 << 40)
     });
     requests.append(&batch).unwrap();
@@ -199,6 +201,8 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
     assert_eq!(longs(columns::RETRANS), [Some(1), None]);
     assert_eq!(longs(columns::UID), [Some(1000), None]);
     assert_eq!(longs(columns::PID), [Some(7), None]);
+    let processes = stored[columns::PROCESS].as_string::<i32>().iter();
+    assert_eq!(processes.collect::<Vec<_>>(), [Some("fio"), None]);
     assert_eq!(longs(columns::XID), [Some(0x1234), None]);
     let bits = |name: &str| stored[name].as_boolean().iter().collect::<Vec<_>>();
     assert_eq!(bits(columns::EOF), [None, Some(true)]);

@@ -1,0 +1,104 @@
+//! Names of processes, as `/proc/PID/comm` has them while they live.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use trackiops_schemas::request::ProcessName;
+
+use crate::clock::MonotonicNs;
+
+/// Inode of the host's PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h). In another one, `/proc` has other numbers than the kernel.
+const HOST_NAMESPACE: u64 = 0xeffffffc;
+/// A process may begin another program, and its number may go to another process.
+const RECHECK: Duration = Duration::from_secs(1);
+/// Processes that are remembered: 128 KiB.
+const MOST: usize = 4096;
+
+/// The names of the processes that were seen last.
+pub struct Processes {
+    /// Whether numbers in `/proc` are those of the kernel.
+    is_host: bool,
+    /// By number: the name, and when it was read. A process without a name had ended.
+    known: AHashMap<u32, (ProcessName, MonotonicNs)>,
+}
+
+impl Processes {
+    /// Knows none.
+    pub fn new() -> Self {
+        let namespace = fs::metadata("/proc/self/ns/pid");
+        Self {
+            is_host: namespace.is_ok_and(|namespace| namespace.ino() == HOST_NAMESPACE),
+            known: AHashMap::new(),
+        }
+    }
+
+    /// The name of a process; none if it is not known.
+    pub fn name(&mut self, pid: u32, now: MonotonicNs) -> ProcessName {
+        if pid == 0 || !self.is_host {
+            return ProcessName::default();
+        }
+        let is_recent = |at: MonotonicNs| now.0.saturating_sub(at.0) < RECHECK.as_nanos() as u64;
+        if let Some((name, read)) = self.known.get(&pid)
+            && is_recent(*read)
+        {
+            return *name;
+        }
+        if self.known.len() >= MOST {
+            self.known.retain(|_, (_, read)| is_recent(*read));
+        }
+        let name = match fs::read(format!("/proc/{pid}/comm")) {
+            Ok(comm) => ProcessName::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
+            // What has ended since had the name that was known.
+            Err(_) => self
+                .known
+                .get(&pid)
+                .map_or_else(ProcessName::default, |(name, _)| *name),
+        };
+        if self.known.len() < MOST {
+            self.known.insert(pid, (name, now));
+        }
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_keeps_its_name_when_it_has_ended() {
+        let mut processes = Processes {
+            is_host: true,
+            known: AHashMap::new(),
+        };
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let at = |seconds: u64| MonotonicNs(seconds * 1_000_000_000);
+        let mut name = |seconds| processes.name(child.id(), at(seconds)).text();
+        assert_eq!(name(1).as_deref(), Some("cat"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut name = |seconds| processes.name(child.id(), at(seconds)).text();
+        assert_eq!(name(9).as_deref(), Some("cat"));
+        assert_eq!(processes.name(0, at(9)).text(), None);
+        processes.is_host = false;
+        assert_eq!(processes.name(std::process::id(), at(9)).text(), None);
+    }
+
+    #[test]
+    fn no_more_processes_are_remembered_than_there_is_room_for() {
+        let mut processes = Processes {
+            is_host: true,
+            known: AHashMap::new(),
+        };
+        for pid in 0..2 * MOST as u32 {
+            processes.name(u32::MAX - pid, MonotonicNs(1));
+        }
+        assert_eq!(processes.known.len(), MOST);
+        processes.name(7, MonotonicNs(2_000_000_000));
+        assert_eq!(processes.known.len(), 1);
+    }
+}
