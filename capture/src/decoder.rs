@@ -35,7 +35,7 @@ const REMEMBERED: usize = 64;
 const TELLING_BYTES: usize = 64;
 
 /// Which connection a packet is of, in few words: they are hashed and compared for each packet.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow {
     /// Addresses and ports, the smaller one first.
     ends: [(u128, u16); 2],
@@ -240,7 +240,8 @@ impl<R: Receiver> Decoder<R> {
             self.evict();
         }
         if self.kept_bytes > MOST_KEPT_BYTES {
-            for connection in self.connections.values_mut() {
+            let connections = self.connections.iter_mut();
+            for (_, connection) in in_order(connections.map(|(flow, kept)| (*flow, kept))) {
                 connection.let_go(&mut self.receiver);
             }
             let kept = self.connections.values().map(Connection::kept_bytes);
@@ -290,8 +291,8 @@ impl<R: Receiver> Decoder<R> {
         let (_, &mut until_ns, _) = times.select_nth_unstable(MOST_CONNECTIONS / 4);
         let connections = self.connections.iter();
         let idle = connections.filter(|(_, connection)| connection.last_ns <= until_ns);
-        let idle: Vec<Flow> = idle.map(|(flow, _)| *flow).collect();
-        for flow in idle {
+        let idle = in_order(idle.map(|(flow, _)| (*flow, ())));
+        for (flow, ()) in idle {
             if let Some(connection) = self.connections.remove(&flow) {
                 self.kept_bytes = self.kept_bytes.saturating_sub(connection.kept_bytes());
                 let (receiver, report) = (&mut self.receiver, &mut self.report);
@@ -314,7 +315,7 @@ impl<R: Receiver> Decoder<R> {
 
     /// There are no more packets: who was given what was found, and what became of every packet.
     pub fn finish(mut self) -> (R, Report) {
-        for (_, connection) in self.connections.drain() {
+        for (_, connection) in in_order(self.connections.drain()) {
             report_connection(&mut self.report, connection, &mut self.receiver);
         }
         let (frames, bytes) = self.fragments.finish();
@@ -327,6 +328,13 @@ impl<R: Receiver> Decoder<R> {
             .sort_by_key(|connection| (connection.peers.client, connection.peers.server));
         (self.receiver, self.report)
     }
+}
+
+/// Connections in the same order in each run, which that of the map is not.
+fn in_order<T>(connections: impl Iterator<Item = (Flow, T)>) -> Vec<(Flow, T)> {
+    let mut connections: Vec<_> = connections.collect();
+    connections.sort_unstable_by_key(|(flow, _)| *flow);
+    connections
 }
 
 /// An address and a port as numbers.
