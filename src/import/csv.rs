@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.memory.apply();
     let sources = Source::all(&args.files)?;
     let mut import = Import {
-        hosts: Hosts::new(args.target.target("csv")),
+        hosts: Hosts::new(args.target.target("csv", &sources, &args.map)),
         mappings: args.map,
         header: Vec::new(),
         columns: None,
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         what: "row",
         advice: "sort them by time, and name the files in order of time",
     };
-    tell(&import.hosts, "host", &backwards, |out| {
+    tell(&mut import.hosts, "host", &backwards, |out| {
         print_time_range(&plural(import.rows, "row"), import.time_range_ns, out)
     })
 }

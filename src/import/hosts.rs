@@ -20,7 +20,7 @@ use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Options, RequestsWriter, Writer};
+use trackiops_store::{Counts, Import, Options, RequestsWriter, Writer};
 
 use super::before::Before;
 use super::source::was_ended;
@@ -108,12 +108,15 @@ pub struct Target {
     pub options: Options,
     /// Room for single requests, bytes; none are kept if there is none.
     pub requests_bytes: Option<u64>,
+    /// What is imported, if it can be read again from its beginning; see [`super::source::id`].
+    pub import: Option<String>,
 }
 
 /// What writes to the store, from the first window on.
 struct Writers {
     windows: Writer,
     requests: Option<RequestsWriter>,
+    import: Option<Import>,
 }
 
 impl Writers {
@@ -123,18 +126,33 @@ impl Writers {
             ..target.options.clone()
         };
         let warn = |warning| say(format_args!("warning: {warning}"));
-        let windows = Writer::open_after(&target.store, options, None, warn)?;
+        let mut windows = Writer::open_after(&target.store, options, None, warn)?;
         let requests = target.requests_bytes;
         let requests = requests.map(|most_bytes| windows.requests(most_bytes, warn));
+        let mut requests = requests.transpose()?;
+        let import = target.import.as_deref();
+        let import = import.map(|id| Import::begin(id, &mut windows, requests.as_mut()));
         Ok(Self {
-            requests: requests.transpose()?,
+            import: import.transpose()?,
+            requests,
             windows,
         })
+    }
+
+    /// What was written stays, and is not written again by the same import.
+    fn commit(&mut self) -> anyhow::Result<()> {
+        if let Some(import) = &mut self.import {
+            import.commit(&mut self.windows, self.requests.as_mut())?;
+        }
+        Ok(())
     }
 
     /// Has everything sealed, and waits for that until a signal ends the import. The rest is in
     /// journals then. Returns whether all of it is sealed.
     fn end(&mut self) -> anyhow::Result<bool> {
+        if let Some(import) = self.import.take() {
+            import.finish()?;
+        }
         self.windows.end()?;
         if let Some(requests) = &mut self.requests {
             requests.end()?;
@@ -169,6 +187,10 @@ pub struct Hosts<N> {
     before: Before,
     /// Hosts whose last windows were not written, because a signal ended the import.
     unwritten: u64,
+    /// What it had of this import.
+    had: Counts,
+    /// Whether a signal has ended an import that can go on later.
+    is_stopped: bool,
     /// Requests, and READs and WRITEs among them.
     counts: (u64, u64),
     /// Requests whose times a store cannot have.
@@ -188,6 +210,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
             writers: None,
             before: Before::default(),
             unwritten: 0,
+            had: Counts::default(),
+            is_stopped: false,
             counts: (0, 0),
             left_out: 0,
         }
@@ -206,6 +230,18 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// Number of hosts that had data of an imported time in the store before, and of windows that were added to it.
     pub fn again(&self) -> (u64, u64) {
         self.before.again()
+    }
+
+    /// What the store had of this import before.
+    pub fn had(&self) -> Counts {
+        self.had
+    }
+
+    /// Whether a signal has ended an import that goes on when it is run again. What comes after the
+    /// signal is left out, so that the store has the same as without it, but less.
+    pub fn is_stopped(&mut self) -> bool {
+        self.is_stopped |= self.target.import.is_some() && was_ended();
+        self.is_stopped
     }
 
     /// The time of what was read last, if anything was.
@@ -238,6 +274,9 @@ impl<N: Names + Default + 'static> Hosts<N> {
 
     /// The time of what is read is this now.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
+        if self.is_stopped() {
+            return Ok(());
+        }
         self.now_ns = time_ns;
         // However many files there are in a second.
         if !self.is_due(time_ns) && !self.names.borrow().is_full() {
@@ -255,7 +294,10 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let (rows, requests) = hosts.fold((0, 0), |(rows, requests), host| {
             (rows + host.rows, requests + host.requests.len())
         });
-        let is_late = self.counts.0 > 0 && rows > 0 && self.written.elapsed() > WRITE_EVERY;
+        // What can be read again is written at the same places each time.
+        let is_pipe = self.target.import.is_none();
+        let is_late = is_pipe && rows > 0 && self.written.elapsed() > WRITE_EVERY;
+        let is_late = is_late && self.counts.0 > 0;
         if rows > MOST_ROWS || requests > MOST_REQUESTS || is_late {
             self.write()?;
         }
@@ -276,6 +318,9 @@ impl<N: Names + Default + 'static> Hosts<N> {
 
     /// Closes all windows and writes them. Without any request nothing is written.
     pub fn finish(&mut self) -> anyhow::Result<()> {
+        if self.is_stopped() {
+            return Ok(());
+        }
         self.close(UtcMs(i64::MAX));
         if self.left_out > 0 {
             let rows = plural(self.left_out, "row");
@@ -307,6 +352,10 @@ impl<N: Names + Default + 'static> Hosts<N> {
             if host.windows.is_empty() && host.requests.is_empty() {
                 continue;
             }
+            if self.target.import.is_some() && was_ended() {
+                self.is_stopped = true;
+                break;
+            }
             if was_ended() && asked.get_or_insert_with(Instant::now).elapsed() > WRITING {
                 self.unwritten += 1;
                 continue;
@@ -314,12 +363,20 @@ impl<N: Names + Default + 'static> Hosts<N> {
             let writers = match &mut self.writers {
                 Some(writers) => writers,
                 none => {
-                    self.before = Before::of(&self.target.store);
-                    none.insert(Writers::open(&self.target, name)?)
+                    let before = Before::of(&self.target.store);
+                    let writers = none.insert(Writers::open(&self.target, name)?);
+                    self.had = writers
+                        .import
+                        .as_ref()
+                        .map_or_else(Counts::default, Import::counts);
+                    if self.had == Counts::default() {
+                        self.before = before;
+                    }
+                    writers
                 }
             };
-            self.before.added(name, &host.windows);
-            host.write(writers, name, &*names).with_context(|| {
+            let written = host.write(writers, name, &*names, &mut self.before);
+            written.with_context(|| {
                 format!(
                     "cannot write what {name} did to {}",
                     self.target.store.display()
@@ -333,7 +390,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         {
             requests.idle(UtcMs(self.now_ns.div_euclid(1_000_000)))?;
         }
-        Ok(())
+        self.writers.as_mut().map_or(Ok(()), Writers::commit)
     }
 
     fn host(&mut self, name: &str, begin_ns: i64) -> &mut Host {
@@ -361,7 +418,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
 
     /// Adds bytes of a stream of the capture, which the client has.
     pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
-        if is_in_store(at_ns) {
+        if is_in_store(at_ns) && !self.is_stopped() {
             let host = stream.client.ip().to_string();
             let host = self.host(&host, at_ns);
             host.replay.add_captured(at_ns, stream, bytes);
@@ -384,6 +441,9 @@ impl<N: Names + Default + 'static> Hosts<N> {
         if !is_in_store(*end_ns) {
             self.leave_out();
             return false;
+        }
+        if self.is_stopped() {
+            return true;
         }
         self.counts.0 += 1;
         let is_request = |record: &&RequestRecord| record.flags & flags::PIECE == 0;
@@ -432,20 +492,45 @@ impl Host {
         Some(format!("{}-{number}", peers.transport))
     }
 
-    fn write(&mut self, to: &mut Writers, name: &str, names: &impl Names) -> anyhow::Result<()> {
-        let Writers { windows, requests } = to;
+    /// Writes what is closed, but for what the store has of it.
+    fn write(
+        &mut self,
+        to: &mut Writers,
+        name: &str,
+        names: &impl Names,
+        before: &mut Before,
+    ) -> anyhow::Result<()> {
+        let Writers {
+            windows,
+            requests,
+            import,
+        } = to;
+        let next = Counts {
+            windows: self.windows.len() as u64,
+            requests: requests.as_ref().map_or(0, |_| self.requests.len() as u64),
+        };
+        let had = import.as_mut().map(|import| import.skip(name, next));
+        let had = had.unwrap_or_default();
         windows.set_host(name)?;
         let finest = windows.options().granularities.finest();
-        let mut left = &self.windows[..];
+        let mut left = &self.windows[had.windows as usize..];
+        before.added(name, left);
         while !left.is_empty() {
             let count = windows.append_first(finest, left)?;
             left = &left[count..];
         }
         if let Some(requests) = requests {
             requests.set_host(name)?;
-            for records in self.requests.chunks(BATCH) {
+            for records in self.requests[had.requests as usize..].chunks(BATCH) {
                 requests.append(&batch(records, names))?;
             }
+        }
+        if let Some(import) = import {
+            let appended = Counts {
+                windows: next.windows - had.windows,
+                requests: next.requests - had.requests,
+            };
+            import.appended(name, appended);
         }
         self.windows.clear();
         self.requests.clear();

@@ -6,7 +6,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use trackiops_capture::{Call, NFS_PROGRAM, Peers, Reply, Request, Seen};
@@ -202,6 +202,13 @@ impl MessageFiles {
         }
     }
 
+    /// Removes what was written.
+    pub fn discard(self) {
+        for table in [self.messages, self.told] {
+            let _ = fs::remove_file(table.draft);
+        }
+    }
+
     /// Completes the files. The error may be of any write before.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.write_messages(self.waiting.len());
@@ -304,6 +311,8 @@ fn of_told(rows: &[Told]) -> Vec<ArrayRef> {
 /// A file that is being written.
 struct Table {
     path: PathBuf,
+    /// Its name until it is complete.
+    draft: PathBuf,
     schema: SchemaRef,
     writer: Writer<BufWriter<File>>,
 }
@@ -311,16 +320,23 @@ struct Table {
 impl Table {
     fn create(path: PathBuf, schema: Schema) -> anyhow::Result<Self> {
         let schema = Arc::new(schema);
-        let file = File::create_new(&path).with_context(|| {
-            format!(
-                "cannot create {}; name a directory without it",
+        if path.symlink_metadata().is_ok() {
+            bail!(
+                "cannot create {}, which exists; name a directory without it",
                 path.display()
-            )
-        })?;
+            );
+        }
+        let mut draft = path.clone().into_os_string();
+        draft.push(".part");
+        let draft = PathBuf::from(draft);
+        // An import that was interrupted may have left one.
+        let file =
+            File::create(&draft).with_context(|| format!("cannot create {}", draft.display()))?;
         let writer = Writer::new(Kind::Parquet, &schema, BufWriter::new(file));
         let writer = writer.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self {
             path,
+            draft,
             schema,
             writer,
         })
@@ -333,13 +349,19 @@ impl Table {
     }
 
     fn finish(self) -> anyhow::Result<()> {
-        let Self { path, writer, .. } = self;
+        let Self {
+            path,
+            draft,
+            writer,
+            ..
+        } = self;
         let cannot = || format!("cannot write {}", path.display());
         let out = writer.finish().with_context(cannot)?;
         out.out
             .into_inner()
             .map_err(|error| error.into_error())
             .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(draft, &path))
             .with_context(cannot)
     }
 }

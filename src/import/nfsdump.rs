@@ -64,7 +64,11 @@ struct Unread {
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
-    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target("nfsdump")));
+    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target(
+        "nfsdump",
+        &sources,
+        &(),
+    )));
     let mut lines = Lines::default();
     for source in &sources {
         read(source, &mut decoder, &mut lines)?;
@@ -79,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         what: "line",
         advice: "name the files in order of time",
     };
-    tell(&hosts, "client", &backwards, |out| {
+    tell(&mut hosts, "client", &backwards, |out| {
         print_account(&lines, &report, out)
     })
 }

@@ -26,7 +26,7 @@ pub struct Backwards<'w> {
 
 /// Prints how many requests came of how many hosts, each of which is a `host` here, and the account. Returns the exit status.
 pub fn tell<N: Names + Default + 'static>(
-    hosts: &Hosts<N>,
+    hosts: &mut Hosts<N>,
     host: &str,
     backwards: &Backwards<'_>,
     account: impl Fn(&mut dyn Write) -> io::Result<()>,
@@ -57,7 +57,23 @@ pub fn tell<N: Names + Default + 'static>(
              imported before, it counts twice: import it once, into an empty store"
         ));
     }
-    if was_ended() && requests > 0 {
+    let had = hosts.had();
+    if had.windows > 0 {
+        let windows = plural(had.windows, "window");
+        let requests = plural(had.requests, "single request");
+        say(format_args!(
+            "note: the store had {windows} and {requests} of this import already; they were not added again"
+        ));
+    }
+    if hosts.is_stopped() {
+        let until = hosts.now().map_or_else(
+            || "its beginning".to_owned(),
+            |now| format!("{} UTC", show(now, Zone::utc())),
+        );
+        say(format_args!(
+            "ended by a signal at {until}; the same command goes on with the import, and adds nothing twice"
+        ));
+    } else if was_ended() && requests > 0 {
         let store = hosts.store().display();
         let until = hosts.now().map_or_else(
             || "then".to_owned(),

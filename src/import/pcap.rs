@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = Source::all(&args.files)?;
     let messages = args.messages.as_deref().map(MessageFiles::create);
     let found = Found {
-        hosts: Hosts::new(args.target.target("pcap")),
+        hosts: Hosts::new(args.target.target("pcap", &sources, &args.ports)),
         messages: messages.transpose()?,
     };
     let mut decoder = Decoder::new(found, &args.ports);
@@ -68,13 +68,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         messages,
     } = found;
     hosts.finish()?;
-    messages.map_or(Ok(()), MessageFiles::finish)?;
+    match messages {
+        // They are written from the beginning when the import goes on.
+        Some(messages) if hosts.is_stopped() => messages.discard(),
+        Some(messages) => messages.finish()?,
+        None => {}
+    }
     let backwards = Backwards {
         number: report.backwards,
         what: "packet",
         advice: "name the files in order of time, or sort a capture with `reordercap`",
     };
-    tell(&hosts, "client", &backwards, |out| {
+    tell(&mut hosts, "client", &backwards, |out| {
         print_account(&report, out)
     })
 }

@@ -1,8 +1,11 @@
 //! Where what was imported goes: flags that all imports have.
 
+use std::fmt::Debug;
+
 use trackiops_store::{GranularitySet, Options, RetentionPolicy};
 
 use super::hosts::Target;
+use super::source::{Source, id};
 use crate::help_headings::TARGET;
 use crate::record::args::{DEFAULT_GRANULARITIES, parse_requests_size, rotation};
 use crate::store_flag::StoreFlag;
@@ -29,16 +32,25 @@ pub struct TargetFlags {
 }
 
 impl TargetFlags {
-    /// What is written where. `source` is the kind of files that are imported.
-    pub fn target(self, source: &str) -> Target {
+    /// What is written where. `kind` is that of the files that are imported, and `settings` are the flags
+    /// that change what is found in them.
+    pub fn target(self, kind: &str, sources: &[Source], settings: &dyn Debug) -> Target {
+        let Self {
+            store: _,
+            granularity,
+            requests_size: _,
+            no_requests,
+        } = &self;
+        let settings = format!("{kind} {granularity} {no_requests} {settings:?}");
         Target {
+            import: id(sources, &settings),
             store: self.store.dir(),
             options: Options {
                 host: String::new(),
                 rotate: rotation(ROTATE_MINUTES, self.granularity.finest()),
                 granularities: self.granularity,
                 filter: None,
-                source: Some(source.to_owned()),
+                source: Some(kind.to_owned()),
                 allow_nfs_store: false,
                 most_files: Options::MOST_FILES,
                 keep: RetentionPolicy::default(),

@@ -171,6 +171,17 @@ pub enum StoreError {
     /// The store was deleted or moved while it was open for writing.
     #[error("{path} was deleted or moved while it was recorded to", path = .0.display())]
     Gone(PathBuf),
+    /// Journals of an interrupted import are gone, or were sealed without being counted.
+    #[error(
+        "it is not known how much of this import {store} has; name another store, or remove {path} to add all of it to what is there",
+        store = .store.display(), path = .path.display()
+    )]
+    UnknownImport {
+        /// The store.
+        store: PathBuf,
+        /// What it knows of the import.
+        path: PathBuf,
+    },
     /// The store does not keep windows of this granularity.
     #[error("this store does not keep windows of {0}; add {0} to --granularity")]
     NotKept(Granularity),

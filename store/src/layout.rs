@@ -9,6 +9,7 @@
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
+//! <store>/imports/<id>.open             an import that is under way; .json when it is not
 //! .<segment>.tmp        incomplete, or about to count
 //! .<segment>.removed    counts no longer, and will be deleted
 //! ```
@@ -45,6 +46,8 @@ const SEGMENT_START: &str = "%Y%m%dT%H%M%SZ";
 /// Limit on attempts to list journals. A recorder rotates them every few minutes.
 const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
+/// Extension of an import that is under way.
+const OPEN_IMPORT: &str = "open";
 /// Directory and dataset of segments of requests.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
@@ -134,6 +137,33 @@ impl Dataset {
 
 pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
+}
+
+/// The directory of what is known of imports.
+pub(crate) fn imports_dir(store: &Path) -> PathBuf {
+    store.join("imports")
+}
+
+/// What the store has of an import.
+pub(crate) fn import(store: &Path, id: &str) -> PathBuf {
+    imports_dir(store).join(format!("{id}.json"))
+}
+
+/// The same while it is under way.
+pub(crate) fn open_import(store: &Path, id: &str) -> PathBuf {
+    imports_dir(store).join(format!("{id}.{OPEN_IMPORT}"))
+}
+
+/// The imports that are under way, or were when their process ended.
+pub(crate) fn open_imports(store: &Path) -> Result<Vec<String>, StoreError> {
+    let dir = imports_dir(store);
+    let entries = beneath::entries(store, &dir).map_err(StoreError::io("list", &dir))?;
+    let open = entries.into_iter().filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == OPEN_IMPORT)
+    });
+    let ids = open.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    Ok(ids.collect())
 }
 
 /// What people have noted about moments.

@@ -1,5 +1,6 @@
 //! Writes a store.
 
+use std::mem;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -13,6 +14,7 @@ use crate::catalog::mounts::MountLog;
 use crate::catalog::{Catalog, Publish};
 use crate::error::StoreError;
 use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
+use crate::imports;
 use crate::journal::header::{Header, Previous};
 use crate::journal::removal::remove_orphaned_ends;
 use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
@@ -45,6 +47,8 @@ pub struct Writer {
     store: PathBuf,
     options: Options,
     journal: Option<OpenJournal>,
+    /// Journals of an import that are over, and not counted yet.
+    held: Option<Vec<u64>>,
     next_number: u64,
     /// Bytes that a failed append may have left.
     uncertain_tail: Option<UncertainTail>,
@@ -119,6 +123,8 @@ impl Writer {
         let last_number = previous.map_or(0, |previous| previous.number);
         let last_number = last_number.max(catalog.last_journal()?);
         let next_number = last_number.max(layout::last_number(&store)?) + 1;
+        // What cannot be counted is not known: that must not keep others from recording.
+        let _ = imports::take_stock(&catalog, next_number);
         let mounts = MountLog::new(catalog.clone(), &options.host);
         let new_policy = NewPolicy::default();
         let housekeeping = Housekeeping::new(&store, options.keep.clone(), new_policy.clone());
@@ -143,6 +149,7 @@ impl Writer {
             store,
             options,
             journal: None,
+            held: None,
             next_number,
             uncertain_tail: None,
             lock: Arc::new(lock),
@@ -328,10 +335,37 @@ impl Writer {
             if open.is_named {
                 self.previous = Some(open.writer.as_previous());
             }
-            self.sealer.seal(vec![open.number])?;
+            match &mut self.held {
+                Some(held) => held.push(open.number),
+                None => self.sealer.seal(vec![open.number])?,
+            }
             self.mounts.still(self.until)?;
         }
         Ok(())
+    }
+
+    /// Has journals that are over wait until they are released. Returns the number of the next one.
+    pub(crate) fn hold(&mut self) -> u64 {
+        self.held = Some(Vec::new());
+        self.next_number
+    }
+
+    /// Nothing more is appended to the open journal. Returns the number of the next one.
+    pub(crate) fn close(&mut self) -> Result<u64, StoreError> {
+        self.close_journal()?;
+        Ok(self.next_number)
+    }
+
+    /// Has the journals sealed that waited.
+    pub(crate) fn release(&mut self) -> Result<(), StoreError> {
+        match self.held.as_mut().map(mem::take) {
+            Some(held) if !held.is_empty() => self.sealer.seal(held),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
     }
 
     /// Changes what is kept. What exceeds it expires within half a minute.

@@ -9,6 +9,7 @@ mod messages;
 mod nfsdump;
 mod packets;
 mod pcap;
+mod resume;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

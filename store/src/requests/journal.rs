@@ -172,6 +172,22 @@ impl RequestsScan {
         Link::of(&self.header, start)
     }
 
+    /// Number of its requests.
+    pub(crate) fn count(&self) -> Result<u64, StoreError> {
+        let counts = self.batches.iter().map(|batch| self.requests(batch));
+        counts.map(|requests| Ok(requests?.len() as u64)).sum()
+    }
+
+    /// Whether no part of it is damaged. Its end may be torn.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.damaged_bytes == 0
+    }
+
+    /// The host of its requests.
+    pub(crate) fn into_host(self) -> String {
+        self.header.host
+    }
+
     /// Scans an open journal. `None` if it ends within its header.
     pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {

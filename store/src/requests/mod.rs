@@ -60,6 +60,8 @@ pub struct RequestsWriter {
     next_number: u64,
     /// Journals of an import that are over, and their bytes: they are sealed together.
     waiting: (Vec<u64>, u64),
+    /// Whether they wait to be counted.
+    is_held: bool,
     /// The last journal that has requests and is not open.
     previous: Option<Previous>,
     /// Whether the catalog names a journal of this writer.
@@ -112,6 +114,7 @@ impl RequestsWriter {
             budget,
             journal: None,
             waiting: (Vec::new(), 0),
+            is_held: false,
             next_number,
             previous,
             has_named: false,
@@ -235,6 +238,9 @@ impl RequestsWriter {
         numbers.push(open.number);
         *bytes += open.writer.bytes();
         let is_import = self.options.source.is_some();
+        if self.is_held {
+            return Ok(());
+        }
         if is_import && numbers.len() < TOGETHER && *bytes < self.budget.journal_bytes() {
             return Ok(());
         }
@@ -247,6 +253,23 @@ impl RequestsWriter {
             true => Ok(()),
             false => self.sealer.seal(numbers),
         }
+    }
+
+    /// Has journals that are over wait until they are released. Returns the number of the next one.
+    pub(crate) fn hold(&mut self) -> u64 {
+        self.is_held = true;
+        self.next_number
+    }
+
+    /// Nothing more is appended to the open journal. Returns the number of the next one.
+    pub(crate) fn close(&mut self) -> Result<u64, StoreError> {
+        self.retire(|_| true)?;
+        Ok(self.next_number)
+    }
+
+    /// Has the journals sealed that waited.
+    pub(crate) fn release(&mut self) -> Result<(), StoreError> {
+        self.seal_waiting()
     }
 
     /// What is appended from now on is of another host.

@@ -1,0 +1,292 @@
+//! How much of an import is in the store, so that the same import can go on after it was interrupted.
+//!
+//! An import gives each host the same windows and single requests in the same order whenever it is
+//! run. So it goes on behind those that the store has, whose number is kept by host:
+//!
+//! 1. Windows and requests are appended to journals. Journals that are over wait.
+//! 2. All of these journals are closed, and the new numbers are written to `imports/<id>.open`.
+//! 3. The journals are sealed.
+//!
+//! If the process ends before the second step, the journals that are not counted yet are all there,
+//! because none of them was sealed. Whoever opens the store next counts what is in them, before
+//! anything is sealed. A complete import, or one that was counted so, is `imports/<id>.json`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use trackiops_threads::fail_point;
+
+use crate::beneath;
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::journal::file::JournalFile;
+use crate::journal::scan::JournalScan;
+use crate::layout::{self, Series};
+use crate::requests::{RequestsScan, RequestsWriter};
+use crate::writer::Writer;
+
+/// Bytes of a file: some 100,000 hosts and more.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Windows and single requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Windows, or parts of them that were appended one by one.
+    pub windows: u64,
+    /// Single requests.
+    pub requests: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.windows += other.windows;
+        self.requests += other.requests;
+    }
+}
+
+/// What a store has of an import.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// The first journal of windows that is not counted.
+    next_journal: u64,
+    /// The first one of requests. `None` if the import keeps none.
+    next_requests: Option<u64>,
+    /// The store has an unknown part of it.
+    is_unknown: bool,
+    hosts: BTreeMap<String, Counts>,
+}
+
+impl Kept {
+    /// The file is JSON, and its checksum on a line of its own.
+    fn read(store: &Path, path: &Path) -> Result<Option<Self>, StoreError> {
+        let mut text = String::new();
+        let read = match beneath::read(store, path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text)),
+        };
+        read.map_err(StoreError::io("read", path))?;
+        let parsed = text.split_once('\n').and_then(|(json, sum)| {
+            let sum: u32 = sum.trim_end().parse().ok()?;
+            let kept = serde_json::from_str(json).ok()?;
+            (crc32c::crc32c(json.as_bytes()) == sum).then_some(kept)
+        });
+        let damaged = || StoreError::Damaged {
+            path: path.to_owned(),
+            offset: 0,
+            why: "it does not match its checksum",
+        };
+        parsed.ok_or_else(damaged).map(Some)
+    }
+
+    fn write(&self, store: &Path, path: &Path) -> Result<(), StoreError> {
+        let new = path.with_extension("tmp");
+        let write = || {
+            let json = serde_json::to_string(self)?;
+            let mut file = beneath::create_anew(store, &new)?;
+            writeln!(file, "{json}\n{}", crc32c::crc32c(json.as_bytes()))?;
+            beneath::finished(&file)?;
+            file.sync_all()?;
+            beneath::rename(store, &new, path)?;
+            beneath::sync_dir(store, &layout::imports_dir(store))
+        };
+        write().map_err(StoreError::io("write", path))
+    }
+
+    /// Nothing is being imported any more.
+    fn close(&self, store: &Path, id: &str) -> Result<(), StoreError> {
+        let open = layout::open_import(store, id);
+        self.write(store, &layout::import(store, id))?;
+        fail_point::hit("import: closed");
+        let removed = beneath::remove(store, &open);
+        removed.map_err(StoreError::io("delete", &open))?;
+        layout::sync_dir(store, &layout::imports_dir(store))
+    }
+
+    /// Counts what is in journals that are not counted, all of which this import wrote. `next_journal` is
+    /// the one that the store's next writer begins. Returns whether that is known.
+    fn count(&mut self, catalog: &Catalog, next_journal: u64) -> Result<bool, StoreError> {
+        let store = catalog.store();
+        let first_requests = self.next_requests.unwrap_or(u64::MAX);
+        // Journals of the import that are gone, or were sealed without being counted: this is a part
+        // of an earlier or a later state of the store.
+        if next_journal < self.next_journal
+            || catalog.last_journal()? >= self.next_journal
+            || catalog.last_requests()? >= first_requests
+        {
+            return Ok(false);
+        }
+        let mut next_requests = first_requests;
+        for (series, first) in [
+            (Series::Windows, self.next_journal),
+            (Series::Requests, first_requests),
+        ] {
+            let numbers = series.journals(store)?.into_iter();
+            for number in numbers.filter(|number| *number >= first) {
+                let Some(journal) = JournalFile::open(&series.journal(store, number))? else {
+                    continue;
+                };
+                let journal = journal.of_store(catalog.ids());
+                let (host, counts, is_whole) = match series {
+                    Series::Windows => match JournalScan::new(journal)? {
+                        Some(scan) => {
+                            let windows = scan.windows.len() as u64;
+                            let requests = 0;
+                            let is_whole = scan.damage.is_empty();
+                            (scan.header.host, Counts { windows, requests }, is_whole)
+                        }
+                        None => continue,
+                    },
+                    Series::Requests => {
+                        next_requests = number + 1;
+                        match RequestsScan::new(journal)? {
+                            Some(scan) => {
+                                let (windows, requests) = (0, scan.count()?);
+                                let is_whole = scan.is_whole();
+                                (scan.into_host(), Counts { windows, requests }, is_whole)
+                            }
+                            None => continue,
+                        }
+                    }
+                };
+                if !is_whole {
+                    return Ok(false);
+                }
+                self.hosts.entry(host).or_default().add(counts);
+            }
+        }
+        self.next_journal = next_journal;
+        self.next_requests = self.next_requests.map(|_| next_requests);
+        Ok(true)
+    }
+}
+
+/// Counts what an import has appended that was interrupted. Call this before anything is sealed.
+pub(crate) fn take_stock(catalog: &Catalog, next_journal: u64) -> Result<(), StoreError> {
+    let store = catalog.store();
+    for id in layout::open_imports(store)? {
+        // Whatever is wrong with it: the store must be recorded into.
+        let kept = Kept::read(store, &layout::open_import(store, &id));
+        let mut kept = kept.ok().flatten().unwrap_or_else(|| Kept {
+            is_unknown: true,
+            ..Kept::default()
+        });
+        let is_known = kept.count(catalog, next_journal).unwrap_or(false);
+        kept.is_unknown |= !is_known;
+        fail_point::hit("import: stock taken");
+        kept.close(store, &id)?;
+    }
+    Ok(())
+}
+
+/// An import that can go on after it was interrupted.
+///
+/// Journals of its writers are sealed by [`Self::commit`] alone.
+#[derive(Debug)]
+pub struct Import {
+    store: PathBuf,
+    id: String,
+    kept: Kept,
+    /// What the store had when this run began, and has not come again yet.
+    ahead: BTreeMap<String, Counts>,
+    /// Whether something was appended that is not counted in the store.
+    has_new: bool,
+}
+
+impl Import {
+    /// Begins an import, or goes on with it. `id` is a part of a file's name, and the same whenever the
+    /// same windows come in the same order.
+    pub fn begin(
+        id: &str,
+        windows: &mut Writer,
+        requests: Option<&mut RequestsWriter>,
+    ) -> Result<Self, StoreError> {
+        let store = windows.store().to_owned();
+        let dir = layout::imports_dir(&store);
+        layout::create_dir(&store, &dir)?;
+        layout::sync_dir(&store, &store)?;
+        let path = layout::import(&store, id);
+        let next_journal = windows.hold();
+        let next_requests = requests.map(RequestsWriter::hold);
+        let mut kept = Kept::read(&store, &path)?.unwrap_or_default();
+        // It was more than the store has now.
+        let is_older = next_journal < kept.next_journal || next_requests < kept.next_requests;
+        // What was interrupted could not be counted.
+        let is_uncounted = !layout::open_imports(&store)?.is_empty();
+        if kept.is_unknown || is_older || is_uncounted {
+            return Err(StoreError::UnknownImport { store, path });
+        }
+        kept.next_journal = next_journal;
+        kept.next_requests = next_requests;
+        kept.write(&store, &layout::open_import(&store, id))?;
+        fail_point::hit("import: begun");
+        Ok(Self {
+            ahead: kept.hosts.clone(),
+            id: id.to_owned(),
+            store,
+            kept,
+            has_new: false,
+        })
+    }
+
+    /// What the store has of it.
+    pub fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        self.kept.hosts.values().for_each(|host| all.add(*host));
+        all
+    }
+
+    /// How many of the next windows and requests of a host the store has already.
+    pub fn skip(&mut self, host: &str, next: Counts) -> Counts {
+        let Some(ahead) = self.ahead.get_mut(host) else {
+            return Counts::default();
+        };
+        let skipped = Counts {
+            windows: ahead.windows.min(next.windows),
+            requests: ahead.requests.min(next.requests),
+        };
+        ahead.windows -= skipped.windows;
+        ahead.requests -= skipped.requests;
+        skipped
+    }
+
+    /// Windows and requests of a host were appended.
+    pub fn appended(&mut self, host: &str, counts: Counts) {
+        if counts != Counts::default() {
+            self.has_new = true;
+            let known = self.kept.hosts.entry(host.to_owned()).or_default();
+            known.add(counts);
+        }
+    }
+
+    /// Has the store know what was appended, and has it sealed.
+    pub fn commit(
+        &mut self,
+        windows: &mut Writer,
+        requests: Option<&mut RequestsWriter>,
+    ) -> Result<(), StoreError> {
+        if !self.has_new {
+            return Ok(());
+        }
+        self.kept.next_journal = windows.close()?;
+        let mut requests = requests;
+        if let Some(requests) = &mut requests {
+            self.kept.next_requests = Some(requests.close()?);
+        }
+        fail_point::hit("import: appended");
+        let path = layout::open_import(&self.store, &self.id);
+        self.kept.write(&self.store, &path)?;
+        self.has_new = false;
+        fail_point::hit("import: counted");
+        windows.release()?;
+        requests.map_or(Ok(()), RequestsWriter::release)
+    }
+
+    /// All of it was committed.
+    pub fn finish(self) -> Result<(), StoreError> {
+        self.kept.close(&self.store, &self.id)
+    }
+}
