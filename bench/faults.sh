@@ -2,7 +2,7 @@
 # Damages stores, fails and kills the system calls of a recorder, and cuts the power of its disk; prints what that came to.
 # See README.md beside it.
 #
-# MUTANTS=100000 SEED=1   how many stores are damaged, and from which seed
+# MUTANTS=120000 SEED=1   how many stores are damaged, 10,000 for each kind of file, and from which seed
 # PLACES=2 KILLS=2000     at how many places of each system call it fails with each error, and kills
 # ROUNDS=3                how often the calls are gone through
 # ALLOCATIONS=2000        how many allocations of memory fail
@@ -61,7 +61,7 @@ part() {
 
 keep=()
 [ -z "${KEEP:-}" ] || keep=(--keep "$KEEP")
-part mutants "$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}"
+part mutants "$faults" mutate --mutants "${MUTANTS:-120000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}"
 part calls "$faults" calls --places "${PLACES:-2}" --kills "${KILLS:-2000}" --rounds "${ROUNDS:-3}" \
     --allocations "${ALLOCATIONS:-2000}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
 

@@ -41,8 +41,8 @@ pub enum Kind {
     Forged,
 }
 
-/// How many of a hundred mutants are of which kind.
-const SHARES: [(Kind, u64); 21] = [
+/// How many mutants of the bytes of a file are of which kind.
+const OF_BYTES: [(Kind, u64); 10] = [
     (Kind::Bit, 11),
     (Kind::Byte, 10),
     (Kind::Bits, 8),
@@ -53,6 +53,9 @@ const SHARES: [(Kind, u64); 21] = [
     (Kind::Shifted, 4),
     (Kind::Swapped, 5),
     (Kind::Copied, 5),
+];
+/// The same of those of whole files.
+const OF_WHOLE_FILES: [(Kind, u64); 9] = [
     (Kind::Deleted, 2),
     (Kind::Exchanged, 2),
     (Kind::Numbered, 2),
@@ -62,9 +65,88 @@ const SHARES: [(Kind, u64); 21] = [
     (Kind::Fifo, 1),
     (Kind::Directory, 1),
     (Kind::Link, 2),
-    (Kind::Edited, 2),
-    (Kind::Forged, 11),
 ];
+const OF_SQL: [(Kind, u64); 2] = [(Kind::Edited, 2), (Kind::Forged, 11)];
+
+/// What a mutant damages. There are equally many of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Catalog,
+    Journal,
+    RequestsJournal,
+    End,
+    Marks,
+    SumOfMarks,
+    Rollup,
+    Ops,
+    Health,
+    Requests,
+    WholeFiles,
+    Sql,
+}
+
+impl Part {
+    const ALL: [Self; 12] = [
+        Self::Catalog,
+        Self::Journal,
+        Self::RequestsJournal,
+        Self::End,
+        Self::Marks,
+        Self::SumOfMarks,
+        Self::Rollup,
+        Self::Ops,
+        Self::Health,
+        Self::Requests,
+        Self::WholeFiles,
+        Self::Sql,
+    ];
+
+    /// As the report calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Catalog => "bytes of the catalog",
+            Self::Journal => "bytes of journals of windows",
+            Self::RequestsJournal => "bytes of journals of requests",
+            Self::End => "bytes of the lengths of journals",
+            Self::Marks => "bytes of marks",
+            Self::SumOfMarks => "bytes of the sum of marks",
+            Self::Rollup => "bytes of segments of files",
+            Self::Ops => "bytes of segments of operations",
+            Self::Health => "bytes of segments of health",
+            Self::Requests => "bytes of segments of requests",
+            Self::WholeFiles => "whole files",
+            Self::Sql => "values of the catalog",
+        }
+    }
+
+    /// Whether its mutants change the bytes of this file.
+    fn is(self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_journal =
+            |prefix: bool| name.ends_with(".tij") && name.starts_with("requests-") == prefix;
+        match self {
+            Self::Catalog => name == CATALOG,
+            Self::Journal => is_journal(false),
+            Self::RequestsJournal => is_journal(true),
+            Self::End => name.ends_with(".end"),
+            Self::Marks => name == "marks.jsonl",
+            Self::SumOfMarks => name == "marks.sum",
+            Self::Rollup => path.starts_with("rollup"),
+            Self::Ops => path.starts_with("ops"),
+            Self::Health => path.starts_with("health"),
+            Self::Requests => path.starts_with("requests"),
+            Self::WholeFiles | Self::Sql => true,
+        }
+    }
+
+    fn kinds(self) -> &'static [(Kind, u64)] {
+        match self {
+            Self::WholeFiles => &OF_WHOLE_FILES,
+            Self::Sql => &OF_SQL,
+            _ => &OF_BYTES,
+        }
+    }
+}
 
 impl Kind {
     /// As the report calls it.
@@ -98,6 +180,7 @@ impl Kind {
 /// A damaged store.
 pub struct Mutant {
     pub state: usize,
+    pub part: Part,
     pub kind: Kind,
     /// What was done, to which files.
     pub what: String,
@@ -122,17 +205,22 @@ pub fn make(
     outside: &Path,
 ) -> Result<Mutant> {
     let mut numbers = numbers(seed, number);
-    let state = numbers.below(states.len() as u64) as usize;
+    let part = Part::ALL[(number % Part::ALL.len() as u64) as usize];
+    let has_part = |state: &usize| states[*state].image.keys().any(|path| part.is(path));
+    let with_part: Vec<_> = (0..states.len()).filter(has_part).collect();
+    let state = with_part[numbers.below(with_part.len() as u64) as usize];
     let State { image, older, .. } = &states[state];
-    let mut share = numbers.below(100);
-    let kind = SHARES.iter().find(|(_, of_it)| {
+    let shares = part.kinds();
+    let mut share = numbers.below(shares.iter().map(|(_, of_it)| of_it).sum());
+    let kind = shares.iter().find(|(_, of_it)| {
         let found = share < *of_it;
         share = share.saturating_sub(*of_it);
         found
     });
-    let (kind, _) = kind.context("shares add up to 100")?;
+    let (kind, _) = kind.context("a share is less than their sum")?;
     let mut change = Change {
         numbers,
+        part,
         image: image.clone(),
         older,
         other: &states[(state + 1) % states.len()].image,
@@ -142,6 +230,7 @@ pub fn make(
     let what = change.make(*kind)?;
     Ok(Mutant {
         state,
+        part,
         kind: *kind,
         what,
     })
@@ -149,6 +238,7 @@ pub fn make(
 
 struct Change<'s> {
     numbers: Numbers,
+    part: Part,
     image: Image,
     older: &'s Image,
     other: &'s Image,
@@ -161,9 +251,13 @@ impl Change<'_> {
         self.numbers.below(end.max(1) as u64) as usize
     }
 
-    /// Any of the files, which is changed; one that is not empty if there must be bytes.
+    /// Any of the files that the mutant damages; one that is not empty if there must be bytes.
     fn file(&mut self, with_bytes: bool) -> Result<PathBuf> {
-        let image = self.image.iter();
+        self.file_of(self.part, with_bytes)
+    }
+
+    fn file_of(&mut self, part: Part, with_bytes: bool) -> Result<PathBuf> {
+        let image = self.image.iter().filter(|(path, _)| part.is(path));
         let files = image.filter(|(_, bytes)| !with_bytes || !bytes.is_empty());
         let files: Vec<_> = files.map(|(path, _)| path.clone()).collect();
         let at = self.below(files.len());
@@ -186,10 +280,13 @@ impl Change<'_> {
 
     fn make(&mut self, kind: Kind) -> Result<String> {
         let what = match kind {
-            Kind::Bit => self.flip()?,
+            Kind::Bit => self.flip(self.part)?,
             Kind::Bits => {
-                let flips: Result<Vec<_>> = (0..2 + self.below(7)).map(|_| self.flip()).collect();
-                flips?.join(", ")
+                let mut flips = vec![self.flip(self.part)?];
+                for _ in 0..1 + self.below(7) {
+                    flips.push(self.flip(Part::WholeFiles)?);
+                }
+                flips.join(", ")
             }
             Kind::Byte => {
                 let path = self.file(true)?;
@@ -236,7 +333,7 @@ impl Change<'_> {
             }
             Kind::Swapped => self.swap()?,
             Kind::Copied => {
-                let (path, from) = (self.file(true)?, self.file(true)?);
+                let (path, from) = (self.file(true)?, self.file_of(Part::WholeFiles, true)?);
                 let length = [512, 4096, 8192][self.below(3)];
                 let source = self.bytes(&from)?.clone();
                 let start = self.below(source.len() / length + 1) * length;
@@ -300,7 +397,7 @@ impl Change<'_> {
         let numbered: Vec<_> = numbered.cloned().collect();
         let at = self.below(numbered.len());
         let Some(path) = numbered.get(at) else {
-            return self.flip();
+            return self.flip(self.part);
         };
         let (stem, of) = number(path).context("it has a number")?;
         let to = [of + 1, of + 100, of.saturating_sub(1)][self.below(3)];
@@ -328,14 +425,21 @@ impl Change<'_> {
             .collect();
         let kept = self.image.iter().filter(|(path, _)| is_kept(path));
         image.extend(kept.map(|(path, bytes)| (path.clone(), bytes.clone())));
-        let parts = |image: &Image| -> Image {
-            let of = image.iter().filter(|(path, _)| part(path).is_some());
+        let of = |image: &Image, is_part: fn(usize) -> bool| -> Image {
+            let of = image
+                .iter()
+                .filter(|(path, _)| part(path).is_some_and(is_part));
             of.map(|(path, bytes)| (path.clone(), bytes.clone()))
                 .collect()
         };
-        // A store that is as it was at an earlier time is not damaged.
-        if parts(&image) == parts(self.older) {
-            return self.flip();
+        // A store that is as it was at an earlier time is not damaged. It is also so if its catalog is of
+        // now, and lists the same journals: it does not have the lengths of those that are open.
+        let is_older = |is_part| of(&image, is_part) == of(self.older, is_part);
+        let journals =
+            |image: &Image| -> Vec<PathBuf> { of(image, |part| part == 1).into_keys().collect() };
+        let has_same_journals = journals(&self.image) == journals(self.older);
+        if is_older(|_| true) || has_same_journals && is_older(|part| part > 0) {
+            return self.flip(self.part);
         }
         self.image = image;
         let name = ["the catalog", "all journals", "all segments"][torn];
@@ -357,8 +461,8 @@ impl Change<'_> {
         Ok(format!("{} of another store", path.display()))
     }
 
-    fn flip(&mut self) -> Result<String> {
-        let path = self.file(true)?;
+    fn flip(&mut self, part: Part) -> Result<String> {
+        let path = self.file_of(part, true)?;
         let at = self.place(&path)?;
         let bit = self.below(8);
         self.bytes(&path)?[at] ^= 1 << bit;
@@ -379,7 +483,7 @@ impl Change<'_> {
         let length = [64, 512, 4096, 8192][self.below(4)];
         let blocks = self.bytes(&path)?.len() / length;
         if blocks < 2 {
-            return self.flip();
+            return self.flip(self.part);
         }
         let (first, second) = (self.below(blocks) * length, self.below(blocks) * length);
         let (first, second) = (first.min(second), first.max(second));

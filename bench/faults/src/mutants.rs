@@ -274,9 +274,11 @@ impl Workshop {
                 wrong.push(format!("it took {} MiB", took_kb >> 10));
             }
             let mut count = |what: &str| {
-                *counts
-                    .entry(format!("{}\t{what}", mutant.kind.name()))
-                    .or_default() += 1;
+                let of = [("damage", mutant.kind.name()), ("of", mutant.part.name())];
+                for (table, name) in of {
+                    let cell = format!("{table}\t{name}\t{what}");
+                    *counts.entry(cell).or_default() += 1;
+                }
             };
             count("all");
             of_it.iter().for_each(|what| count(what));
