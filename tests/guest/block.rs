@@ -87,10 +87,17 @@ fn guest_direct_io_on_devices_of_others_is_of_its_file() {
         assert_eq!(bytes, (size, copies * size), "{path}: {found:?}");
         files += 1;
     }
-    assert_eq!(files, 4 * 5);
-    for name in ["linear", "md0", "md1", "stacked"] {
+    assert_eq!(files, 6 * 5);
+    for (name, copies) in [
+        ("linear", 1),
+        ("md0", 1),
+        ("md1", 2),
+        ("stacked", 1),
+        ("handing", 1),
+        ("multipath", 1),
+    ] {
         let found = of(&format!("/mnt/{name}/buffered"));
-        assert!(found.write_bytes >= 4 << 20, "{name}: {found:?}");
+        assert_eq!(found.write_bytes, copies * (4 << 20), "{name}: {found:?}");
     }
 }
 
