@@ -18,7 +18,6 @@ const EXAMPLES: &str = "\
 Examples:
   trackiops requests --since 1h                             the 20 slowest requests of an hour
   trackiops requests --file /mnt/nfs/orders.db --op write   the slowest WRITEs of a file
-  trackiops requests --where 'queue > 50ms' --sort queue    those that waited for the client
   trackiops requests --by process                           which processes moved most bytes";
 
 /// Rows of a table without `--top`. Other formats have all rows.
@@ -45,7 +44,7 @@ pub struct Args {
     /// Only these: read, write; of calls of applications fsync and open, too
     #[arg(long, value_name = "OP,...", value_delimiter = ',', help_heading = ROWS)]
     op: Vec<String>,
-    /// A row is a request, or a process with all of its requests
+    /// A row is a request, or a process with its requests
     ///
     /// Processes are known of requests to NFS servers and of single calls (`record --requests`), not of requests to devices. Those with the
     /// most bytes come first.

@@ -242,7 +242,7 @@ mod tests {
         };
         assert_eq!(memory(95).waiting_requests(), 0);
         assert!(memory(95).leaves_requests_out().is_some());
-        assert_eq!(memory(96).waiting_requests(), 87_381);
+        assert_eq!(memory(96).waiting_requests(), 71_493);
         assert_eq!(memory(96).leaves_requests_out(), None);
     }
 }

@@ -76,6 +76,11 @@ mod tests {
             known: AHashMap::new(),
         };
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        // It is named a moment after it is there.
+        let comm = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&comm).unwrap() != "cat\n" {
+            std::thread::yield_now();
+        }
         let at = |seconds: u64| MonotonicNs(seconds * 1_000_000_000);
         let mut name = |seconds| processes.name(child.id(), at(seconds)).text();
         assert_eq!(name(1).as_deref(), Some("cat"));
