@@ -2,7 +2,15 @@
 . /work/lib.sh
 
 modprobe -a loop ext4 xfs dm-mod raid0 raid1 dm-multipath dm-service-time
-modprobe null_blk nr_devices=2 memory_backed=1 gb=1 queue_mode=2
+modprobe null_blk nr_devices=0
+mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+for n in 0 1; do
+    disk=/sys/kernel/config/nullb/nullb$n
+    mkdir "$disk"
+    echo 1 >"$disk/memory_backed"
+    echo 512 >"$disk/size"
+    echo 1 >"$disk/power"
+done
 disks=()
 for n in $(seq 8); do
     truncate -s 176M "/var/tmp/disk$n"
