@@ -97,6 +97,18 @@ pub struct Answer<R = AnswerRow> {
 }
 
 impl<R> Answer<R> {
+    /// Rows that describe all of a range, and no requests of windows.
+    pub fn of_range(rows: Vec<R>, by: GroupBy, range: Interval, notes: Vec<Note>) -> Self {
+        Self {
+            rows,
+            step: Step::All,
+            by,
+            range,
+            notes,
+            recorded: Arc::default(),
+        }
+    }
+
     /// Keeps the first `most` rows, and adds a note with the number of dropped rows.
     pub fn keep_first(&mut self, most: usize) {
         let count = self.rows.len().saturating_sub(most);

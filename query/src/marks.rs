@@ -11,7 +11,6 @@ use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::group::GroupBy;
 use crate::question::Range;
-use crate::step::Step;
 
 /// The marks of these stores in a range, in the order of their times, and notes about what cannot be read. Exports have none.
 pub fn marks_in(stores: &[PathBuf], range: Range) -> Result<(Vec<Mark>, Vec<Note>), QueryError> {
@@ -49,12 +48,10 @@ pub fn ask_marks(stores: &[PathBuf], range: Range) -> Result<Outcome<Mark>, Quer
         return Ok(Outcome::Nothing { why, notes });
     };
     let range = Interval::new(first.time, last.time);
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::HOST,
+        GroupBy::HOST,
         range,
         notes,
-        recorded: Default::default(),
-    }))
+    )))
 }

@@ -8,7 +8,6 @@ use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::GroupBy;
-use crate::step::Step;
 
 /// Lists all mounts that the recorders of these stores saw, in the order in which they were first seen.
 pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> {
@@ -29,12 +28,10 @@ pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> 
         let notes = Vec::new();
         return Ok(Outcome::Nothing { why, notes });
     };
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::MOUNT,
+        GroupBy::MOUNT,
         range,
-        notes: Vec::new(),
-        recorded: Default::default(),
-    }))
+        Vec::new(),
+    )))
 }

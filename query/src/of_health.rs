@@ -72,12 +72,10 @@ fn ask_once<T>(
         };
         return Ok(Outcome::Nothing { why, notes });
     }
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::HOST,
-        range: asked,
+        GroupBy::HOST,
+        asked,
         notes,
-        recorded: Default::default(),
-    }))
+    )))
 }

@@ -13,8 +13,7 @@ use crate::error::QueryError;
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
 use crate::question::Question;
-use crate::requests::{KeptRequests, level_in, none_of, numbers, text_in, texts};
-use crate::step::Step;
+use crate::requests::{KeptRequests, is_asked, level_in, none_of, numbers, text_in, texts};
 
 /// What a process did at a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,11 +83,11 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
         let pieces = pieces.and_then(|pieces| pieces.as_boolean_opt());
         is_kept |= batch.num_rows() > 0;
         for row in 0..batch.num_rows() {
-            let op = text_in(ops, row).unwrap_or_default();
-            let is_asked = |asked: &String| asked.eq_ignore_ascii_case(op);
-            if !question.ops.is_empty() && !question.ops.iter().any(is_asked) {
+            let op = text_in(ops, row);
+            if !is_asked(&question.ops, op) {
                 continue;
             }
+            let op = op.unwrap_or_default();
             let number =
                 |of: Option<&Int64Array>| of.filter(|of| of.is_valid(row)).map(|of| of.value(row));
             let host = text_in(all_hosts, row).unwrap_or_default();
@@ -152,12 +151,10 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
         };
         return Ok(Outcome::Nothing { why, notes });
     }
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::HOST,
+        GroupBy::HOST,
         range,
         notes,
-        recorded: Default::default(),
-    }))
+    )))
 }

@@ -36,7 +36,6 @@ use crate::group::{Entity, GroupBy, Grouping};
 use crate::mount_filter::MountFilter;
 use crate::origin::File;
 use crate::question::{Question, Range};
-use crate::step::Step;
 use crate::tenant_filter::TenantFilter;
 use crate::volume_names::VolumeNames;
 
@@ -133,14 +132,18 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
         };
         return Ok(Outcome::Nothing { why, notes });
     }
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::FILE,
+        GroupBy::FILE,
         range,
         notes,
-        recorded: Default::default(),
-    }))
+    )))
+}
+
+/// Whether an operation is one of these. Each is if none is named.
+pub(crate) fn is_asked(ops: &[String], op: Option<&str>) -> bool {
+    let is = |op: &str| ops.iter().any(|of| of.eq_ignore_ascii_case(op));
+    ops.is_empty() || op.is_some_and(is)
 }
 
 /// An operation, and the latencies of its calls.
@@ -191,14 +194,12 @@ pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, Q
         };
         return Ok(Outcome::Nothing { why, notes });
     }
-    Ok(Outcome::Found(Answer {
+    Ok(Outcome::Found(Answer::of_range(
         rows,
-        step: Step::All,
-        by: GroupBy::HOST,
+        GroupBy::HOST,
         range,
         notes,
-        recorded: Default::default(),
-    }))
+    )))
 }
 
 /// There are requests, and none of the operations that are asked for.
@@ -382,10 +383,7 @@ impl<'q> First<'q> {
     }
 
     fn is_of_op(&self, row: &KeptRequest) -> bool {
-        self.ops.is_empty()
-            || row
-                .text(OP)
-                .is_some_and(|op| self.ops.iter().any(|of| of.eq_ignore_ascii_case(op)))
+        is_asked(self.ops, row.text(OP))
     }
 
     /// The slowest first unless the question says otherwise, and those of unknown latency last.

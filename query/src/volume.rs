@@ -9,7 +9,6 @@ use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::GroupBy;
-use crate::step::Step;
 use crate::times::show_length;
 
 /// Bytes per entry by the paper's formula, `(86400 / g) x files x 40` bytes a day. It has six metrics, without percentiles, parts
@@ -172,14 +171,7 @@ pub fn plan_volume(
 }
 
 fn answer(rows: Vec<Volume>, range: Interval) -> Outcome<Volume> {
-    Outcome::Found(Answer {
-        rows,
-        step: Step::All,
-        by: GroupBy::MOUNT,
-        range,
-        notes: Vec::new(),
-        recorded: Default::default(),
-    })
+    Outcome::Found(Answer::of_range(rows, GroupBy::MOUNT, range, Vec::new()))
 }
 
 fn at_most(row: &Volume, retention: &Retention) -> Option<f64> {
