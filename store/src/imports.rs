@@ -106,8 +106,8 @@ impl Kept {
         layout::sync_dir(store, &layout::imports_dir(store))
     }
 
-    /// Counts what is in journals that are not counted, all of which this import wrote. `next_journal` is
-    /// the one that the store's next writer begins. Returns whether that is known.
+    /// Counts what is in journals that are not counted yet. This import wrote them all. `next_journal` is
+    /// the one that the store's next writer begins. Returns whether the numbers are known.
     fn count(&mut self, catalog: &Catalog, next_journal: u64) -> Result<bool, StoreError> {
         let store = catalog.store();
         let first_requests = self.next_requests.unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use super::{some_nfsdump, text, trackiops};
 
 const FILES: u32 = 3000;
 
-/// Requests of three clients, two of which come later, which an import writes in two parts: more rows
+/// Requests of three clients; the last two come later. An import writes them in two parts: more rows
 /// than it writes at once, a pause in which their windows are closed, and others.
 fn long_capture() -> Vec<u8> {
     let reads_of = |second: u32| {

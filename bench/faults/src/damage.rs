@@ -54,7 +54,7 @@ const OF_BYTES: [(Kind, u64); 10] = [
     (Kind::Swapped, 5),
     (Kind::Copied, 5),
 ];
-/// The same of those of whole files.
+/// The same for mutants of whole files.
 const OF_WHOLE_FILES: [(Kind, u64); 9] = [
     (Kind::Deleted, 2),
     (Kind::Exchanged, 2),

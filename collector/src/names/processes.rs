@@ -18,7 +18,7 @@ const MOST: usize = 4096;
 
 /// The names of the processes that were seen last.
 pub struct Processes {
-    /// Whether numbers in `/proc` are those of the kernel.
+    /// Whether `/proc` numbers processes as the kernel does.
     is_host: bool,
     /// By number: the name, and when it was read. A process without a name had ended.
     known: AHashMap<u32, (ProcessName, MonotonicNs)>,
