@@ -139,17 +139,21 @@ CREATE OR REPLACE TEMP MACRO covered(granularity, step := NULL) AS TABLE
     SELECT window_start(time, coalesce(step, granularity)) AS time, host, sum(covered_ms)::BIGINT AS covered_ms, sum(ops_covered_ms)::BIGINT AS ops_covered_ms
     FROM health(granularity) GROUP BY ALL;
 
--- Requests and bytes per second of each host, file and window, by the time that was recorded. A file that was renamed in a
--- window has a row for each name. Rates of several files in one window of one host add up.
+-- Requests and bytes per second of each host, file and window, by the time that was recorded: NULL where that is less than 50 ms, or
+-- a twentieth of a window below 1 s, as in `trackiops query`. A file that was renamed in a window has a row for each name. Rates of
+-- several files in one window of one host add up.
 --   SELECT time, read_throughput, write_iops FROM throughput('1s', step := '1m') WHERE path = '/mnt/nfs/db/orders.db' ORDER BY time;
 CREATE OR REPLACE TEMP MACRO throughput(granularity, step := NULL) AS TABLE
     SELECT time, host, mount, path, file_key, covered_ms,
-           rate(reads, covered_ms) AS read_iops, rate(read, covered_ms) AS read_throughput,
-           rate(writes, covered_ms) AS write_iops, rate(written, covered_ms) AS write_throughput
+           rate(reads, rate_ms) AS read_iops, rate(read, rate_ms) AS read_throughput,
+           rate(writes, rate_ms) AS write_iops, rate(written, rate_ms) AS write_throughput
     FROM (
         SELECT window_start(time, coalesce(step, granularity)) AS time, host, mount, path, file_key,
                sum(read_requests) AS reads, sum(read_bytes) AS read, sum(write_requests) AS writes, sum(write_bytes) AS written
         FROM rollup(granularity) GROUP BY ALL
         -- `trackiops query` has no row of a file with metadata operations alone, either.
         HAVING reads + writes > 0
-    ) LEFT JOIN covered(granularity, step := step) USING (time, host);
+    ) LEFT JOIN (
+        SELECT *, CASE WHEN covered_ms >= 50 * least(1, epoch(coalesce(step, granularity)::INTERVAL)) THEN covered_ms END AS rate_ms
+        FROM covered(granularity, step := step)
+    ) USING (time, host);

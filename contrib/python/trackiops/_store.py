@@ -14,7 +14,7 @@ from ._expressions import rate
 
 StrPath = Union[str, "os.PathLike[str]"]
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 # A column that no other dataset has.
@@ -97,7 +97,8 @@ class Stores:
         return self.health(granularity).group_by(window, "host").agg(pl.sum("covered_ms", "ops_covered_ms"))
 
     def throughput(self, granularity: str, step: Optional[str] = None) -> pl.LazyFrame:
-        """Requests and bytes per second of each host, file and window, by the time that was recorded.
+        """Requests and bytes per second of each host, file and window, by the time that was recorded: null where that is less than
+        50 ms, or a twentieth of a window below 1 s, as in `trackiops query`.
 
         A file that was renamed in a window has a row for each name. Rates of several files in one window of one host add up.
         """
@@ -107,10 +108,12 @@ class Stores:
         )
         # `trackiops query` has no row of a file with metadata operations alone, either.
         sums = sums.filter(pl.col("read_requests") + pl.col("write_requests") > 0)
+        window_ms = (pl.col("time").dt.offset_by(step or granularity) - pl.col("time")).dt.total_milliseconds()
+        rate_ms = pl.when(pl.col("covered_ms") >= pl.min_horizontal(window_ms / 20, 50)).then("covered_ms")
         return sums.join(self.covered(granularity, step), on=["time", "host"], how="left").select(
             "time", "host", "mount", "path", "file_key", "covered_ms",
-            read_iops=rate("read_requests", "covered_ms"), read_throughput=rate("read_bytes", "covered_ms"),
-            write_iops=rate("write_requests", "covered_ms"), write_throughput=rate("write_bytes", "covered_ms"),
+            read_iops=rate("read_requests", rate_ms), read_throughput=rate("read_bytes", rate_ms),
+            write_iops=rate("write_requests", rate_ms), write_throughput=rate("write_bytes", rate_ms),
         )  # fmt: skip
 
     def _scan(self, dataset: str, granularity: Optional[str]) -> pl.LazyFrame:
@@ -184,7 +187,8 @@ def _why(dataset: str) -> str:
 
 
 def _length(granularity: str) -> int:
-    return int(granularity[:-1]) * _SECONDS[granularity[-1]]
+    digits = granularity.rstrip("".join(_MS))
+    return int(digits) * _MS[granularity[len(digits) :]]
 
 
 def _escaped(path: Path) -> str:
