@@ -13,15 +13,28 @@ use crate::clock::MonotonicNs;
 const HOST_NAMESPACE: u64 = 0xeffffffc;
 /// A process may begin another program, and its number may go to another process.
 const RECHECK: Duration = Duration::from_secs(1);
-/// Processes that are remembered: 128 KiB.
+/// What has ended keeps its name for this long. Numbers go round: with 32,768 of them, that takes 3,277 new processes a second.
+const KEPT: Duration = Duration::from_secs(10);
+/// Processes that are remembered, and how many new ones are looked at in a second: 160 KiB.
 const MOST: usize = 4096;
 
 /// The names of the processes that were seen last.
 pub struct Processes {
     /// Whether `/proc` numbers processes as the kernel does.
     is_host: bool,
-    /// By number: the name, and when it was read. A process without a name had ended.
-    known: AHashMap<u32, (ProcessName, MonotonicNs)>,
+    /// By number.
+    known: AHashMap<u32, Known>,
+}
+
+/// What is known of a process.
+#[derive(Clone, Copy)]
+struct Known {
+    /// None if it had ended when it was first looked at.
+    name: ProcessName,
+    /// When it had this name.
+    seen: MonotonicNs,
+    /// When it was last looked at.
+    checked: MonotonicNs,
 }
 
 impl Processes {
@@ -39,27 +52,39 @@ impl Processes {
         if pid == 0 || !self.is_host {
             return ProcessName::default();
         }
-        let is_recent = |at: MonotonicNs| now.0.saturating_sub(at.0) < RECHECK.as_nanos() as u64;
-        if let Some((name, read)) = self.known.get(&pid)
-            && is_recent(*read)
-        {
-            return *name;
+        let is_within =
+            |at: MonotonicNs, time: Duration| now.0.saturating_sub(at.0) < time.as_nanos() as u64;
+        let before = self.known.get(&pid).copied();
+        if let Some(known) = before.filter(|known| is_within(known.checked, RECHECK)) {
+            return known.name;
         }
         if self.known.len() >= MOST {
-            self.known.retain(|_, (_, read)| is_recent(*read));
+            self.known
+                .retain(|_, known| is_within(known.checked, RECHECK));
+            if self.known.len() >= MOST {
+                return ProcessName::default();
+            }
         }
-        let name = match fs::read(format!("/proc/{pid}/comm")) {
-            Ok(comm) => ProcessName::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
-            // What has ended since had the name that was known.
-            Err(_) => self
-                .known
-                .get(&pid)
-                .map_or_else(ProcessName::default, |(name, _)| *name),
+        let known = match fs::read(format!("/proc/{pid}/comm")) {
+            Ok(comm) => Known {
+                name: ProcessName::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
+                seen: now,
+                checked: now,
+            },
+            Err(_) => match before.filter(|known| is_within(known.seen, KEPT)) {
+                Some(known) => Known {
+                    checked: now,
+                    ..known
+                },
+                None => Known {
+                    name: ProcessName::default(),
+                    seen: now,
+                    checked: now,
+                },
+            },
         };
-        if self.known.len() < MOST {
-            self.known.insert(pid, (name, now));
-        }
-        name
+        self.known.insert(pid, known);
+        known.name
     }
 }
 
@@ -70,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_keeps_its_name_when_it_has_ended() {
+    fn a_process_keeps_its_name_for_a_while_when_it_has_ended() {
         let mut processes = Processes {
             is_host: true,
             known: AHashMap::new(),
@@ -88,6 +113,7 @@ mod tests {
         child.wait().unwrap();
         let mut name = |seconds| processes.name(child.id(), at(seconds)).text();
         assert_eq!(name(9).as_deref(), Some("cat"));
+        assert_eq!(name(12), None, "its number may have gone to another");
         assert_eq!(processes.name(0, at(9)).text(), None);
         processes.is_host = false;
         assert_eq!(processes.name(std::process::id(), at(9)).text(), None);
