@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::progress::begin_reading;
 use crate::signals;
 
-/// Parts of a file that say which one it is, beside its length: the first and the last one, and others at
-/// equal distances.
-const PARTS: u64 = 64;
-const PART_BYTES: usize = 64 << 10;
+/// How often an import reads a file: for its [`id`], and for what is in it.
+pub const IMPORT_READS: u64 = 2;
+/// Bytes of a file that are looked at together.
+const PART_BYTES: usize = 1 << 20;
 /// How long what was read may be looked at after a signal.
 const LOOKING: Duration = Duration::from_millis(200);
 
@@ -31,8 +31,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// `-` is standard input, which there is one of.
-    pub fn all(paths: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
+    /// `-` is standard input, which there is one of. Each file will be read some times.
+    pub fn all(paths: &[PathBuf], times: u64) -> anyhow::Result<Vec<Self>> {
         let sources: Vec<Self> = paths.iter().map(|path| Self::of(path)).collect();
         if sources
             .iter()
@@ -42,7 +42,7 @@ impl Source {
         {
             bail!("`-` is standard input and can be named once");
         }
-        let size = |source: &Self| Some(source.path()?.metadata().ok()?.len());
+        let size = |source: &Self| Some(source.path()?.metadata().ok()?.len() * times);
         begin_reading("importing", sources.iter().map(size).sum());
         Ok(sources)
     }
@@ -106,18 +106,21 @@ pub fn id(sources: &[Source], settings: &str) -> Option<String> {
     let mut hash = Xxh3::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     hash.update(settings.as_bytes());
+    let mut part = vec![0; PART_BYTES];
     for source in sources {
-        let file = File::open(source.path()?).ok()?;
-        let metadata = file.metadata().ok().filter(Metadata::is_file)?;
-        hash.update(&metadata.len().to_le_bytes());
-        let mut part = vec![0; PART_BYTES];
-        let last = metadata.len().saturating_sub(PART_BYTES as u64);
-        let step = last.div_ceil(PARTS).max(PART_BYTES as u64);
-        let places = (0..last).step_by(usize::try_from(step).ok()?);
-        for at in places.chain([last]) {
-            let read = file.read_at(&mut part, at).ok()?;
+        let mut file = File::open(source.path()?).ok()?;
+        file.metadata().ok().filter(Metadata::is_file)?;
+        let mut bytes: u64 = 0;
+        loop {
+            let read = file.read(&mut part).ok()?;
+            if read == 0 {
+                break;
+            }
             hash.update(&part[..read]);
+            bytes += read as u64;
         }
+        // Where one file ends and the next one begins.
+        hash.update(&bytes.to_le_bytes());
     }
     Some(format!("{:032x}", hash.digest128()))
 }
@@ -154,5 +157,32 @@ impl Read for UntilSignal {
             return self.file.read(buffer);
         }
         Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_of_which_one_byte_or_their_end_differs_are_other_imports() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = |contents: &[&[u8]]| {
+            let write = |(place, content): (usize, &&[u8])| {
+                let path = dir.path().join(place.to_string());
+                fs::write(&path, content).unwrap();
+                Source::of(&path)
+            };
+            let sources: Vec<_> = contents.iter().enumerate().map(write).collect();
+            id(&sources, "").unwrap()
+        };
+        let long = vec![0; 9 << 20];
+        let mut other = long.clone();
+        other[5_000_001] = 1;
+        assert_eq!(known(&[&long]), known(&[&long]));
+        assert_ne!(known(&[&long]), known(&[&other]));
+        assert_ne!(known(&[b"ab", b"c"]), known(&[b"a", b"bc"]));
     }
 }
