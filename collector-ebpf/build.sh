@@ -227,6 +227,19 @@ find_toolchain() {
 
 # --- the object ------------------------------------------------------------------------------
 
+objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot"/lib/rustlib/*/bin/rust-objcopy "$@"; }
+
+# Of what .BTF.ext says (struct btf_ext_header, tools/lib/bpf/libbpf_internal.h) in the file $1, keeps which functions there
+# are: the verifier wants to know for those that it follows once. Lines of sources are larger than the programs, and the
+# kernel refuses two of one instruction.
+keep_functions() {
+    local header start length
+    read -r header start length < <(od -An -t u4 -j 4 -N 12 "$1")
+    truncate -s $((header + start + length)) "$1"
+    # Where lines and relocations are, and how long: the rest of the header.
+    dd if=/dev/zero of="$1" bs=1 seek=16 count=$((header - 16)) conv=notrunc status=none
+}
+
 # Compiles from scratch into the file $1. The profile is spelt out, so that the workspace's
 # release profile, which is for the host, may change without changing the object.
 compile() {
@@ -244,9 +257,10 @@ compile() {
         --target bpfel-unknown-none -Z build-std=core) ||
         die "$package does not compile (the cause stands above)"
     # Maps of maps need BTF to say what is in them, and that needs debug information, but not in the object.
-    LD_LIBRARY_PATH=$sysroot/lib "$sysroot"/lib/rustlib/*/bin/rust-objcopy --strip-debug \
-        --remove-section=.BTF.ext --remove-section=.rel.BTF.ext \
-        "$scratch/target/bpfel-unknown-none/release/$package" "$1"
+    local compiled=$scratch/target/bpfel-unknown-none/release/$package
+    objcopy --dump-section=.BTF.ext="$scratch/ext" "$compiled" "$scratch/unused"
+    keep_functions "$scratch/ext"
+    objcopy --strip-debug --remove-section=.rel.BTF.ext --update-section=.BTF.ext="$scratch/ext" "$compiled" "$1"
     chmod 644 "$1"
     ! grep -qaF -e "$root" -e "$HOME/" "$1" || die "the object contains paths of this machine"
 }

@@ -15,7 +15,9 @@ use crate::{
     completion::Completion,
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
-    kernel_memory::{Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, word},
+    kernel_memory::{
+        Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, verified_once, word,
+    },
     left_out, local, paths,
 };
 
@@ -241,7 +243,7 @@ unsafe fn of_one<M: Memory>(
             write!(slot.flags, bits);
             // Loaded again as a number: the verifier allows no arithmetic on a typed pointer.
             let request = Address::<M>::new(request.0);
-            inode = copied_from::<M>(request.held_or_zero(&own.request_bio));
+            inode = original_file::<M>(request.held_or_zero(&own.request_bio));
             if inode != 0 {
                 write!(slot.flags, bits | flags::DIRECT);
             } else {
@@ -420,8 +422,8 @@ unsafe fn trace<M: Memory>(run: *mut Run) {
             (&raw const (*run).bio).read_volatile(),
             (&raw const (*run).last_bio).read_volatile(),
         );
-        let inode = copied_from::<M>(first);
-        if inode != 0 && (last == first || copied_from::<M>(last) == inode) {
+        let inode = original_file::<M>(first);
+        if inode != 0 && (last == first || original_file::<M>(last) == inode) {
             (&raw mut (*run).whose).write_volatile(inode | IS_DIRECT);
         }
     }
@@ -457,7 +459,12 @@ fn owner<M: Memory>(bio: u64) -> u64 {
 ///
 /// A clone shares the vectors of its original (`bi_io_vec`), which identifies the original without any driver's types. Encryption and parity
 /// have pages and vectors of their own, so the search finds nothing there.
-#[inline(never)]
+#[inline(always)]
+fn original_file<M: Memory>(bio: u64) -> u64 {
+    verified_once!(M, original_file_by_cast, original_file_by_probe: copied_from(bio: u64))
+}
+
+#[inline(always)]
 fn copied_from<M: Memory>(bio: u64) -> u64 {
     let own = &DIRECT.block;
     let mut bio = bio;

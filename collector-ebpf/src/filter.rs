@@ -276,15 +276,18 @@ fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool
             return known & 1 != 0;
         }
     }
-    let inside = entry().map_or(0, |entry| ascend(entry, dev));
+    let inside = entry().map_or(0, |entry| directory_above(entry, dev));
     let _ = INSIDE.insert(key, valid | inside, 0);
     inside != 0
 }
 
-/// From the name that the file was opened by to the top of its file system: 1 if one of the directories is on the way. By itself, so that the
-/// verifier follows what comes after once, and not for each name at which this may end.
+/// From the name that the file was opened by to the top of its file system: 1 if one of the directories is on the way.
+///
+/// A function with a symbol is one that the verifier follows once, by itself, whatever it is called with ("global" in its words): this one's steps
+/// would be more than it takes where several calls of a file are counted.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn ascend(mut entry: u64, dev: u32) -> u64 {
+extern "C" fn directory_above(mut entry: u64, dev: u32) -> u64 {
     let step = |entry| {
         let parent: u64 = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_parent)?;
         let inode: u64 = Address::<Probe>::new(parent).field(&DIRECT.tree.entry_inode)?;

@@ -645,3 +645,27 @@ pub fn cpu() -> u32 {
     // SAFETY: takes nothing, and every program may call it.
     unsafe { bpf_get_smp_processor_id() }
 }
+
+/// Calls a function that reads by `$memory`, whose arguments and result are numbers, as one that the verifier follows once, by itself, whatever it is
+/// called with ("global" in its words). Else it follows each call, on each way that leads there. It knows such functions by their symbols, so each
+/// way to read has one.
+macro_rules! verified_once {
+    ($memory:ident, $by_cast:ident, $by_probe:ident: $function:ident($($argument:ident: $type:ty),+)) => {{
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $by_cast($($argument: $type),+) -> u64 {
+            $function::<$crate::kernel_memory::Cast>($($argument),+)
+        }
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $by_probe($($argument: $type),+) -> u64 {
+            $function::<$crate::kernel_memory::Probe>($($argument),+)
+        }
+        if $memory::SINCE_6_2 {
+            $by_cast($($argument),+)
+        } else {
+            $by_probe($($argument),+)
+        }
+    }};
+}
+pub(crate) use verified_once;

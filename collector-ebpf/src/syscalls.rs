@@ -26,7 +26,8 @@ use crate::{
     globals::{DIRECT, FILTER, SYSCALL_KINDS},
     io_submit::{self, MOST_BATCHES, Way},
     kernel_memory::{
-        Address, Memory, Probe, copy_words, cpu, global, now_ns, opaque, untraced, word,
+        Address, Memory, Probe, copy_words, cpu, global, now_ns, opaque, untraced, verified_once,
+        word,
     },
     local,
     maps::APP_PLACES,
@@ -314,8 +315,13 @@ fn note_end(ended: Ended) {
 }
 
 /// Counts the calls that have ended for a file by its descriptor. 1 if that is left to [`count_firsts`], else 0.
-#[inline(never)]
+#[inline(always)]
 fn count_descriptor<M: Memory>(program: u32, descriptor: u32) -> u64 {
+    verified_once!(M, descriptor_by_cast, descriptor_by_probe: count_of(program: u32, descriptor: u32))
+}
+
+#[inline(always)]
+fn count_of<M: Memory>(program: u32, descriptor: u32) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
@@ -374,11 +380,7 @@ fn count_firsts() {
             if number as u64 >= left.read_volatile() {
                 break;
             }
-            let first = &raw mut (*scratch).firsts[number];
-            if !count_first(first) {
-                // There is no path to hand over.
-                (&raw mut (*first).sum.file).write_volatile(0);
-            }
+            count_left(number as u32);
         }
         // Beginning with any of them: in the next window it is another one.
         let begin = now_ns();
@@ -396,6 +398,27 @@ fn count_firsts() {
         }
         (&raw mut (*scratch).left).write_volatile(0);
     }
+}
+
+/// Counts calls that [`leave`] has left. The verifier follows it once: see [`verified_once`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn count_left(number: u32) -> u64 {
+    let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
+        return 0;
+    };
+    if number as usize >= MOST_FIRSTS {
+        return 0;
+    }
+    // SAFETY: of the map.
+    unsafe {
+        let first = &raw mut (*scratch).firsts[number as usize];
+        if !count_first(first) {
+            // There is no path to hand over.
+            (&raw mut (*first).sum.file).write_volatile(0);
+        }
+    }
+    0
 }
 
 /// Hands over the path of a file, if it has one.

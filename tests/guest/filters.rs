@@ -129,6 +129,12 @@ fn guest_directories_are_wanted_with_what_is_below_them_and_what_comes_into_them
         ("/mnt/nfs/a/moved.bin", BOTH),
     ];
     assert_recorded("dir", &expected);
+    let expected = [
+        ("/mnt/nfs/a/b/c/deep.bin", BOTH),
+        ("/mnt/nfs/a/calls.bin", BOTH),
+        ("/mnt/nfs/a/user.bin", BOTH),
+    ];
+    assert_recorded("calls", &expected);
 }
 
 #[test]

@@ -59,21 +59,24 @@ impl AttachedTo {
 /// Programs that are ready to be loaded.
 pub struct CastPrograms {
     object: Object,
+    /// The types of the object's functions: the verifier follows those with a symbol once, by themselves.
+    types: OwnedFd,
     /// The BTF of the modules that the tracepoints are in.
     modules: Vec<(&'static str, OwnedFd)>,
 }
 
 impl CastPrograms {
     /// Links these programs of the object with the maps that the loader has made for it, and with
-    /// the rings in `memory`, if they use these. `types` are those of what they are for.
+    /// the rings in `memory`, if they use these. `attached_to` has the types of what they are for.
     pub fn link(
         object: &[u8],
         used: &[&str],
         loaded: &Ebpf,
         memory: Option<&RecordMemory>,
-        types: &[BtfType],
+        attached_to: &[BtfType],
     ) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
+        let types = load_types(&mut object)?;
         object.programs.retain(|name, _| used.contains(&&**name));
         let maps = mem::take(&mut object.maps);
         let sections: HashSet<usize> = object
@@ -98,7 +101,7 @@ impl CastPrograms {
             .relocate_maps(linked, &sections)
             .map_err(io::Error::other)?;
         object.relocate_calls(&sections).map_err(io::Error::other)?;
-        let mut names: Vec<_> = types.iter().filter_map(|of| of.module).collect();
+        let mut names: Vec<_> = attached_to.iter().filter_map(|of| of.module).collect();
         names.sort_unstable();
         names.dedup();
         let modules = names
@@ -106,6 +109,7 @@ impl CastPrograms {
             .map(|name| Ok((name, btf_of_module(name)?)));
         Ok(Self {
             object,
+            types,
             modules: modules.collect::<io::Result<_>>()?,
         })
     }
@@ -121,13 +125,20 @@ impl CastPrograms {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());
-        let instructions = &function.ok_or(io::ErrorKind::NotFound)?.instructions;
+        let function = function.ok_or(io::ErrorKind::NotFound)?;
+        let instructions = &function.instructions;
+        let functions = function.func_info.func_info_bytes();
         let mut attributes = empty();
         // SAFETY: all fields are integers, which may be zero.
         let mut load = unsafe { attributes.__bindgen_anon_3 };
         load.prog_type = bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT as u32;
         load.insns = instructions.as_ptr().expose_provenance() as u64;
         load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
+        load.prog_btf_fd = self.types.as_raw_fd().cast_unsigned();
+        load.func_info = functions.as_ptr().expose_provenance() as u64;
+        load.func_info_cnt = u32::try_from(function.func_info.len()).map_err(io::Error::other)?;
+        load.func_info_rec_size =
+            u32::try_from(function.func_info_rec_size).map_err(io::Error::other)?;
         load.license = program.license.as_ptr().expose_provenance() as u64;
         if let Some(on) = on {
             let tracing = bpf_prog_type::BPF_PROG_TYPE_TRACING;
@@ -157,7 +168,7 @@ impl CastPrograms {
         }
         attributes.__bindgen_anon_3 = load;
         if log.is_none() {
-            // SAFETY: instructions and licence outlive the call.
+            // SAFETY: instructions, functions and licence outlive the call.
             let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
             if loaded.is_ok() {
                 return loaded;
@@ -185,6 +196,23 @@ impl CastPrograms {
             None => error,
         })
     }
+}
+
+/// Gives the kernel the BTF of the object.
+fn load_types(object: &mut Object) -> io::Result<OwnedFd> {
+    let features = aya::features().btf();
+    let features = features.ok_or(io::ErrorKind::Unsupported)?;
+    let types = object.fixup_and_sanitize_btf(features);
+    let types = types.map_err(io::Error::other)?;
+    let types = types.ok_or(io::ErrorKind::NotFound)?.to_bytes();
+    let mut attributes = empty();
+    // SAFETY: all fields are integers, which may be zero.
+    let mut load = unsafe { attributes.__bindgen_anon_7 };
+    load.btf = types.as_ptr().expose_provenance() as u64;
+    load.btf_size = u32::try_from(types.len()).map_err(io::Error::other)?;
+    attributes.__bindgen_anon_7 = load;
+    // SAFETY: the types outlive the call.
+    unsafe { create(bpf_cmd::BPF_BTF_LOAD, &mut attributes) }
 }
 
 /// Why the verifier has refused a program: the last line of its log but for its statistics.

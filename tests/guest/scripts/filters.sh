@@ -95,6 +95,7 @@ filtered mount --mount 127.0.0.1:/exp2 --mount /mnt/late
 umount /mnt/late
 filtered mount_tracepoint --engine tracepoint --mount /mnt/two --mount 127.0.0.1:/exp3
 filtered dir --dir /mnt/nfs/a
+filtered calls --levels wire,app --requests --app-latency --dir /mnt/nfs/a
 filtered file --file /mnt/nfs/outside.bin --file /mnt/two/two.bin
 filtered file_tracepoint --engine tracepoint --file /mnt/nfs/outside.bin --file /mnt/two/two.bin
 filtered uid --uid 7,1000
