@@ -45,6 +45,15 @@ pub const NO_MAPPING: u64 = 3;
 /// Bytes of `struct bio_vec`: userspace compares them.
 const VECTOR_BYTES: u64 = 16;
 
+/// File systems that may be on several disks, by their magic numbers (include/uapi/linux/magic.h, fs/bcachefs/bcachefs_format.h).
+const ON_SEVERAL_DISKS: [u64; 5] = [
+    0x9123_683e, // btrfs
+    0xca45_1a4e, // bcachefs
+    0xe0f5_e1e2, // erofs
+    0xf2f5_2010, // f2fs
+    0x5846_5342, // xfs, whose real-time files are on a disk of their own
+];
+
 /// Whose pages a bio has: the address of an inode, whose lowest bit says whether it was direct I/O; 0 for nobody; or this.
 const NOT_LOOKED_AT: u64 = 2;
 const IS_DIRECT: u64 = 1;
@@ -100,7 +109,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         }
     }
     let Some(scratch) = take() else {
-        // Who is interrupted has it.
+        // Those that are interrupted have them.
         if let Some(completion) = Completion::seen::<M>() {
             completion.lost();
         }
@@ -111,6 +120,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         (&raw mut (*scratch).record.end_ns).write_volatile(end_ns);
         (*scratch).bits = course.note(&raw mut (*scratch).record, bits);
         (*scratch).device = Address::<M>::new(part).field_or_zero(&own.part_dev);
+        (*scratch).disk = disk::<M>(request, part);
         (*scratch).bio = Address::<M>::new(request.0).held_or_zero(&own.request_bio);
         // Each by itself: of plain assignments the compiler makes a loop over their bytes.
         (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
@@ -235,6 +245,7 @@ unsafe fn of_one<M: Memory>(
     unsafe {
         let bits = course.note(slot, bits);
         note_bytes(slot, bio, bytes, course.error);
+        let device: u32 = Address::<M>::new(part).field_or_zero(&own.part_dev);
         let (mut inode, host) = direct::<M, M::Typed>(bio.field_or_zero(&own.bio_private), M::file);
         let file = if inode != 0 && inode == host {
             write!(slot.flags, bits | flags::DIRECT);
@@ -242,21 +253,17 @@ unsafe fn of_one<M: Memory>(
         } else {
             write!(slot.flags, bits);
             // Loaded again as a number: the verifier allows no arithmetic on a typed pointer.
-            let request = Address::<M>::new(request.0);
-            inode = original_file::<M>(request.held_or_zero(&own.request_bio));
+            inode = original_file::<M>(Address::<M>::new(request.0).held_or_zero(&own.request_bio));
             if inode != 0 {
                 write!(slot.flags, bits | flags::DIRECT);
             } else {
                 inode = cached::<M>(Address::new(bio.0));
             }
-            match inode {
-                0 => None,
-                _ => file_of(Address::<M>::new(inode)),
-            }
+            file_on::<M>(inode, device, || disk::<M>(request, part))
         };
         let file = match file {
             Some(file) => file,
-            None => File::device(Address::<M>::new(part).field_or_zero(&own.part_dev)),
+            None => File::device(device),
         };
         file.note(slot);
         completion.in_slot(slot, course.end_ns, true);
@@ -285,6 +292,8 @@ pub struct Scratch {
     runs: u64,
     /// Whose the bytes of the last one are.
     last: u64,
+    /// The disk (`struct gendisk`).
+    disk: u64,
     /// The device.
     device: u32,
     /// Flags of the next record.
@@ -307,22 +316,28 @@ struct Run {
     bytes: u64,
 }
 
+/// Requests complete in threads, in soft interrupts and in hard ones, each of which may interrupt those before. Linux 5.10 runs a program once
+/// more that it has interrupted.
+const MOST_NESTED: u32 = 3;
+
 #[map]
-static BLOCK_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+static BLOCK_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(MOST_NESTED, 0);
 
 /// Until [`leave`] it is nobody else's.
-#[inline(always)]
+#[inline(never)]
 fn take() -> Option<*mut Scratch> {
-    let scratch = BLOCK_SCRATCH.get_ptr_mut(0)?;
-    // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
-    unsafe {
-        let busy = &raw mut (*scratch).busy;
-        if busy.read_volatile() != 0 {
-            return None;
+    for number in 0..MOST_NESTED {
+        let scratch = BLOCK_SCRATCH.get_ptr_mut(number)?;
+        // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
+        unsafe {
+            let busy = &raw mut (*scratch).busy;
+            if busy.read_volatile() == 0 {
+                busy.write_volatile(1);
+                return Some(scratch);
+            }
         }
-        busy.write_volatile(1);
     }
-    Some(scratch)
+    None
 }
 
 #[inline(always)]
@@ -614,8 +629,9 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         };
         (*scratch).bits = bits | flags::PIECE;
         let inode = whose & !(IS_DIRECT | NOT_LOOKED_AT);
-        if inode != 0 {
-            file = file_of(Address::<M>::new(inode)).unwrap_or(file);
+        let disk = (&raw const (*scratch).disk).read_volatile();
+        if let Some(its) = file_on::<M>(inode, file.dev, || disk) {
+            file = its;
         }
         file.note(record);
         if inode != 0 {
@@ -686,6 +702,75 @@ fn file_of<M: Memory>(inode: Address<M>) -> Option<File> {
         fileid,
         handle_hash: inode.field_or_zero(&own.inode_generation),
     })
+}
+
+/// The file of an inode whose pages a request to a device moves; `None` where there is none, or where another device has counted them.
+#[inline(always)]
+fn file_on<M: Memory>(inode: u64, device: u32, disk: impl FnOnce() -> u64) -> Option<File> {
+    if inode == 0 {
+        return None;
+    }
+    let file = file_of(Address::<M>::new(inode))?;
+    // Most file systems have the number of their device.
+    (file.dev == device || is_first::<M>(inode, disk()) != 0).then_some(file)
+}
+
+/// 1 if no other disk completes a request for the same pages of a file before this one, else 0.
+///
+/// A disk that stands on others may hand on the pages themselves: a loop device with direct I/O, multipath, what a target exports to its own machine.
+/// Then both disks complete a request, and the file's bytes are those of the disk of its file system. Disks without a queue of requests, such as
+/// linear and RAID ones, complete none.
+#[inline(always)]
+fn is_first<M: Memory>(inode: u64, disk: u64) -> u64 {
+    verified_once!(M, first_by_cast, first_by_probe: completes_first(inode: u64, disk: u64))
+}
+
+#[inline(always)]
+fn completes_first<M: Memory>(inode: u64, disk: u64) -> u64 {
+    let own = &DIRECT.block;
+    let superblock = Address::<M>::new(inode).field_or_zero(&DIRECT.inode_superblock);
+    let superblock = Address::<M>::new(superblock);
+    let device = Address::<M>::new(superblock.field_or_zero(&own.superblock_device));
+    let its: u64 = device.field_or_zero(&own.device_disk);
+    if its == disk {
+        return 1;
+    }
+    let queue = Address::<M>::new(Address::<M>::new(its).field_or_zero(&own.disk_queue));
+    if queue.field_or_zero::<u64>(&own.queue_operations) == 0 {
+        return 1;
+    }
+    let magic: u64 = superblock.field_or_zero(&DIRECT.local.superblock_magic);
+    if !ON_SEVERAL_DISKS.contains(&magic) {
+        return 0;
+    }
+    // The superblock names one of them.
+    let its = standing(Address::<M>::new(its));
+    u64::from(its == 0 || its == standing(Address::<M>::new(disk)))
+}
+
+/// The begin of a disk's name, if it is of a kind that stands on others: `loop0` or `dm-0`. Else 0.
+#[inline(always)]
+fn standing<M: Memory>(disk: Address<M>) -> u32 {
+    const LOOP: u32 = u32::from_le_bytes(*b"loop");
+    const MAPPER: u32 = u32::from_le_bytes(*b"dm-\0");
+    let name: u32 = disk.field_or_zero(&DIRECT.block.disk_name);
+    match name {
+        LOOP => LOOP,
+        _ if name << 8 == MAPPER << 8 => MAPPER,
+        _ => 0,
+    }
+}
+
+/// The disk of a request (`struct gendisk`).
+#[inline(always)]
+fn disk<M: Memory>(request: Address<M::Trusted>, part: u64) -> u64 {
+    let own = &DIRECT.block;
+    // Before Linux 5.11 a part does not lead to it.
+    if M::SINCE_6_2 || global(own.request_disk.word()) == 0 {
+        Address::<M>::new(part).field_or_zero(&own.device_disk)
+    } else {
+        request.held_or_zero(&own.request_disk)
+    }
 }
 
 /// Whether the path of the file was not told lately.

@@ -83,14 +83,33 @@ fn guest_direct_io_on_devices_of_others_is_of_its_file() {
         let found = of(path);
         // Each mirror is written.
         let copies = 1 + u64::from(path.starts_with("/mnt/md1/"));
-        let bytes = (found.read_bytes, found.write_bytes);
-        assert_eq!(bytes, (size, copies * size), "{path}: {found:?}");
+        let bytes = [found.read_bytes, found.write_bytes];
+        let whole = [size, copies * size];
+        if path.starts_with("/mnt/handing/") || path.starts_with("/mnt/multipath/") {
+            // Two devices complete each request, and a program that is interrupted by itself misses a few. Counted twice, there would be more.
+            let is_right = bytes
+                .iter()
+                .zip(whole)
+                .all(|(bytes, whole)| (whole - whole / 16..=whole).contains(bytes));
+            assert!(is_right, "{path}: {found:?}");
+        } else {
+            assert_eq!(bytes, whole, "{path}: {found:?}");
+        }
         files += 1;
     }
-    assert_eq!(files, 4 * 5);
-    for name in ["linear", "md0", "md1", "stacked"] {
+    assert_eq!(files, 6 * 5);
+    for (name, copies) in [
+        ("linear", 1),
+        ("md0", 1),
+        ("md1", 2),
+        ("stacked", 1),
+        ("handing", 1),
+        ("multipath", 1),
+    ] {
         let found = of(&format!("/mnt/{name}/buffered"));
-        assert!(found.write_bytes >= 4 << 20, "{name}: {found:?}");
+        let whole = copies * (4 << 20);
+        let is_right = (whole - whole / 16..=whole).contains(&found.write_bytes);
+        assert!(is_right, "{name}: {found:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Offsets of what the program on requests to block devices reads in the kernel's structures.
 
 use trackiops_schemas::ebpf::block::BlockOffsets;
+use trackiops_schemas::ebpf::offsets::Held;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
 
 use crate::facts::KernelFacts;
@@ -16,9 +17,11 @@ pub fn add_block_offsets(
     let members = LevelMembers::new(facts, "block")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
     let held = |structure, member, size| members.held(structure, member, size);
-    // Before Linux 5.11 a partition was a structure of its own.
-    let part_dev =
-        offset("hd_struct", "__dev.devt", 4).or_else(|_| offset("block_device", "bd_dev", 4))?;
+    // Before Linux 5.11 a partition was a structure of its own, which does not lead to its disk.
+    let (part_dev, request_disk) = match offset("hd_struct", "__dev.devt", 4) {
+        Ok(part_dev) => (part_dev, held("request", "rq_disk", 8)?),
+        Err(_) => (offset("block_device", "bd_dev", 4)?, Held::default()),
+    };
     // The programs step from one vector to the next by its size.
     let vector_page = offset("bio_vec", "bv_page", 8)?;
     if (vector_page, offset("bio_vec", "bv_offset", 4)?) != (0, 12) {
@@ -38,6 +41,12 @@ pub fn add_block_offsets(
         request_issued: held("request", "io_start_time_ns", 8)?,
         request_bio: held("request", "bio", 8)?,
         part_dev,
+        request_disk,
+        device_disk: offset("block_device", "bd_disk", 8)?,
+        superblock_device: offset("super_block", "s_bdev", 8)?,
+        disk_queue: offset("gendisk", "queue", 8)?,
+        disk_name: offset("gendisk", "disk_name", 32)?,
+        queue_operations: offset("request_queue", "mq_ops", 8)?,
         bio_next: offset("bio", "bi_next", 8)?,
         bio_bytes: offset("bio", "bi_iter.bi_size", 4)?,
         bio_index: offset("bio", "bi_iter.bi_idx", 4)?,

@@ -11,7 +11,7 @@ use crate::plan::unsupported::Unsupported;
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file,
 /// identify a request when its RPC is released, and describe calls of applications, requests to
 /// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
-pub const MEMBERS: [MemberName; 142] = [
+pub const MEMBERS: [MemberName; 148] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -99,6 +99,12 @@ pub const MEMBERS: [MemberName; 142] = [
     ("request", "bio"),
     ("block_device", "bd_dev"),
     ("hd_struct", "__dev.devt"),
+    ("request", "rq_disk"),
+    ("block_device", "bd_disk"),
+    ("super_block", "s_bdev"),
+    ("gendisk", "queue"),
+    ("gendisk", "disk_name"),
+    ("request_queue", "mq_ops"),
     ("bio", "bi_next"),
     ("bio", "bi_iter.bi_size"),
     ("bio", "bi_iter.bi_idx"),
@@ -197,7 +203,7 @@ pub const HELD: [HeldStructure; 10] = [
         name: "request",
         layout: "request",
         why: "argument of block_rq_complete, which is called before the request is freed",
-        members: &["cmd_flags", "part", "__data_len", "end_io", "start_time_ns", "io_start_time_ns", "bio"],
+        members: &["cmd_flags", "part", "__data_len", "end_io", "start_time_ns", "io_start_time_ns", "bio", "rq_disk"],
     },
     HeldStructure {
         name: "folio",

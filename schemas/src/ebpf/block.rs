@@ -24,6 +24,18 @@ offsets! {
         pub request_bio: Held,
         /// `dev_t bd_dev` of `struct block_device` (`__dev.devt` of `struct hd_struct`).
         pub part_dev: u32,
+        /// `struct gendisk *rq_disk` of `struct request`, before Linux 5.11.
+        pub request_disk: Held,
+        /// `struct gendisk *bd_disk` of `struct block_device`.
+        pub device_disk: u32,
+        /// `struct block_device *s_bdev` of `struct super_block`.
+        pub superblock_device: u32,
+        /// `struct request_queue *queue` of `struct gendisk`.
+        pub disk_queue: u32,
+        /// `char disk_name[32]` of `struct gendisk`.
+        pub disk_name: u32,
+        /// `const struct blk_mq_ops *mq_ops` of `struct request_queue`.
+        pub queue_operations: u32,
         /// `struct bio *bi_next` of `struct bio`.
         pub bio_next: u32,
         /// `unsigned int bi_iter.bi_size` of `struct bio`.

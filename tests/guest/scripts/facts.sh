@@ -21,7 +21,7 @@ TYPES=(
     kiocb iov_iter path nfs_file_{read,write,splice_read,direct_read,direct_write}
     generic_file_read_iter generic_perform_write register_fprobe_ips
     # A request to a block device: its bios, their pages, files and cgroups.
-    request bio bio_vec bvec_iter block_device hd_struct address_space iomap_dio blkcg_gq blkcg
+    request request_queue gendisk bio bio_vec bvec_iter block_device hd_struct address_space iomap_dio blkcg_gq blkcg
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
