@@ -36,6 +36,7 @@ ls "$STORE/journal" >"$OUT/journals"
 trackiops record --store /var/tmp/paper --duration 4s --ready-file /run/paper.ready --live-socket /run/paper.sock &
 wait_for 60 test -s /run/paper.ready
 expect paper trackiops watch --paper --socket /run/paper.sock --duration 5s &
+wait_for 60 grep -q Timestamp "$OUT/paper.out"
 write_some 8
 wait
 # On a terminal there is a status line per window.
