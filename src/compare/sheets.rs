@@ -73,7 +73,8 @@ fn latencies(of: &Comparison<'_>) -> Sheet {
 
 fn requests(of: &Comparison<'_>) -> Sheet {
     let part = |name: &str| {
-        let name = name.replace(" - ", "_minus_");
+        // As in Parquet.
+        let name = name.replace("network", "rtt").replace(" - ", "_minus_");
         Heading::count(format!("{name}_ns"), Unit::Nanoseconds).hidden()
     };
     let mut headings = vec![
