@@ -13,7 +13,7 @@ use crate::accel::{self, Accel};
 use crate::built::Built;
 use crate::cache::Cache;
 use crate::cli::{Guest, Run};
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::host;
 use crate::initrd;
 use crate::lock::Lock;
@@ -190,8 +190,8 @@ pub fn run(run: &Run) -> Result<u8> {
     let mut report = boot(&machine)?;
     for _ in 1..BOOTS {
         let cause = match &report.outcome {
-            Outcome::Failed(cause)
-                if machine.accel == Accel::Tcg && console::is_of_emulator(cause) =>
+            Outcome::Failed(_)
+                if machine.accel == Accel::Tcg && report.console.is_of_emulator() =>
             {
                 machine.accel = Accel::TcgByTurns;
                 "the emulator ran code that the kernel had replaced"
