@@ -16,7 +16,8 @@ use crate::{
     filter,
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
     kernel_memory::{
-        Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, verified_once, word,
+        Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, untraced,
+        verified_once, word,
     },
     left_out, local, paths,
 };
@@ -98,13 +99,11 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         error: errno(status),
     };
     // Most have one bio, and need no more than this.
-    if M::SINCE_6_2 && global(&FILTER) == 0 {
+    if M::SINCE_6_2 {
         let bio = request.follow(&own.request_bio);
         if bio.field_or_zero::<u32>(&own.bio_bytes) >= bytes
-            && let Some(slot) = Completion::free_slot::<M>()
+            && of_one::<M>(request, bio, part, bits, bytes, &course)
         {
-            // SAFETY: a slot for a record.
-            unsafe { of_one::<M>(slot, request, bio, part, bits, bytes, &course) };
             return;
         }
     }
@@ -222,58 +221,60 @@ impl Course {
     }
 }
 
-/// Makes the record of a request with one bio in its slot: as the rest does for those with more, but without a place in between.
-///
-/// # Safety
-///
-/// It is a slot for a record.
+/// Makes the record of a request with one bio in its slot, unless the filter leaves it out: as the rest does for those with more, but without a
+/// place in between. Whether there is a slot.
 #[inline(always)]
-unsafe fn of_one<M: Memory>(
-    slot: *mut RequestRecord,
+fn of_one<M: Memory>(
     request: Address<M::Trusted>,
     bio: Address<M::Typed>,
     part: u64,
     bits: u32,
     bytes: u32,
     course: &Course,
-) {
+) -> bool {
     let own = &DIRECT.block;
-    let Some(completion) = Completion::seen::<M>() else {
-        return;
+    let device: u32 = Address::<M>::new(part).field_or_zero(&own.part_dev);
+    let (mut inode, host) = direct::<M, M::Typed>(bio.field_or_zero(&own.bio_private), M::file);
+    let mut direct = flags::DIRECT;
+    let file = if inode != 0 && inode == host {
+        file_of(Address::<M::Typed>::new(inode))
+    } else {
+        // Loaded again as a number: the verifier allows no arithmetic on a typed pointer.
+        inode = original_file::<M>(Address::<M>::new(request.0).held_or_zero(&own.request_bio));
+        if inode == 0 {
+            inode = cached::<M>(Address::new(bio.0));
+            direct = 0;
+        }
+        file_on::<M>(inode, device, || disk::<M>(request, part))
     };
-    // SAFETY: by the caller.
+    let file = match file {
+        Some(file) => file,
+        None => File::device(device),
+    };
+    let bits = untraced(bits | direct);
+    if global(&FILTER) != 0 && is_left_out(bits, group(bio), &file, inode, bytes) {
+        return true;
+    }
+    let Some(slot) = Completion::free_slot::<M>() else {
+        return false;
+    };
+    let Some(completion) = Completion::seen::<M>() else {
+        return true;
+    };
+    // SAFETY: a slot for a record.
     unsafe {
-        let bits = course.note(slot, bits);
+        write!(slot.flags, course.note(slot, bits));
         note_bytes(slot, bio, bytes, course.error);
-        let device: u32 = Address::<M>::new(part).field_or_zero(&own.part_dev);
-        let (mut inode, host) = direct::<M, M::Typed>(bio.field_or_zero(&own.bio_private), M::file);
-        let file = if inode != 0 && inode == host {
-            write!(slot.flags, bits | flags::DIRECT);
-            file_of(Address::<M::Typed>::new(inode))
-        } else {
-            write!(slot.flags, bits);
-            // Loaded again as a number: the verifier allows no arithmetic on a typed pointer.
-            inode = original_file::<M>(Address::<M>::new(request.0).held_or_zero(&own.request_bio));
-            if inode != 0 {
-                write!(slot.flags, bits | flags::DIRECT);
-            } else {
-                inode = cached::<M>(Address::new(bio.0));
-            }
-            file_on::<M>(inode, device, || disk::<M>(request, part))
-        };
-        let file = match file {
-            Some(file) => file,
-            None => File::device(device),
-        };
         file.note(slot);
-        completion.in_slot(slot, course.end_ns, true);
-        if file.fileid != 0 && global(&PATHS) != 0 {
-            let inode = Address::new(inode);
-            if is_unnamed(inode, course.end_ns) {
-                name(inode, course.end_ns);
-            }
+    }
+    completion.in_slot(slot, course.end_ns, true);
+    if file.fileid != 0 && global(&PATHS) != 0 {
+        let inode = Address::new(inode);
+        if is_unnamed(inode, course.end_ns) {
+            name(inode, course.end_ns);
         }
     }
+    true
 }
 
 /// What is known of a request while it is walked through. Not on the stack, where the verifier would follow each of the numbers, on each of the
@@ -645,7 +646,7 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
                 }
             }
         }
-        deliver::<M>(&mut *record, inode);
+        deliver::<M>(&mut *record, &file, inode);
     }
 }
 
@@ -810,12 +811,27 @@ fn group<M: Memory>(bio: Address<M>) -> u64 {
     node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
+/// Whether the filter leaves out what a request did with a file, which is counted then.
 #[inline(always)]
-fn deliver<M: Memory>(record: &mut RequestRecord, inode: u64) {
-    if global(&FILTER) != 0 && !filter::admits_block(record, inode) {
-        let table = left_out::table(table::BLOCK, record.flags);
-        let requests = u64::from(record.flags & flags::PIECE == 0);
-        left_out::count(table, 0, requests, u64::from(record.asked_bytes));
+fn is_left_out(bits: u32, cgroup: u64, file: &File, inode: u64, bytes: u32) -> bool {
+    if filter::admits_block(bits, cgroup, file.dev, file.fileid, inode) {
+        return false;
+    }
+    let requests = u64::from(bits & flags::PIECE == 0);
+    left_out::count(
+        left_out::table(table::BLOCK, bits),
+        0,
+        requests,
+        bytes.into(),
+    );
+    true
+}
+
+#[inline(always)]
+fn deliver<M: Memory>(record: &mut RequestRecord, file: &File, inode: u64) {
+    if global(&FILTER) != 0
+        && is_left_out(record.flags, record.cgroup, file, inode, record.asked_bytes)
+    {
         return;
     }
     let Some(completion) = Completion::seen::<M>() else {

@@ -226,17 +226,17 @@ fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bo
             || kinds & filters::DIRECTORIES != 0 && is_inside(key.dev, fileid, entry))
 }
 
-/// The same for a request to a block device, for this `struct inode` if it has one. Userspace filters those by no process and no user.
+/// Whether a request to a block device is wanted, for this file and `struct inode` if it has one. Userspace filters those by no process and no user.
 #[inline(never)]
-pub fn admits_block(record: &RequestRecord, inode: u64) -> bool {
+pub fn admits_block(bits: u32, cgroup: u64, dev: u32, fileid: u64, inode: u64) -> bool {
     let kinds = global(&FILTER);
-    kinds & way(record.flags & flags::WRITE) == 0
-        && (kinds & filters::CGROUPS == 0 || is_listed(filters::CGROUPS, 0, record.cgroup))
+    kinds & way(bits & flags::WRITE) == 0
+        && (kinds & filters::CGROUPS == 0 || is_listed(filters::CGROUPS, 0, cgroup))
         && (kinds & filters::PLACES == 0
-            || is_at(kinds, record.dev, record.fileid)
+            || is_at(kinds, dev, fileid)
             || kinds & filters::DIRECTORIES != 0
                 && inode != 0
-                && is_inside(record.dev, record.fileid, || paths::only_name(inode)))
+                && is_inside(dev, fileid, || paths::only_name(inode)))
 }
 
 /// The bit that leaves out requests of this direction.
