@@ -100,7 +100,14 @@ struct Import {
 
 impl Rows for Import {
     fn header(&mut self, header: &[String]) -> anyhow::Result<()> {
-        self.columns = Some(Columns::of(header, &self.mappings)?);
+        let columns = Columns::of(header, &self.mappings)?;
+        let unused = columns.unused(header).join(", ");
+        if !unused.is_empty() && self.header != header {
+            say(format_args!(
+                "note: columns that are not imported: {unused}; --map FIELD=COLUMN says what one has"
+            ));
+        }
+        self.columns = Some(columns);
         self.header = header.to_vec();
         Ok(())
     }

@@ -194,6 +194,9 @@ pub struct Place {
     pub unit: Unit,
 }
 
+/// Columns of an export that are left out, as the guide says.
+const NOT_IMPORTED: [&str; 1] = [columns::PROCESS];
+
 /// Where a table has what.
 pub struct Columns {
     places: [Option<Place>; FIELDS.len()],
@@ -248,6 +251,21 @@ impl Columns {
             );
         }
         Ok(columns)
+    }
+
+    /// The columns that nothing is taken from, and that have no name of an export.
+    pub fn unused<'h>(&self, header: &'h [String]) -> Vec<&'h str> {
+        let is_used = |column| {
+            self.places
+                .iter()
+                .flatten()
+                .any(|place| place.column == column)
+        };
+        let is_known = |name: &str| FIELDS.iter().any(|(_, _, names)| names.contains(&name));
+        let unused = header.iter().enumerate().filter(|(column, name)| {
+            !is_used(*column) && !is_known(name) && !NOT_IMPORTED.contains(&name.as_str())
+        });
+        unused.map(|(_, name)| name.as_str()).collect()
     }
 
     /// Where a field is.

@@ -38,17 +38,17 @@ fn handle_of_name(directory: &Handle, name: &[u8]) -> Handle {
 
 /// The sums of one operation, as far as its latency says. What the client adds to it is not known.
 pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
-    let latency_ns = latency_ns.unwrap_or(0);
     let mut sums = OperationSums {
         requests: 1,
         errors: u64::from(has_failed),
-        queue_ns_sum: 0,
-        rtt_ns_sum: latency_ns,
-        execute_ns_sum: latency_ns,
-        execute_ns_max: latency_ns,
         ..OperationSums::default()
     };
-    sums.execute.record(latency_ns);
+    if let Some(latency_ns) = latency_ns {
+        sums.rtt_ns_sum = latency_ns;
+        sums.execute_ns_sum = latency_ns;
+        sums.execute_ns_max = latency_ns;
+        sums.execute.record(latency_ns);
+    }
     sums
 }
 

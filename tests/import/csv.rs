@@ -191,6 +191,38 @@ fn columns_of_others_are_mapped_with_their_units() {
 }
 
 #[test]
+fn what_a_table_does_not_say_is_unknown_and_columns_that_are_not_used_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("times.csv"), dir.path().join("store"));
+    let table = "end_time,op,done_bytes,took_us,process\n2026-11-29T00:00:00Z,READ,4096,120,cat\n";
+    std::fs::write(&file, table).unwrap();
+    let output = import(&file, &store, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let note = "note: columns that are not imported: took_us; --map FIELD=COLUMN says what one has";
+    assert!(said.contains(note), "{said}");
+    let columns = "sent_bytes,received_bytes,queue_us_mean,rtt_us_mean,execute_us_mean,execute_us_p99,execute_hist";
+    let queried = |store: &Path| {
+        let words = ["query", "--by", "op", "--since", "2026-11-28", "--csv"];
+        rows(&[&words[..], &["--store", text(store), "--columns", columns]].concat())
+    };
+    let all = queried(&store);
+    for name in columns.split(',') {
+        assert_eq!(all[0][name], "", "{name}");
+    }
+    // Known.
+    let timed = dir.path().join("timed");
+    let output = import(&file, &timed, &["--map", "latency=took_us"]);
+    assert!(
+        !String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("not imported")
+    );
+    let all = queried(&timed);
+    assert_eq!(all[0]["execute_us_mean"], "120");
+}
+
+#[test]
 fn errors_name_the_file_the_line_and_the_column() {
     let dir = tempfile::tempdir().unwrap();
     let (file, store) = (dir.path().join("table.csv"), dir.path().join("store"));

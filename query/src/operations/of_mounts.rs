@@ -165,10 +165,17 @@ fn ask_once(
         about: None,
         tenant: Arc::default(),
         level: IoLevel::Wire,
-        sums: group.sums,
-        bytes: KnownBytes::Messages,
-        untimed: 0,
+        // Imports may know neither: no operation takes 0 ns, or has no bytes.
+        bytes: match group.sums.bytes() {
+            0 => KnownBytes::None,
+            _ => KnownBytes::Messages,
+        },
+        untimed: match group.sums.execute_ns_sum {
+            0 => group.sums.requests,
+            _ => 0,
+        },
         unsplit: 0,
+        sums: group.sums,
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);
