@@ -86,6 +86,9 @@ impl Place {
         assert_eq!(killed.status.code(), None, "{place}: {killed:?}");
         self.complete(&store);
         assert!(answers(&store) == expected, "{place}: another answer");
+        let asked = trackiops(&["requests", "--since", "1990-01-01", "--store", text(&store)]);
+        let said = String::from_utf8(asked.stderr).unwrap();
+        assert!(!said.contains("were deleted"), "{place}: {said}");
     }
 }
 

@@ -36,6 +36,8 @@ pub struct RequestsView {
     store: PathBuf,
     tails: Vec<RequestsScan>,
     segments: Vec<RequestsEntry>,
+    /// Whether journals from before the first that is known were deleted: numbers begin with 1.
+    begins_later: bool,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
 }
@@ -60,6 +62,8 @@ impl RequestsView {
             store: store.to_owned(),
             tails: Vec::new(),
             segments: catalog.requests_segments()?,
+            // The catalog keeps those that had no requests, until later ones are deleted.
+            begins_later: sealed.iter().min().is_some_and(|first| *first > 1),
             damaged: BTreeMap::new(),
             unread: Vec::new(),
         };
@@ -105,11 +109,11 @@ impl RequestsView {
         !self.tails.is_empty() || !self.segments.is_empty()
     }
 
-    /// The time of the oldest requests that are left, if older ones were deleted: numbers of journals and segments begin with 1.
+    /// The time of the oldest requests that are left, if older ones were deleted.
     pub fn deleted_before(&self) -> Option<UtcMs> {
         let oldest = self.segments.first()?;
         let is_whole = self.unread.is_empty() && self.damaged.is_empty();
-        (oldest.journal > 1 && is_whole).then_some(oldest.start)
+        (self.begins_later && is_whole).then_some(oldest.start)
     }
 
     /// Damaged files, and why they cannot be read completely.
