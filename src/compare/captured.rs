@@ -60,7 +60,7 @@ impl Captured {
     /// Reads the files of one capture, in order of time.
     pub fn read(paths: &[PathBuf], ports: &[u16]) -> anyhow::Result<Self> {
         let mut decoder = Decoder::new(Self::default(), ports);
-        for source in Source::all(paths, 1)? {
+        for source in Source::all(paths, 0)? {
             let end = read_packets(source.open()?, |packet| {
                 decoder.packet(&packet);
                 ControlFlow::Continue(())

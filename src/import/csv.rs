@@ -14,7 +14,7 @@ use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::operations::sums_of;
 use super::outcome::{Backwards, tell};
-use super::source::{IMPORT_READS, Source, was_ended};
+use super::source::{ID_BYTES, Source, was_ended};
 use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
 use super::values::{OutOfRange, Values};
@@ -52,7 +52,7 @@ pub struct Args {
 /// Imports tables.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.memory.apply();
-    let sources = Source::all(&args.files, IMPORT_READS)?;
+    let sources = Source::all(&args.files, ID_BYTES)?;
     let mut import = Import {
         hosts: Hosts::new(args.target.target("csv", &sources, &args.map)),
         mappings: args.map,

@@ -15,7 +15,7 @@ use super::account::print_time_range;
 use super::files::Files;
 use super::hosts::Hosts;
 use super::outcome::{Backwards, tell};
-use super::source::{IMPORT_READS, Source, was_ended};
+use super::source::{ID_BYTES, Source, was_ended};
 use super::target_flags::TargetFlags;
 use crate::output::{plural, print, say};
 
@@ -63,7 +63,7 @@ struct Unread {
 
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sources = Source::all(&args.files, IMPORT_READS)?;
+    let sources = Source::all(&args.files, ID_BYTES)?;
     let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target(
         "nfsdump",
         &sources,

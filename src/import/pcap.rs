@@ -15,7 +15,7 @@ use super::files::Files;
 use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};
-use super::source::{IMPORT_READS, Source, must_stop, was_ended};
+use super::source::{ID_BYTES, Source, must_stop, was_ended};
 use super::target_flags::TargetFlags;
 use crate::help_headings::{TARGET, WHAT};
 use crate::output::{plural, say};
@@ -49,7 +49,7 @@ pub struct Args {
 
 /// Imports captures.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sources = Source::all(&args.files, IMPORT_READS)?;
+    let sources = Source::all(&args.files, ID_BYTES)?;
     let messages = args.messages.as_deref().map(MessageFiles::create);
     let found = Found {
         hosts: Hosts::new(args.target.target("pcap", &sources, &args.ports)),

@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -16,10 +16,12 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::progress::begin_reading;
 use crate::signals;
 
-/// How often an import reads a file: for its [`id`], and for what is in it.
-pub const IMPORT_READS: u64 = 2;
-/// Bytes of a file that are looked at together.
+/// Parts that say which file it is, beside its length. All of a file up to 1 GiB; of a longer one, which may be anything of any length, the first
+/// and the last part, and others at equal distances.
+const PARTS: u64 = 1024;
 const PART_BYTES: usize = 1 << 20;
+/// Bytes of a file that are read for its [`id`], at most.
+pub const ID_BYTES: u64 = PARTS * PART_BYTES as u64;
 /// How long what was read may be looked at after a signal.
 const LOOKING: Duration = Duration::from_millis(200);
 
@@ -31,8 +33,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// `-` is standard input, which there is one of. Each file will be read some times.
-    pub fn all(paths: &[PathBuf], times: u64) -> anyhow::Result<Vec<Self>> {
+    /// `-` is standard input, which there is one of. Each file will be read, and up to `again` bytes of it once more.
+    pub fn all(paths: &[PathBuf], again: u64) -> anyhow::Result<Vec<Self>> {
         let sources: Vec<Self> = paths.iter().map(|path| Self::of(path)).collect();
         if sources
             .iter()
@@ -42,7 +44,10 @@ impl Source {
         {
             bail!("`-` is standard input and can be named once");
         }
-        let size = |source: &Self| Some(source.path()?.metadata().ok()?.len() * times);
+        let size = |source: &Self| {
+            let length = source.path()?.metadata().ok()?.len();
+            Some(length + length.min(again))
+        };
         begin_reading("importing", sources.iter().map(size).sum());
         Ok(sources)
     }
@@ -108,19 +113,16 @@ pub fn id(sources: &[Source], settings: &str) -> Option<String> {
     hash.update(settings.as_bytes());
     let mut part = vec![0; PART_BYTES];
     for source in sources {
-        let mut file = File::open(source.path()?).ok()?;
-        file.metadata().ok().filter(Metadata::is_file)?;
-        let mut bytes: u64 = 0;
-        loop {
-            let read = file.read(&mut part).ok()?;
-            if read == 0 {
-                break;
-            }
+        let file = File::open(source.path()?).ok()?;
+        let length = file.metadata().ok().filter(Metadata::is_file)?.len();
+        hash.update(&length.to_le_bytes());
+        let last = length.saturating_sub(PART_BYTES as u64);
+        let step = last.div_ceil(PARTS).max(PART_BYTES as u64);
+        let places = (0..last).step_by(usize::try_from(step).ok()?);
+        for at in places.chain([last]) {
+            let read = file.read_at(&mut part, at).ok()?;
             hash.update(&part[..read]);
-            bytes += read as u64;
         }
-        // Where one file ends and the next one begins.
-        hash.update(&bytes.to_le_bytes());
     }
     Some(format!("{:032x}", hash.digest128()))
 }
