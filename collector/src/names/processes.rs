@@ -65,26 +65,26 @@ impl Processes {
                 return ProcessName::default();
             }
         }
-        let known = match fs::read(format!("/proc/{pid}/comm")) {
-            Ok(comm) => Known {
-                name: ProcessName::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
-                seen: now,
-                checked: now,
-            },
-            Err(_) => match before.filter(|known| is_within(known.seen, KEPT)) {
-                Some(known) => Known {
-                    checked: now,
-                    ..known
-                },
-                None => Known {
-                    name: ProcessName::default(),
-                    seen: now,
-                    checked: now,
-                },
-            },
+        let (name, seen) = match fs::read(format!("/proc/{pid}/comm")) {
+            Ok(comm) => (
+                ProcessName::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
+                now,
+            ),
+            Err(_) => before
+                .filter(|known| is_within(known.seen, KEPT))
+                .map_or_else(
+                    || (ProcessName::default(), now),
+                    |known| (known.name, known.seen),
+                ),
+        };
+        let checked = now;
+        let known = Known {
+            name,
+            seen,
+            checked,
         };
         self.known.insert(pid, known);
-        known.name
+        name
     }
 }
 
