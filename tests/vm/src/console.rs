@@ -46,8 +46,16 @@ const STALE_CODE: &str = "int3: 0000 [#";
 /// sunrpc was loaded).
 const STRAY_TRAP: &str = " exc_debug_kernel+";
 
-/// Instructions that the kernel replaces by each other while it runs (jump labels), as they stand at a trace's instruction pointer.
-const REPLACED: [&str; 4] = ["<eb>", "<e9>", "<66> 90", "<0f> 1f 44 00 00"];
+/// Whether a trace's instruction pointer stands at a jump ahead, which may be one that the kernel puts in the place of another instruction while it
+/// runs (a jump label). A jump back is the end of a loop.
+fn is_at_jump_ahead(code: &str) -> bool {
+    let displacement = |jump: &str, last: usize| {
+        let (_, bytes) = code.split_once(jump)?;
+        u8::from_str_radix(bytes.split_whitespace().nth(last)?, 16).ok()
+    };
+    let highest = displacement("<eb>", 0).or_else(|| displacement("<e9>", 3));
+    highest.is_some_and(|byte| byte < 0x80)
+}
 
 /// Console text as it comes in.
 #[derive(Default)]
@@ -90,7 +98,7 @@ impl Console {
             let text = String::from_utf8_lossy(&self.text);
             let trace = text.split_once(failure).map(|(_, trace)| trace);
             let code = trace.and_then(|trace| trace.lines().find(|line| line.contains("Code: ")));
-            code.is_some_and(|code| REPLACED.iter().any(|bytes| code.contains(bytes)))
+            code.is_some_and(is_at_jump_ahead)
         };
         failure.contains(STALE_CODE)
             || failure.contains(STRAY_TRAP)
@@ -187,7 +195,9 @@ mod tests {
                 true,
             ),
             (format!("{stuck}\n[   90.1] Code: e8 f8 21 f4 ff <eb> 37 48 8b"), true),
-            (format!("{stuck}\n[   90.1] Code: 48 8b 00 <0f> 1f 44 00 00 c3"), true),
+            (format!("{stuck}\n[   90.1] Code: 66 ff ff ff <e9> 0f 00 00 00 c3"), true),
+            (format!("{stuck}\n[   90.1] Code: f3 90 <eb> f2 48 8b"), false),
+            (format!("{stuck}\n[   90.1] Code: f3 90 <e9> f2 ff ff ff c3"), false),
             (format!("{stuck}\n[   90.1] Code: e8 f8 21 f4 ff <f3> 90 eb 37"), false),
             (stuck.to_owned(), false),
             ("[   21.0] Oops: 0002 [#1] PREEMPT SMP\n[   21.0] Code: 00 <eb> 37".to_owned(), false),
