@@ -317,7 +317,7 @@ struct Run {
     bytes: u64,
 }
 
-/// Requests complete in threads, in soft interrupts and in hard ones, each of which may interrupt those before. Linux 5.10 runs a program once
+/// Requests complete in threads, in soft interrupts and in hard ones, and each kind may interrupt the ones before. Linux 5.10 runs a program once
 /// more that it has interrupted.
 const MOST_NESTED: u32 = 3;
 
@@ -719,7 +719,7 @@ fn file_on<M: Memory>(inode: u64, device: u32, disk: impl FnOnce() -> u64) -> Op
 /// 1 if no other disk completes a request for the same pages of a file before this one, else 0.
 ///
 /// A disk that stands on others may hand on the pages themselves: a loop device with direct I/O, multipath, what a target exports to its own machine.
-/// Then both disks complete a request, and the file's bytes are those of the disk of its file system. Disks without a queue of requests, such as
+/// Then both disks complete a request, and the one that its file system is on counts for the file. Disks without a queue of requests, such as
 /// linear and RAID ones, complete none.
 #[inline(always)]
 fn is_first<M: Memory>(inode: u64, disk: u64) -> u64 {
