@@ -18,7 +18,7 @@ import duckdb
 
 NFS = 2049
 BREAKDOWN = "/usr/lib/nfstrace/libbreakdown.so"
-# Behind Ethernet, IPv4 without options or IPv6.
+# Offsets of the transport header behind Ethernet, for IPv4 without options and IPv6.
 TRANSPORT = {0x0800: 14 + 20, 0x86DD: 14 + 40}
 FIELDS = ["frame.time_epoch", "ip.src", "ip.dst", "rpc.xid", "rpc.msgtyp", "nfs.procedure_v3", "nfs.opcode", "nfs.status"]
 
@@ -65,7 +65,7 @@ def repeat(source, target, size):
     return written, copies
 
 
-# Waits for a command and prints what it took. In a process of its own: a child's largest memory is at least its parent's.
+# Waits for a command and prints its costs. In a separate process: a child's largest memory is at least its parent's.
 WAIT = """
 import json, os, subprocess, sys, time
 began = time.perf_counter()
@@ -132,7 +132,7 @@ def main():
         again = lambda: shutil.rmtree(store, ignore_errors=True)
         importing = measured([program, "import", "pcap", big, "--store", store], options.rounds, again)
         requests = importing[3].decode().splitlines()[0]
-        # It writes files where it is started.
+        # It writes files to its working directory.
         counting = ["nfstrace", "--mode=stat", "-I", big, "-a", BREAKDOWN]
         counted = measured(counting, options.rounds, cwd=work)
         operations = sum(map(int, re.findall(rb"Total operations: (\d+)", counted[3])))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What importing a capture of 1 GB takes, beside nfstrace counting its operations and tshark listing its messages, and sequentiality of many requests: prints tables. See README.md beside it.
+# Measures the import of a capture of 1 GB, beside nfstrace counting its operations and tshark listing its messages, and sequentiality of
+# many requests. Prints tables. See README.md beside it.
 #
 # CAPTURE=path                 a pcap file of NFS traffic over Ethernet; it is repeated up to BYTES
 # BYTES=1080000000             size of the capture that is read

@@ -16,7 +16,7 @@ NAMES = {
     "tracepoint": "trackiops, tracepoint engine",
     "control": "one that does wait",
 }
-# Programs, what runs them, and what userspace asks of their maps.
+# Programs, the function that runs them, and userspace operations on their maps.
 BPF = re.compile(r"^(bpf_prog_[0-9a-f]{16}|bpf_trace_run|__sys_bpf)")
 SLOW_PATH = re.compile(r"_lock_slowpath$|^resilient_tas_spin_lock$")
 

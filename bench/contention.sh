@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Whether tracing makes CPUs wait for locks: profiles 64 threads in guests, and prints a table. See README.md beside it.
+# Measures whether tracing makes CPUs wait for locks: profiles 64 threads in guests, and prints a table. See README.md beside it.
 #
-#   contention.sh [KERNEL...]       6.12 and newest unless told otherwise
+#   contention.sh [KERNEL...]       6.12 and newest by default
 #
 # CONTENDERS="none direct"        only these of none, direct, tracepoint, control
 # CPUS="4"                        CPUs of the guests (2 4)
-# SECONDS_EACH=30                 how long each contender is read under, and then written under (10)
+# SECONDS_EACH=30                 seconds of reading, and then of writing, under each contender (10)
 # TRACKIOPS_BIN=path              profile this binary instead of building the release
 # TRACKIOPS_WRITE_DOCS=1          rewrite docs/results/contention.md
 set -euo pipefail
@@ -40,7 +40,7 @@ HEAD
 guest=0
 for kernel; do
     for cpus in ${CPUS:-2 4}; do
-        # In the order of the table, and one after the other: emulated CPUs that wait for the host's hold their locks.
+        # In the order of the table, one after the other: emulated CPUs hold their locks while they wait for the host's CPUs.
         # shellcheck disable=SC2086 # words
         cargo vm run --quiet --kernel "$kernel" --cpus "$cpus" --deb linux-perf,bpftrace --timeout 1800 \
             --add tests/guest/scripts/lib.sh --add bench/contention.py --out "$results/$((guest++))" \

@@ -4,8 +4,8 @@
 cpus=$1 seconds=$2
 shift 2
 
-# A breakpoint on the begin of each function that waits for a spinlock: the only probe that the locks of BPF's own maps and
-# rings (`resilient`, since Linux 6.15) allow. There are four debug registers.
+# A breakpoint on the begin of each function that waits for a spinlock. BPF's own maps and rings use `resilient` locks since Linux 6.15,
+# which allow no other probe. There are four debug registers.
 breakpoints() {
     grep -wE '(native|resilient)_queued_spin_lock_slowpath|queued_(read|write)_lock_slowpath' /proc/kallsyms |
         sed -E 's|^([0-9a-f]+) .*|--event\nmem:0x\1/8:x|'
@@ -21,7 +21,7 @@ load() {
 }
 export -f load
 
-# Every event takes the lock of one entry of one map, much more often than NFS completes requests.
+# Every event takes the lock of one entry of one map, far more often than NFS completes requests.
 control() {
     bpftrace -e 'BEGIN { printf("ready\n") } rawtracepoint:sched_switch, rawtracepoint:sched_wakeup { @last[0] = nsecs }' \
         >/tmp/control &
@@ -39,7 +39,7 @@ for contender; do
         control) control ;;
         *) start_recorder --engine "$contender" ;;
     esac
-    # Not `--freq`, which would thin out the breakpoints, too: each of their events counts.
+    # `--freq` would also thin out the breakpoints, but each of their events counts.
     # shellcheck disable=SC2068 # words
     perf record --output /tmp/profile --all-cpus --call-graph fp --event cpu-clock/freq=999/ ${waits[@]} \
         -- bash -c "load $seconds" >/tmp/perf 2>&1 || { cat /tmp/perf >&2; exit 1; }

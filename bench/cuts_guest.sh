@@ -1,4 +1,5 @@
-# cuts_guest.sh FLAG...: `trackiops-bench-faults cuts`, which is here under the name of what it replaces. Leaves the logs in $OUT.
+# cuts_guest.sh FLAG...: runs `trackiops-bench-faults cuts`, which has the name of the program that it replaces here. Writes the logs to
+# $OUT.
 modprobe -a loop dm-log-writes ext4 xfs
 # In memory, like all of the guest's root.
 mkdir -p /var/tmp/cuts

@@ -1,7 +1,7 @@
-# To be sourced by what measures questions to a synthetic day.
+# Sourced by scripts that measure queries on a synthetic day.
 
-# store FILES HOURS: prints the path of the store of that day, made in the cache when it is not there yet. It is named by
-# the content of all that it is made by.
+# store FILES HOURS: prints the path of the store of that day, and makes it in the cache if it is missing. It is named by the content of its
+# inputs.
 store() {
     local key dir
     key=$(git ls-files -- bench/day collector/src schemas/src store/src threads/src Cargo.lock | xargs sha256sum | sha256sum | cut -c1-16)

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Damages stores, fails and kills the system calls of a recorder, and cuts the power of its disk; prints what that came to.
+# Damages stores, fails and kills the system calls of a recorder, and cuts the power of its disk; prints the results.
 # See README.md beside it.
 #
 # MUTANTS=120000 SEED=1   how many stores are damaged, 10,000 for each kind of file, and from which seed
-# PLACES=2 KILLS=2000     at how many places of each system call it fails with each error, and kills
-# ROUNDS=3                how often the calls are gone through
-# ALLOCATIONS=2000        how many allocations of memory fail
-# RECORDERS=60            no more recorders than that, chosen from all
-# CUTS=1000               how many power cuts
+# PLACES=2 KILLS=2000     places of each system call at which it fails with each error, and at which it kills
+# ROUNDS=3                rounds over the calls
+# ALLOCATIONS=2000        number of memory allocations that fail
+# RECORDERS=60            most recorders, chosen from all
+# CUTS=1000               number of power cuts
 # SHORT=1                 about two minutes of it, for `make test-long`
-# REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
-# ONLY=cuts               this alone: mutants, calls, cuts or fuzz
-# FUZZ_SECONDS=0          run each fuzz target for so long as well (fuzz/README.md)
-# REPORTS=directory       keep the report of each part there, and do not run a part again whose report is there: it takes hours
+# REPLAY=host             check the power cuts on this machine, not in the guest: needs root, several times quicker
+# ONLY=cuts               run only this part: mutants, calls, cuts or fuzz
+# FUZZ_SECONDS=0          also run each fuzz target for this long (fuzz/README.md)
+# REPORTS=directory       keep the report of each part there, and skip parts whose report exists: they take hours
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
-# TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md: what did not run stays as it is there
+# TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md; parts that did not run stay unchanged
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ if [ "${SHORT:-}" = 1 ]; then
     : "${MUTANTS:=300}" "${RECORDERS:=60}" "${CUTS:=30}"
 fi
 command -v strace >/dev/null || scripts/install.sh strace
-# It runs in guests, too. A shell of its own: the flags are not for `cargo vm`.
+# It also runs in guests. A subshell, because the flags are not for `cargo vm`.
 faults=$(
     . scripts/target.sh
     build_for "$(uname -m)"
@@ -35,16 +35,16 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 reports=${REPORTS:-$scratch}
 mkdir -p "$reports"
-# Most of the time they wait: for disks, for each other, and whether a torn end is one that is being written.
+# Jobs mostly wait: for disks, for each other, or to see whether a torn end is still being written.
 jobs=$((8 * $(nproc)))
 status=0
 
-# part NAME COMMAND...: one of the parts, whose report it keeps for the page. That of a part that failed is not taken again.
+# part NAME COMMAND...: runs a part and keeps its report for the page. The report of a failed part is not reused.
 part() {
     local name=$1 key kept
     shift
     case ${ONLY:-$name} in "$name") ;; *) return ;; esac
-    # Of this program with these flags alone.
+    # The key covers this program and these flags.
     key=$({ echo "$@" "${CUTS:-} ${SEED:-} ${REPLAY:-} ${FUZZ_SECONDS:-}"; cat "$faults"; } | sha256sum | cut -c1-16)
     kept=$reports/$name-$key
     if [ -f "$kept" ]; then
@@ -65,7 +65,7 @@ part mutants "$faults" mutate --mutants "${MUTANTS:-120000}" --seed "${SEED:-1}"
 part calls "$faults" calls --places "${PLACES:-2}" --kills "${KILLS:-2000}" --rounds "${ROUNDS:-3}" \
     --allocations "${ALLOCATIONS:-2000}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
 
-# guest FLAG...: `cargo vm` puts that program into the guest, in place of a release that is not needed there.
+# guest FLAG...: `cargo vm` puts that program into the guest instead of a release, which is not needed there.
 guest() {
     local out=()
     [ -z "$logs" ] || out=(--out "$logs")
@@ -85,7 +85,7 @@ cuts() {
 part cuts cuts
 [ "${FUZZ_SECONDS:-0}" = 0 ] || part fuzz env FUZZ_SECONDS="$FUZZ_SECONDS" scripts/fuzz.sh
 
-# section TITLE PART INTRODUCTION: what the part came to now, or what the page has of it.
+# section TITLE PART INTRODUCTION: the results of the part, or the page's older results.
 section() {
     if [ -f "$scratch/$2" ]; then
         printf '\n## %s\n\nAt commit %s, on %s cores. %s' "$1" "$(git rev-parse --short HEAD)" "$(nproc)" "$3"

@@ -1,4 +1,4 @@
 # `cargo vm run` runs bash.
-# Costs are measured where no detail is left out for them.
+# Measure without shedding any detail.
 export TRACKIOPS_RECORD_MAX_OVERHEAD=100%
 exec python3 /work/overhead.py "$@"

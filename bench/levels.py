@@ -19,7 +19,7 @@ SIZE = 4096
 MOUNT = pathlib.Path("/mnt/levels")
 READY = pathlib.Path("/tmp/ready")
 OTHER = MOUNT / "other"
-# What is recorded, and the flags for it.
+# Levels to record, and their flags.
 RECORDED = {
     "`block`": ["--levels", "block"],
     "`block`, of another file": ["--levels", "block", "--file", str(OTHER)],
@@ -42,7 +42,7 @@ def run(*words):
 def prepare():
     run("modprobe", "ext4")
     run("modprobe", "null_blk", "nr_devices=0")
-    # A device that keeps what is written, in memory, and completes by an interrupt.
+    # A device that stores data in memory, and completes by an interrupt.
     device = pathlib.Path("/sys/kernel/config/nullb/levels")
     if not device.parent.exists():
         run("mount", "-t", "configfs", "none", "/sys/kernel/config")
@@ -146,7 +146,7 @@ MEASURED = {
 
 def measure():
     rounds = [{name: of() for name, of in MEASURED.items()} for _ in range(ROUNDS + 1)]
-    # Without the first one: caches of the kernel are cold.
+    # Omit the first round, in which caches of the kernel are cold.
     return {name: statistics.median(of[name] for of in rounds[1:]) for name in MEASURED}
 
 
@@ -165,9 +165,9 @@ def beside(command, is_ready):
         if tracer.poll() is not None:
             raise SystemExit(f"{command} does not run: {SAID.read_text()}")
         time.sleep(0.1)
-    # It looks around at first.
+    # It looks around first.
     time.sleep(1)
-    # It goes on: each window's sums have to be taken before those of the next but one.
+    # It continues to run: each window's sums must be read before the window after the next one.
     found = measure()
     tracer.send_signal(signal.SIGINT)
     tracer.wait()

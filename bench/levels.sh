@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What recording levels costs: counts instructions in guests, and prints a table for each kernel.
+# Measures the cost of recording levels: counts instructions in guests, and prints a table for each kernel.
 #
-#   levels.sh [KERNEL...]         6.12 and newest unless told otherwise
+#   levels.sh [KERNEL...]         6.12 and newest by default
 #
 # TRACKIOPS_BIN=path              measure this binary instead of building the release
 # TRACKIOPS_WRITE_DOCS=1          rewrite docs/results/levels.md
@@ -13,7 +13,7 @@ TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
 export TRACKIOPS_BIN
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-# No detail is left out for what it costs.
+# Measure without shedding any detail.
 echo 'exec env TRACKIOPS_RECORD_MAX_OVERHEAD=100% python3 /work/levels.py' >"$results/levels.sh"
 
 for kernel; do

@@ -28,10 +28,10 @@ FIO = [
     "--ioengine=psync", "--norandommap", "--output-format=json", "--write_lat_log=read", "--log_avg_msec=20",
 ]  # fmt: skip
 WARM_UP = ["--number_ios=1000"]
-# While the consumer does not run: so few at a time that no ring is filled to a quarter, where programs begin to wake it.
+# While the consumer does not run: so few I/Os that no ring is filled to a quarter, where programs begin to wake it.
 WITHOUT_CONSUMER = ["--number_ios=2400"]
 PAUSES = 4
-# Whole seconds: there is work to do for consumers once a second.
+# Whole seconds, because consumers work once a second.
 WITH_CONSUMER = ["--time_based", "--runtime=2"]
 CGROUP = "/sys/fs/cgroup/tracer"
 BPF_STATS = "/proc/sys/kernel/bpf_stats_enabled"
@@ -52,7 +52,7 @@ class Tracer:
 
     def __init__(self, argv, is_ready, count_requests, may_miss=0):
         self.argv, self.is_ready, self.count_requests = argv, is_ready, count_requests
-        # The share of the requests that it may fail to see.
+        # The share of requests that it may miss.
         self.may_miss = may_miss
 
     def start(self):
@@ -268,7 +268,7 @@ def whole_requests(tracer):
     """Returns the number of requests, and what one takes."""
     requests, windows = 0, []
     for _ in range(PAUSES):
-        # What has arrived is read by then.
+        # By then, all events have been read.
         time.sleep(1)
         with tracer.consumer_stopped() if tracer else contextlib.nullcontext(), first_come() as prepare:
             done, means = fio(*WITHOUT_CONSUMER, prepare=prepare)
@@ -286,7 +286,7 @@ def measure(tracer, empty):
         tracer.start()
         warm_up, _ = fio(*WARM_UP)
         alone, request = whole_requests(tracer)
-        # What has piled up meanwhile is not to be counted in the next figures.
+        # Work that piled up must not count for the next figures.
         time.sleep(2)
         write(BPF_STATS, "1")
         time_before, runs_before = tracer.bpf()
@@ -515,7 +515,7 @@ def main():
 def table_of_contenders(arguments):
     empty = empty_run()
     rounds = {name: [] for name in arguments.contenders}
-    # Side by side, not one contender after the other: whatever drifts drifts for all. The first round warms up.
+    # Alternate between contenders, so that drift affects all of them. The first round warms up.
     for number in range(arguments.rounds):
         for name in arguments.contenders:
             figures = measure(CONTENDERS[name][1](), empty)

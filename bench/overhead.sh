@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What tracing costs: counts instructions in guests, and prints a table for each kernel. See README.md beside it.
+# Measures the cost of tracing: counts instructions in guests, and prints a table for each kernel. See README.md beside it.
 #
-#   overhead.sh [KERNEL...]       6.12 and newest unless told otherwise; and of 5.10 and 6.1 what each kind of event takes
+#   overhead.sh [KERNEL...]       6.12 and newest by default; for 5.10 and 6.1, only the cost of each kind of event
 #
 # CONTENDERS="none direct"        only these of none, direct, calls, requests, whole, records, watched, tracepoint, paper,
 #                               bpftrace
-# ROUNDS=3                        repetitions, of which the first is discarded (6)
-# IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
+# ROUNDS=3                        repetitions; the first is discarded (6)
+# IDLE=0                          guest's seconds to watch an idle recorder (60); 0 skips this
 # NFS="3 4.0"                     versions of NFS (3)
 # TRACKIOPS_BIN=path              measure this binary instead of building the release
 # TRACKIOPS_WRITE_DOCS=1          rewrite docs/results/overhead.md
@@ -52,7 +52,7 @@ measure() {
 
 for kernel; do cargo vm fetch --kernel "$kernel" "${guest[@]}"; done
 for version in $nfs; do
-    # Side by side: counts do not depend on what else the machine does.
+    # Concurrently: counts do not depend on the machine's other work.
     running=()
     for kernel; do
         measure "$kernel" "$version" &

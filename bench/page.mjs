@@ -1,4 +1,4 @@
-// What pages of `trackiops serve` take in Chromium: prints a table in Markdown. bench/page.sh starts it.
+// Measures pages of `trackiops serve` in Chromium, and prints a Markdown table. bench/page.sh starts it.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -34,7 +34,7 @@ const drawn = (begin) =>
       await frame();
       const figures = [...document.querySelectorAll('section.figure')];
       const isBusy = (figure) => figure.getAttribute('aria-busy') === 'true';
-      // The quick answer is drawn while the page asks for one of shorter windows.
+      // The page draws the quick answer while it requests one with shorter windows.
       if (picture === null && performance.getEntriesByType('resource').some((entry) => entry.name.includes('/api/v1/series?'))) {
         await frame();
         picture = performance.now() - since;
@@ -54,7 +54,7 @@ const press = async (key) => {
     const begin = performance.now();
     document.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
     let picture = null;
-    // The page says that it is busy once it has rendered.
+    // The page marks itself busy once it has rendered.
     for (let i = 0; i < 2 || picture === null; i += 1) {
       await new Promise((next) => requestAnimationFrame(next));
       picture ??= canvases() === before ? null : performance.now() - begin;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the page of `trackiops serve` takes in a browser over a synthetic day: prints a table. See README.md beside it.
+# Measures the page of `trackiops serve` in a browser over a synthetic day, and prints a table. See README.md beside it.
 #
 # FILES=200 HOURS=24           the synthetic day
 # ROUNDS=5                     repetitions
@@ -13,7 +13,7 @@ files=${FILES:-200} hours=${HOURS:-24}
 TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
 day=$(store "$files" "$hours")
 results=$(mktemp -d)
-# It refuses to run as root. Whoever is root takes along the right to read the store.
+# The program refuses to run as root. Root passes on the right to read the store.
 as_nobody=()
 [ "$(id -u)" != 0 ] || as_nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
 "${as_nobody[@]}" "$TRACKIOPS_BIN" serve --listen 127.0.0.1:0 --store "$day" 2>"$results/said" &

@@ -21,7 +21,7 @@ import time
 BIN = os.environ["TRACKIOPS_BIN"]
 DUCKDB = pathlib.Path(sysconfig.get_path("scripts")) / "duckdb"
 SIX = [f"{d}_{m}" for d in ("read", "write") for m in ("requests", "bytes", "latency_us_sum")]
-# A percentile is the middle of a bucket here and may be its end there.
+# A percentile is the middle of a bucket in one program, and may be its end in another.
 TOLERANCE = 0.025
 EXPLAINED_BYTES = re.compile(r"explain: read .* ([\d.]+ \S+) of ([\d.]+ \S+) \(([\d.]+) %\)")
 EXPLAINED_TIME = re.compile(r"explain: time +(.*)")
@@ -32,7 +32,7 @@ class Run:
     """What one process took."""
 
     def __init__(self, command):
-        # Outputs go to files in memory: a pipe would wait for this process.
+        # Output goes to files in memory: with a pipe, the command would wait for this process.
         out, err = os.memfd_create("out"), os.memfd_create("err")
         begun = time.perf_counter()
         pid = os.posix_spawn(
@@ -229,7 +229,7 @@ def hour(store, day):
 def measure_days(one, ten, rounds):
     commands = {"1 day": hour(one, 1), "10 days": hour(ten, 8)}
     runs = {name: [] for name in commands}
-    # Short, and to be compared with itself.
+    # Short, and for comparison with itself.
     for _ in range(4 * rounds):
         for name, command in commands.items():
             runs[name].append(Run(command))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a question takes, of trackiops and of others who read the same files: prints tables. See README.md beside it.
+# Measures queries of trackiops and of other programs on the same files, and prints tables. See README.md beside it.
 #
-# FILES=100 HOURS=24           the synthetic day; 4000 files are all of it, 400 a tenth
-# ROUNDS=7                     repetitions, of which the first is discarded
+# FILES=100 HOURS=24           the synthetic day; 4000 files are the whole day, 400 a tenth
+# ROUNDS=7                     repetitions; the first is discarded
 # TRACKIOPS_BIN=path           measure this binary instead of building the release
 # TRACKIOPS_WRITE_DOCS=1       rewrite docs/results/query-performance.md
 set -euo pipefail

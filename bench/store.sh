@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Writes the store of a synthetic day, and prints what that took, and what its columns would take in other encodings. See README.md beside it.
+# Writes the store of a synthetic day, and prints the costs, and the sizes of its columns in other encodings. See README.md beside it.
 #
 # FILES=4000 HOURS=24   the whole day: 8 billion requests, 170 million entries of 1 s (400 files, a tenth)
-# STORE=directory       keep the store there, and leave it
+# STORE=directory       write the store there, and keep it
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/store.md
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -36,7 +36,7 @@ why=
 
 # --- what the object was made of -------------------------------------------------------------
 
-# Sets `crate` (its directory), `package`, `object` and `record` to those of one of `objects`.
+# Sets `crate` (a directory), `package`, `object` and `record` for $1, one of `objects`.
 choose() {
     crate=$(dirname "$1")
     package=$(sed -n 's/^name = "\(.*\)"/\1/p' "$root/$crate/Cargo.toml")
@@ -114,7 +114,7 @@ is_pinned_with_core() {
     sysroot=$1 core="rust-src of $channel"
 }
 
-# A rustup home of its own: the user's toolchains and settings stay as they are.
+# A separate rustup home: the user's toolchains and settings stay unchanged.
 download_with_rustup() {
     command -v rustup > /dev/null || { why="there is no rustup"; return 1; }
     say "ebpf: downloading $channel with rustup"
@@ -125,8 +125,8 @@ download_with_rustup() {
         { why="rustup's $channel is not commit $rustc_commit"; return 1; }
 }
 
-# Without a rust-src to download: the same compiler, if it is installed, in a tree of hard links
-# of its own, since -Z build-std takes the sources from inside the compiler's sysroot.
+# If rust-src cannot be downloaded: links the installed compiler into a separate tree of hard links,
+# because -Z build-std takes the sources from inside the compiler's sysroot.
 assemble_from_debian() {
     local installed='' candidate copy=$cache/sysroot-$rustc_commit
     while read -r candidate; do
@@ -153,8 +153,8 @@ installed_sysroots() {
     rustc --print sysroot 2>/dev/null || true
 }
 
-# Debian's rust-src package: sets `core_sources` and `core`. apt works on a state of its own, so
-# that the machine's package lists and sources stay as they are.
+# Debian's rust-src package: sets `core_sources` and `core`. apt works on a separate state, so
+# the machine's package lists and sources stay unchanged.
 fetch_core() {
     local apt=$cache/apt mirror version package options
     command -v apt-get > /dev/null || { why+=", and there is no apt-get"; return 1; }
@@ -190,7 +190,7 @@ fetch_core() {
 }
 
 # Sets `linker`: bpf-linker, built against the compiler's own LLVM. It reads the compiler's
-# bitcode, so the two must be one version.
+# bitcode, so both must have the same LLVM version.
 find_linker() {
     local prefix=$cache/llvm-$rustc_commit home=$cache/bpf-linker-$bpf_linker_version-$rustc_commit lib
     linker=$home/bin/bpf-linker
@@ -207,7 +207,7 @@ find_linker() {
         { why="bpf-linker could not be built (see $log)"; return 1; }
 }
 
-# Runs without what a user's environment may add to a build.
+# Runs a command without variables of the user's environment that affect a build.
 clean_env() {
     env -u RUSTFLAGS -u CARGO_BUILD_RUSTFLAGS -u RUSTC_WRAPPER -u RUSTC_WORKSPACE_WRAPPER \
         -u CARGO_BUILD_TARGET -u RUSTUP_TOOLCHAIN "$@"
@@ -229,14 +229,14 @@ find_toolchain() {
 
 objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot"/lib/rustlib/*/bin/rust-objcopy "$@"; }
 
-# Of what .BTF.ext says (struct btf_ext_header, tools/lib/bpf/libbpf_internal.h) in the file $1, keeps which functions there
-# are: the verifier wants to know for those that it follows once. Lines of sources are larger than the programs, and the
-# kernel refuses two of one instruction.
+# Keeps only the list of functions of the .BTF.ext section in the file $1 (struct btf_ext_header,
+# tools/lib/bpf/libbpf_internal.h). The verifier needs it for functions that it follows once. Line info is larger than
+# the programs, and the kernel refuses two entries for one instruction.
 keep_functions() {
     local header start length
     read -r header start length < <(od -An -t u4 -j 4 -N 12 "$1")
     truncate -s $((header + start + length)) "$1"
-    # Where lines and relocations are, and how long: the rest of the header.
+    # Clears the rest of the header: where lines and relocations are, and their lengths.
     dd if=/dev/zero of="$1" bs=1 seek=16 count=$((header - 16)) conv=notrunc status=none
 }
 
@@ -256,7 +256,7 @@ compile() {
         clean_env "$sysroot/bin/cargo" build --quiet --release -p "$package" \
         --target bpfel-unknown-none -Z build-std=core) ||
         die "$package does not compile (the cause stands above)"
-    # Maps of maps need BTF to say what is in them, and that needs debug information, but not in the object.
+    # Maps of maps need BTF that describes their inner maps. BTF needs debug info, which is then stripped.
     local compiled=$scratch/target/bpfel-unknown-none/release/$package
     objcopy --dump-section=.BTF.ext="$scratch/ext" "$compiled" "$scratch/unused"
     keep_functions "$scratch/ext"

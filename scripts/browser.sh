@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what tests/browser.rs needs: Chromium, Node, and the packages of web/.
+# Installs the requirements of tests/browser.rs: Chromium, Node, and the packages of web/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Records a real mixed workload, then asks about it: natively on an ext4 of its own in a loop device, or on real NFS in an emulated machine.
+# Records a real mixed workload, then queries it: natively on an ext4 in a loop device, or on real NFS in an emulated machine.
 #
-#   demo.sh native [DIR]    the store goes to DIR/store; demo/out unless told otherwise
+#   demo.sh native [DIR]    the store goes to DIR/store; the default is demo/out
 #   demo.sh nfs [DIR]
 #
-# Where block devices cannot be recorded natively, it says why and uses the emulated machine.
+# If block devices cannot be recorded natively, it says why and uses the emulated machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the dependencies against deny.toml: licences, bans, sources, and known vulnerabilities where their database can be reached.
+# Checks the dependencies against deny.toml: licences, bans, sources, and known vulnerabilities if their database can be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ if ! command -v cargo-deny >/dev/null; then
     echo "deny: installing cargo-deny into the cache (some minutes)" >&2
     cargo install --quiet --locked cargo-deny --root "$tools"
 fi
-# Of crates that are for other platforms, too, the manifests are looked at.
+# The check also reads the manifests of crates for other platforms.
 cargo fetch --quiet --locked
 cargo deny --offline check licenses bans sources
 if why=$(timeout 300 cargo deny fetch db 2>&1); then

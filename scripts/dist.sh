@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds what is published of a release into target/dist: for each architecture an archive with install.sh, a .deb, a .rpm, a
-# container image and a list of what is inside (CycloneDX); and SHA256SUMS. Checks the packages. The same commit and tools give the same bytes.
+# Builds the files of a release into target/dist. Each architecture gets an archive with install.sh, a .deb, a .rpm, a container image and
+# an SBOM (CycloneDX). Beside them are a chart for Helm and SHA256SUMS. Checks the packages. Builds are reproducible for the same commit and tools.
 #
-#   dist.sh [x86_64|aarch64]...     both unless told otherwise
-#   dist.sh --check                 builds them again from a second checkout, at another path, and compares
+#   dist.sh [x86_64|aarch64]...     default: both
+#   dist.sh --check                 builds again from a second checkout, at another path, and compares
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/target.sh
@@ -18,7 +18,7 @@ install_tools() {
     [ ${#missing[@]} -eq 0 ] || scripts/install.sh "${missing[@]}"
 }
 
-# Man pages and completions, which no architecture has of its own. A test of the program makes them.
+# Man pages and completions are the same for all architectures. A test of the program makes them.
 make_pages() {
     mkdir "$scratch/pages"
     TRACKIOPS_PAGES=$scratch/pages cargo test --quiet --locked --features fail-points --bin trackiops \
@@ -29,14 +29,14 @@ make_pages() {
 # put MODE FILE TO: below the root.
 put() { install -D -m "$1" "$2" "$root/$3"; }
 
-# What Debian says of the package that has a library of the compiler.
+# Debian's notices for the package that contains a library of the compiler.
 notices_of() {
     local package
     package=$(dpkg-query --search "$(realpath "$("$gcc" -print-file-name="$1")")")
     cat "/usr/share/doc/${package%%:*}/copyright"
 }
 
-# Everything that is installed, as packages for systems have it.
+# All installed files, in the layout of system packages.
 make_root() {
     mkdir "$work"
     local page unit doc=usr/share/doc/trackiops
@@ -71,7 +71,7 @@ make_archive() {
     local name=trackiops-$version-linux-$arch
     mkdir "$work/$name"
     cp -a "$root/usr/." contrib/package/install.sh "$work/$name"
-    # Where configuration is looked for, no prefix changes.
+    # The configuration is always in /etc, whatever the prefix.
     cp "$root/etc/trackiops/trackiops.toml" "$work/$name/share/doc/trackiops"
     tar -C "$work" --create --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu "$name" |
         gzip -9 --no-name >"$dist/$name.tar.gz"
@@ -101,7 +101,7 @@ trackiops ($version-1) unstable; urgency=medium
 EOF
     (
         cd "$dir"
-        # It warns of a cross compiler that is not this one.
+        # It warns about a cross compiler that is not in use here.
         SOURCE_DATE_EPOCH=$epoch dpkg-architecture --host-arch "$deb_arch" --force --command debian/rules binary
     ) >"$work/deb.log" 2>&1 || { cat "$work/deb.log" >&2; die "no .deb"; }
     mv "$work/trackiops_$version-1_$deb_arch.deb" "$dist"
@@ -110,7 +110,7 @@ EOF
 make_rpm() {
     local defines=("_topdir $work/rpm" "root $root" "version $version"
         "licence $licence"
-        # Nothing of the time and the machine, and no changes to a binary that may be another machine's.
+        # Record neither time nor machine, and do not change binaries, which may be for another machine.
         "_buildhost localhost" "use_source_date_epoch_as_buildtime 1" "clamp_mtime_to_source_date_epoch 1"
         "_binary_payload w6.xzdio" "_build_id_links none" "debug_package %{nil}" "__strip /bin/true" "__os_install_post %{nil}")
     SOURCE_DATE_EPOCH=$epoch rpmbuild -bb --quiet --target "$arch-linux" "${defines[@]/#/--define=}" contrib/package/trackiops.spec \
@@ -167,7 +167,7 @@ build_twice() {
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Not exported: what compiles C would do all of it again.
+# Not exported, because every C build would run again.
 epoch=$(git log -1 --format=%ct)
 metadata=$(cargo metadata --format-version 1 --no-deps --locked)
 dist=${metadata##*'"target_directory":"'}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs each for a while; prints what that came to as rows of a Markdown table. See fuzz/README.md.
+# Builds the fuzz targets and runs each for a while; prints the results as rows of a Markdown table. See fuzz/README.md.
 #
 # FUZZ_SECONDS=60      how long each target runs
-# FUZZ_TARGETS="..."   these alone
-# FUZZ_JOBS=n          so many at a time; all processors
+# FUZZ_TARGETS="..."   only these targets
+# FUZZ_JOBS=n          parallel jobs; default: all processors
 #
-# What is found is in fuzz/artifacts, and what executes something new in fuzz/corpus, where the next run begins.
+# Findings go to fuzz/artifacts. Inputs that execute new code go to fuzz/corpus, where the next run begins.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -14,7 +14,7 @@ command -v c++ >/dev/null || ../scripts/install.sh g++
 all=$(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"|\1|p' Cargo.toml)
 : "${FUZZ_TARGETS:=$all}"
 
-# What libFuzzer needs of the compiler needs no nightly. With a target, build scripts and macros are built without it.
+# libFuzzer's compiler flags need no nightly. With --target, build scripts and macros are built without them.
 triple=$(rustc -vV | sed -n 's/^host: //p')
 flags=(-Cpasses=sancov-module)
 for flag in level=4 inline-8bit-counters pc-table trace-compares; do
@@ -27,18 +27,18 @@ for target in $FUZZ_TARGETS; do bins+=(--bin "$target"); done
 cargo build --release --locked --quiet --target "$triple" "${bins[@]}" >&2
 built=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/$triple/release
 
-# Where memory is: each execution writes a file.
+# A file system in memory, because each execution writes a file.
 shm=/dev/shm
 [ -w "$shm" ] || shm=${TMPDIR:-/tmp}
 scratch=$(mktemp -d -p "$shm" trackiops-fuzz.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 export TMPDIR=$scratch
-# Clocks go forward at midnight there.
+# In this zone, clocks go forward at midnight.
 export TZ=Africa/Cairo
 
 run() {
     local target=$1 log=$scratch/$1.log options=() longest
-    # A few KB more than any seed.
+    # A few KB more than the longest seed.
     longest=$(stat -c %s "seeds/$target"/* | sort -n | tail -n 1)
     mkdir -p "corpus/$target" "artifacts/$target"
     [ ! -f "dictionaries/$target.txt" ] || options+=("-dict=dictionaries/$target.txt")
@@ -51,7 +51,7 @@ run() {
         grep -aE -m3 'panicked|ERROR:|^more than' "$log" | sed "s|^|fuzz: $target: |" >&2
         tail -n 3 "$log" | sed "s|^|fuzz: $target: |" >&2
     fi
-    # The last line that counts: #1234 NEW cov: 1 ft: 2 corp: 3/4Kb ...
+    # The last line with counts: #1234 NEW cov: 1 ft: 2 corp: 3/4Kb ...
     local last edges inputs bytes executions
     last=$(grep -aE '^#[0-9]+.* cov: ' "$log" | tail -n 1)
     executions=$(sed -n 's/^stat::number_of_executed_units: //p' "$log")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Debian packages where it may; says plainly what is missing where it may not.
+# Installs Debian packages if it may; otherwise it names the missing ones.
 #
 #   install.sh PACKAGE...
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Boots each kernel (those named, or those that are kept already) and renews what is kept of it in the repository.
+# Boots each named kernel, or each kernel in the repository, and updates its facts in the repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ trap 'rm -rf "$new"' EXIT
 [ $# -gt 0 ] || set -- $(ls collector/tests/kernels)
 for kernel; do
     kept=collector/tests/kernels/$kernel
-    # What is kept stays when the guest fails.
+    # The facts stay as they are if the guest fails.
     rm -rf "${new:?}"/*
     cargo vm run --kernel "$kernel" --out "$new" --add tests/python/btf_extract.py tests/guest/scripts/facts.sh
     rm -rf "$kept"

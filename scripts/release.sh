@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the binary that runs on any Linux of an architecture, checks that it is that, and prints its path.
+# Builds the binary that runs on any Linux of an architecture, checks that property, and prints the binary's path.
 #
-#   release.sh [x86_64|aarch64]     this machine's architecture unless told otherwise
+#   release.sh [x86_64|aarch64]     default: this machine's architecture
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/target.sh
 
-# No loader and no library may be asked for, and the machine must be the right one.
+# The binary must need no loader and no library, and be for the right machine.
 check() {
     local headers machine
     headers=$(readelf --wide --file-header --program-headers --dynamic "$1")
@@ -20,6 +20,6 @@ build_for "$arch"
 cargo build --release --locked --package trackiops --bin trackiops --target "$triple" >&2
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 check "$target/$triple/release/trackiops"
-# Whoever passes the binary on passes these on with it.
+# These must accompany every copy of the binary.
 cp LICENSE-APACHE LICENSE-MIT THIRD-PARTY.md "$target/$triple/release/"
 echo "$target/$triple/release/trackiops"

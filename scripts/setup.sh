@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure of what building and testing need, before anything slow begins. Installs Debian packages
-# where it may; says plainly what is missing where it may not.
+# Checks the requirements of building and testing before anything slow begins. Installs Debian packages if it may; otherwise it names the
+# missing ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

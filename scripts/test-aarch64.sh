@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the binary for aarch64, and runs there what needs no aarch64 kernel: all unit and integration tests but
-# those of `cargo vm`, which is a tool of the host, and those in guests. On other machines under qemu-user.
-# The kernel side needs no build of its own: its object is BPF, the same for every architecture.
+# Builds the binary for aarch64 and runs all unit and integration tests there. Skips the tests of `cargo vm`, a tool of the host, and the
+# tests in guests. On other machines, tests run under qemu-user. The kernel side needs no separate build: its object is BPF, the same for
+# every architecture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/target.sh

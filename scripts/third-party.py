@@ -15,17 +15,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the release consists of: the program, and the object that it loads into the kernel.
+# The parts of the release: the program, and the object that it loads into the kernel.
 PARTS = [
     ("trackiops", "x86_64-unknown-linux-gnu"),
     ("trackiops", "aarch64-unknown-linux-gnu"),
     ("trackiops-ebpf", "bpfel-unknown-none"),
 ]
 LICENCE_FILE = re.compile(r"(?i)(un)?licen[cs]e|copying|copyright|notice")
-# The page of `trackiops serve`: its lock file says what is inside web/dist/app.js, and `make web` writes the texts of their licences.
+# The page of `trackiops serve`: its lock file lists the content of web/dist/app.js, and `make web` writes the licence texts.
 PAGE = ROOT / "web"
 PAGE_SOURCES = {"preact": "https://github.com/preactjs/preact", "uplot": "https://github.com/leeoniya/uPlot"}
-# Libraries in C that crates bring with them, and where their licence is.
+# C libraries inside crates, and the files with their licences.
 BUNDLED = {"zstd-sys": ["zstd/LICENSE"]}
 
 HEAD = """\
@@ -104,7 +104,7 @@ def write_notices():
     for part, target in PARTS:
         for package in linked(part, metadata(target)):
             crates[f"{package['name']} {package['version']}"] = package
-    # Many differ only in how lines are broken.
+    # Many differ only in their line breaks.
     by_text = {}
     without = []
     for name, package in sorted(crates.items()):
@@ -189,7 +189,7 @@ def print_sbom(binary):
     crates = crates_in(binary)
     checksums = locked()
     ref = lambda package: f"pkg:cargo/{package['name']}@{quote(package['version'])}"
-    # What a part of this workspace uses, the program does.
+    # The program uses everything that another part of this workspace uses.
     depends = {"trackiops": set()}
     components = []
     for package, uses in crates:

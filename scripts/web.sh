@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the page of `trackiops serve` from web/ into web/dist/. Building TrackIOps needs only what is committed there.
+# Builds the page of `trackiops serve` from web/ into web/dist/. Building TrackIOps needs only the committed files there.
 #
-#   web.sh          checks types, and builds
-#   web.sh --check  builds elsewhere, and compares with what is committed
-#   web.sh --tools  only installs what the build and the browser test need
+#   web.sh          checks types and builds
+#   web.sh --check  builds elsewhere and compares with the committed files
+#   web.sh --tools  only installs the requirements of the build and the browser test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

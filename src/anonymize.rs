@@ -1,5 +1,4 @@
-//! `trackiops anonymize-key` and `trackiops deanonymize`: makes keys for `export --anonymize`, and
-//! undoes it.
+//! `trackiops anonymize-key` and `trackiops deanonymize`: creates keys for `export --anonymize`, and reverses it.
 
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -60,7 +59,7 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
             .context("the system has no random numbers; nothing is written")?;
     }
     let write = || -> std::io::Result<()> {
-        // Nobody but its owner may read a key.
+        // Only its owner may read a key.
         let mut partial = PartialFile::create(&args.file, FilePermissions::default())?;
         let mut file = partial.file()?;
         file.write_all(Key::new(&random).to_text().as_bytes())?;

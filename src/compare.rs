@@ -1,4 +1,4 @@
-//! `trackiops compare`: single requests of a store beside those of a capture of the same traffic.
+//! `trackiops compare`: compares single requests of a store with a capture of the same traffic.
 
 mod captured;
 mod comparison;
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let time = (Zone::Local, now());
     let range = args.when.range(time)?;
     let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
-    // A capture has nothing of other levels.
+    // A capture only contains the wire level.
     question.levels = vec![IoLevel::Wire];
     begin_reading("comparing", None);
     let captured = Captured::read(&args.pcap, &args.ports)?;
@@ -191,7 +191,7 @@ fn read<'c>(
         for row in KeptRequest::all_of(&batch) {
             let recorded = Recorded::new(&row);
             let captured = matching.take(&recorded);
-            // The client is done with it after its last packet, and may be after the last one of all.
+            // The client completes the request after its last packet, perhaps after the last packet of the capture.
             let is_shared = match captured {
                 Some(captured) => shared.has(captured.end_ns, captured.end_ns),
                 None => shared.has(recorded.begin_ns(), recorded.end_ns),

@@ -1,8 +1,7 @@
-//! Where the flags of a command come from: the command line, else the environment, else the
-//! configuration files, else their defaults.
+//! Finds the flags of a command: on the command line, else in the environment, else in the configuration files, else the defaults.
 //!
-//! Each long flag of a command in [`TABLES`] is a key, and a variable. What these give is put
-//! before the flags of the command line, so that the same parsers check it.
+//! Each long flag of a command in [`TABLES`] is also a key and a variable. Their values are inserted before the flags of the command line,
+//! so the same parsers check them.
 
 mod command;
 mod document;
@@ -194,7 +193,7 @@ impl Source {
         }
         given.extend(from_environment(command, &mut problems));
         for (origin, word) in given.iter().flat_map(|given| &given.words) {
-            // Alone, so that it is known which one is wrong.
+            // Parse each word alone, to find the wrong one.
             let alone = [self.argv[0].clone(), name.clone().into(), word.clone()];
             if let Err(why) = parse(&alone) {
                 problems.push(format!("{origin}: {why}"));
@@ -337,7 +336,7 @@ fn settle_conflicts(
             let overridden = match one.origin.rank().cmp(&two.origin.rank()) {
                 std::cmp::Ordering::Less => other.to_owned(),
                 std::cmp::Ordering::Greater => key.to_owned(),
-                // Refused before.
+                // Already rejected.
                 std::cmp::Ordering::Equal if one.origin == Origin::CommandLine => continue,
                 std::cmp::Ordering::Equal => {
                     problems.push(format!(

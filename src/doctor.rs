@@ -1,4 +1,4 @@
-//! `trackiops doctor`: what this kernel has, what would be loaded, and what is missing.
+//! `trackiops doctor`: reports the kernel's features, the programs that would be loaded, and missing requirements.
 
 mod loads;
 
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let auto = plan(&facts, EngineChoice::Auto, None).map(|plan| plan.with_app_view(AppView::No));
     timing.ended("plan");
-    // Before the store is asked, which is no part of a start.
+    // Before reading the store, which is not part of a start.
     let steps = match &auto {
         Ok(plan) if args.timing => time_start(plan, timing)?,
         _ => Vec::new(),

@@ -12,11 +12,11 @@ use crate::outcome;
 use crate::output::{FilePermissions, Output, say};
 use crate::suffix::{PLOTS, format_of};
 
-/// Where a picture goes.
+/// The destination of a picture.
 pub enum Target {
-    /// Into an SVG file, beside the answer.
+    /// An SVG file, in addition to the answer.
     Svg(Output),
-    /// To stdout, in place of the answer.
+    /// Stdout, instead of the answer.
     Stdout,
 }
 
@@ -36,12 +36,12 @@ impl Target {
 pub enum Drawing<R> {
     /// Columns, in an SVG file.
     Svg(Columns<R>, Output),
-    /// Columns, or the usual picture, with characters.
+    /// Columns, or the default picture, in characters.
     Text(Option<Columns<R>>),
 }
 
 impl<R: TerminalPlot> Drawing<R> {
-    /// Draws `chosen`, or the usual columns, without those that are left out.
+    /// Draws `chosen`, or the default columns, without excluded ones.
     pub fn new(
         target: Option<Target>,
         chosen: Option<&Columns<R>>,
@@ -60,7 +60,7 @@ impl<R: TerminalPlot> Drawing<R> {
         })
     }
 
-    /// The columns that it draws, unless it is the usual picture.
+    /// The columns that it draws, unless it is the default picture.
     pub fn columns(&self) -> Option<&Columns<R>> {
         match self {
             Self::Svg(columns, _) => Some(columns),
@@ -69,7 +69,7 @@ impl<R: TerminalPlot> Drawing<R> {
     }
 }
 
-/// Writes what was found: the picture, and the answer unless the picture takes its place.
+/// Writes the picture, and the answer unless the picture replaces it.
 pub fn write_answer<R: TerminalPlot>(
     outcome: Outcome<R>,
     drawing: Option<&Drawing<R>>,

@@ -1,4 +1,4 @@
-//! What commands end with, for scripts: docs/reference/exit-status.md.
+//! Exit statuses of commands, for scripts: docs/reference/exit-status.md.
 
 use std::process::ExitCode;
 
@@ -6,21 +6,21 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
-    /// Rows were found, or what was checked is well.
+    /// Rows were found, or a check succeeded.
     Success = 0,
-    /// Nothing matched, or what was checked is not well: a store has damage, a configuration is wrong, a recorder is degraded, both
-    /// sides of a comparison differ.
+    /// Nothing matched, or a check failed: damage in a store, a wrong configuration, a degraded recorder, or a difference between the sides
+    /// of a comparison.
     Negative = 1,
-    /// The command could not do what was asked.
+    /// The command failed.
     Error = 2,
-    /// A part of the data of an answer is damaged, whatever the rest has.
+    /// A part of the answer's data is damaged, even if the rest has rows.
     Damaged = 3,
     /// A thread of the recorder has panicked.
     Died = 4,
 }
 
 impl ExitStatus {
-    /// The negative status, unless something holds.
+    /// `Success` if `holds`, else `Negative`.
     pub fn negative_unless(holds: bool) -> Self {
         match holds {
             true => Self::Success,

@@ -1,4 +1,4 @@
-//! `trackiops export`: a range of a store as a file that needs no store.
+//! `trackiops export`: writes a range of a store as a file that is useful without the store.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Seek, Write};
@@ -171,7 +171,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
     let mut exported = match exported {
-        // A reader such as `head` has seen enough.
+        // A reader such as `head` has read enough.
         Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
         exported => exported.map_err(in_words_of_exports)?,
     };

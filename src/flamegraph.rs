@@ -1,4 +1,4 @@
-//! `trackiops flamegraph`: draws what was done below each directory.
+//! `trackiops flamegraph`: draws the activity below each directory.
 
 use std::mem;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     notes::say_notes(&answer.notes, zone);
-    // Drawn before anything is written, so that no half-drawn picture is left.
+    // Draw before writing, so that no incomplete picture remains.
     let mut drawn = Vec::new();
     match folded {
         true => flame::folded(&answer, &mut drawn),

@@ -1,4 +1,4 @@
-//! Headings of flags in the help of several commands.
+//! Headings of flags that several commands share.
 
 pub const WHAT: &str = "What";
 pub const WHEN: &str = "When";

@@ -1,4 +1,4 @@
-//! `trackiops histogram`: how the latencies of what is selected are distributed.
+//! `trackiops histogram`: the latency distribution of selected requests.
 
 use std::mem;
 use std::path::PathBuf;

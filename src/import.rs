@@ -1,4 +1,4 @@
-//! `trackiops import`: puts what others recorded into a store.
+//! `trackiops import`: imports other programs' recordings into a store.
 
 mod account;
 mod before;

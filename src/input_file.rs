@@ -1,4 +1,4 @@
-//! Files with what a user wants: rules, prices, coefficients.
+//! Files with a user's input: rules, prices, coefficients.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,7 +9,7 @@ use trackiops_store::open_regular;
 /// Most bytes of such a file.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Reads a file; `what` names it in errors, such as the option that does.
+/// Reads a file. `what` names it in errors, for example by its option.
 pub fn read_file(what: &str, path: &Path) -> anyhow::Result<String> {
     let text = read(path).with_context(|| format!("{what}: cannot read {}", path.display()))?;
     if text.len() as u64 > MOST_BYTES {
@@ -22,7 +22,7 @@ pub fn read_file(what: &str, path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A byte more than [`MOST_BYTES`] at most, however long the file says that it is.
+/// Reads one byte more than [`MOST_BYTES`] at most, whatever the length of the file.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = open_regular(path)?;

@@ -1,7 +1,7 @@
-//! What a command lives for: its reader, its terminal, and not being asked to end. Without one of them the process ends.
+//! Ends the process when its stdout's reader or its terminal is gone, or when it is asked to end.
 //!
-//! That is seen to by a thread of its own, since the others may be held up: by a terminal or a pipe that takes nothing more, by a long
-//! question, or by crossterm, which never returns from the end of its input.
+//! A separate thread checks this, because the others may be blocked: by a terminal or pipe that accepts nothing, by a long query, or by
+//! crossterm, which never returns from the end of its input.
 
 use std::future::Future;
 use std::io::{self, IsTerminal};
@@ -19,30 +19,30 @@ use tokio::sync::oneshot;
 
 use crate::signals;
 
-/// Interval of looks at what wakes nobody: a parent's end, and some ways in which a terminal is lost (`tty_ldisc_hangup` in
-/// drivers/tty/tty_ldisc.c wakes readers and writers alone).
+/// Interval of checks for events that wake no poll: a parent's end, and some ways of losing a terminal (`tty_ldisc_hangup` in
+/// drivers/tty/tty_ldisc.c only wakes readers and writers).
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a terminal may take to be restored: one that is stopped takes nothing.
+/// Time limit for restoring a terminal: a stopped terminal accepts nothing.
 const RESTORING: Duration = Duration::from_millis(300);
-/// How long a server may take to end.
+/// Time limit for a server to end.
 const ENDING: Duration = Duration::from_millis(800);
 
-/// Whether the command writes a file beside what it writes to stdout.
+/// Whether the command writes a file in addition to stdout.
 static WRITES_FILE: AtomicBool = AtomicBool::new(false);
 
-/// The command has something to do when nobody reads its stdout any more.
+/// Keeps the process alive when stdout has lost its reader, because the command has more to do.
 pub fn outlive_reader() {
     WRITES_FILE.store(true, Ordering::Release);
 }
 
-/// From now on the process ends when nobody can read its stdout any more: the other end of a pipe is closed, or the terminal is gone.
-/// Without this it would notice when it writes, which may be never.
+/// From now on, the process ends when stdout has no reader: the pipe's other end is closed, or the terminal is gone. Otherwise it would
+/// only notice at its next write, which may never come.
 pub fn end_with_reader() {
     let stdout = io::stdout();
     if !can_be_gone(stdout.as_fd()) {
         return;
     }
-    // Without the thread, the next write ends it.
+    // Without the thread, the next write ends the process.
     let _ = Builder::new().name("reader".to_owned()).spawn(|| {
         let stdout = io::stdout();
         let most = stdout.is_terminal().then_some(LOOK_EVERY);
@@ -53,11 +53,11 @@ pub fn end_with_reader() {
     });
 }
 
-/// From now on the process ends when its terminal or its parent is gone or a signal asks it to, and calls `restore` before that.
+/// From now on, the process calls `restore` and ends when its terminal or its parent is gone, or a signal asks it to end.
 pub fn end_with_terminal(restore: fn()) -> io::Result<()> {
     let asked = signals::asked_to_end()?;
     let parent = getppid();
-    // Whoever leads a session has its terminal for itself.
+    // A session leader has the terminal for itself.
     let leads = session() == getpid().as_raw_nonzero().get();
     Builder::new().name("terminal".to_owned()).spawn(move || {
         let (stdin, stdout) = (io::stdin(), io::stdout());
@@ -75,14 +75,14 @@ pub fn end_with_terminal(restore: fn()) -> io::Result<()> {
     Ok(())
 }
 
-/// The session of this process: 0 where it was begun outside of this process's PID namespace, as by `docker exec`. rustix's `getsid` takes
-/// that for impossible.
+/// The session of this process: 0 if it began outside the process's PID namespace, as with `docker exec`. rustix's `getsid` assumes that
+/// this cannot happen.
 fn session() -> libc::pid_t {
-    // SAFETY: it takes a number and touches no memory.
+    // SAFETY: getsid takes a number and accesses no memory of this process.
     unsafe { libc::getsid(0) }
 }
 
-/// From now on signals that end a command make the result ready. The process ends soon afterwards, whatever holds it up.
+/// From now on, a signal to end makes the result ready. Soon afterwards the process ends, even if it is blocked.
 pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     let asked = signals::asked_to_end()?;
     let (stop, is_asked) = oneshot::channel();
@@ -97,19 +97,19 @@ pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Files and devices but terminals are there for ever.
+/// Files and devices other than terminals cannot disappear.
 fn can_be_gone(output: BorrowedFd<'_>) -> bool {
     let kind = fstat(output).map(|stat| FileType::from_raw_mode(stat.st_mode));
     matches!(kind, Ok(FileType::Fifo | FileType::Socket)) || output.is_terminal()
 }
 
-/// Waits for a while until the other end of one of these is closed, or `asked` can be read.
+/// Waits at most `most` until the other end of one of `ends` is closed, or `asked` is readable.
 fn is_any_gone(
     ends: &[BorrowedFd<'_>],
     asked: Option<BorrowedFd<'_>>,
     most: Option<Duration>,
 ) -> bool {
-    // That the other end is closed is always told.
+    // poll always reports a closed other end.
     let ends = ends
         .iter()
         .map(|end| PollFd::from_borrowed_fd(*end, PollFlags::empty()));

@@ -1,4 +1,4 @@
-//! Where a recorder serves its windows, and how others connect to it.
+//! The socket on which a recorder serves its windows.
 
 use std::path::{Path, PathBuf};
 

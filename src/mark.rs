@@ -1,4 +1,4 @@
-//! `trackiops mark`: notes something about a moment. `trackiops marks`: lists what was noted.
+//! `trackiops mark`: adds a note about a moment. `trackiops marks`: lists these notes.
 
 use std::process::ExitCode;
 

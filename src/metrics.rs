@@ -1,4 +1,4 @@
-//! `trackiops metrics`: what a running recorder counts, for Prometheus and OpenTelemetry.
+//! `trackiops metrics`: exports the counters of a running recorder to Prometheus and OpenTelemetry.
 
 use std::process::ExitCode;
 use std::thread;
@@ -66,11 +66,11 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 /// Runs the command until it is asked to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Answers of a collector are HTTP as well.
+    // Not as root: a collector's answers are HTTP from others, too.
     if geteuid().is_root() {
         return Err(ListenError::IsRoot.into());
     }
-    // What does not pass by itself. A recorder may begin later.
+    // Report only errors that cannot pass by themselves. A recorder may start later.
     if let Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) =
         Subscription::connect(args.socket.path())
     {

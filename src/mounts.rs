@@ -1,4 +1,4 @@
-//! `trackiops mounts`: lists what was mounted where.
+//! `trackiops mounts`: lists mounts and their mount points.
 
 use std::process::ExitCode;
 

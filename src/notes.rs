@@ -1,6 +1,6 @@
-//! What is said beside an answer: as lines for people, or as data for `trackiops serve`, which runs commands.
+//! Writes the notes on an answer: as lines for people, or as data for `trackiops serve`, which runs commands.
 //!
-//! On a terminal an answer has one line of notes, the one that matters most; `--notes` shows all. A log or a pipe gets all.
+//! On a terminal, an answer shows only its most important note; `--notes` shows all. A log or a pipe gets all.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -13,9 +13,9 @@ use trackiops_query::times::{self, Moment, Zone};
 
 use crate::output::{say, write_stderr};
 
-/// Asks for a JSON object per note, with times in UTC.
+/// If set to [`AS_DATA`], each note is a JSON object, with times in UTC.
 pub const VARIABLE: &str = "TRACKIOPS_NOTES";
-/// The value of [`VARIABLE`] that asks for it.
+/// The value of [`VARIABLE`] for JSON notes.
 pub const AS_DATA: &str = "json";
 
 /// Whether `--notes` was given.
@@ -30,7 +30,7 @@ fn are_data() -> bool {
     env::var_os(VARIABLE).is_some_and(|value| value == AS_DATA)
 }
 
-/// The zone of times in what is said.
+/// The zone of times in notes.
 pub fn zone(of_people: Zone) -> Zone {
     match are_data() {
         true => Zone::utc(),
@@ -58,9 +58,9 @@ pub fn say_notes(notes: &[Note], zone: Zone) {
     }
 }
 
-/// The notes in one line: the one that matters most, and how many there are.
+/// The most important note in one line, and the number of notes.
 fn brief(notes: &[Note], zone: Zone) -> Option<String> {
-    // Tables say in their heads which times are local.
+    // The heads of tables already say which times are local.
     let mut said: Vec<_> = notes
         .iter()
         .filter(|note| !matches!(note, Note::LocalTimes { .. }))
@@ -77,7 +77,7 @@ fn brief(notes: &[Note], zone: Zone) -> Option<String> {
     }
 }
 
-/// Writes the length of an answer's windows, which may have been chosen for it. People see it in the rows.
+/// Writes the length of an answer's windows, which may have been chosen automatically. People see it in the rows.
 pub fn say_step(step: Step) {
     if are_data()
         && let Step::Windows(step) = step
@@ -86,10 +86,10 @@ pub fn say_step(step: Step) {
     }
 }
 
-/// Says which time an option names, if it was local.
+/// Says which time an option means, if it was local.
 pub fn say_moment(option: &str, moment: Moment, zone: Zone) {
     if moment.local && !are_data() {
-        // With the offset of that time, which can differ from the one in the answer's note on local times.
+        // Use the offset of that time: it can differ from the one in the answer's note on local times.
         let (time, offset) = (
             times::show(moment.at, zone),
             times::show_offset(moment.at, zone),
@@ -98,7 +98,7 @@ pub fn say_moment(option: &str, moment: Moment, zone: Zone) {
     }
 }
 
-/// Notes in words, each once: several parts of an answer may lead to the same one.
+/// Notes in words, without repetitions: several parts of an answer may cause the same note.
 fn lines<'n>(notes: impl Iterator<Item = &'n Note>, zone: Zone) -> Vec<String> {
     let mut lines = Vec::new();
     for note in notes {

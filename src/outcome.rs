@@ -1,4 +1,4 @@
-//! How an answer, or that there is none, reaches a terminal or a file, and the status the program exits with.
+//! Writes an answer, or why there is none, to a terminal or a file, and chooses the exit status.
 
 use std::io::{self, Write};
 use std::mem;
@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::notes::{self, say_notes, say_step};
 use crate::output::{Output, say};
 
-/// Writes an answer, with its usual columns or with others, or says why there is none.
+/// Writes an answer, with its default columns or with others, or says why there is none.
 pub fn write_outcome<R: Render>(
     outcome: Outcome<R>,
     columns: Option<&Columns<R>>,
@@ -34,7 +34,7 @@ pub fn write_outcome<R: Render>(
     })
 }
 
-/// Whether there were no requests of what is selected, though something was recorded.
+/// Whether the selection had no requests, although time was recorded.
 pub fn is_idle<R>(outcome: &Outcome<R>) -> bool {
     use EmptyReason::{Idle, NoRow, NoneOf};
     matches!(
@@ -46,17 +46,17 @@ pub fn is_idle<R>(outcome: &Outcome<R>) -> bool {
     )
 }
 
-/// Says that what comes is of calls, because there were no requests.
+/// Says that the answer is about calls, because there were no requests.
 pub fn say_calls_instead() {
     say("no requests in this time: these are calls of applications");
 }
 
-/// Says why a table by tenant or user shows calls beside requests.
+/// Says why a table by tenant or user shows calls in addition to requests.
 pub fn say_no_callers() {
     say("requests to devices have no caller: rows rank by the bytes that were called for");
 }
 
-/// Writes an answer as `write` does, or says why there is none.
+/// Writes an answer with `write`, or says why there is none.
 pub fn write_found<R>(
     outcome: Outcome<R>,
     output: &Output,
@@ -69,7 +69,7 @@ pub fn write_found<R>(
             say_notes(&answer.notes, zone);
             output.write(|out| write(&answer, out))?;
             let status = exit_status(&answer.notes);
-            // All that is left to do is to exit, which gives back many rows faster than they are dropped.
+            // The process is about to exit, which frees many rows faster than dropping them.
             mem::forget(answer);
             Ok(status)
         }
@@ -104,7 +104,7 @@ pub fn say_no_rows(notes: &[Note], zone: Zone) -> ExitCode {
     status_of_rows(0, notes)
 }
 
-/// The exit status of so many rows with these notes.
+/// The exit status of an answer with `count` rows and these notes.
 pub fn status_of_rows(count: usize, notes: &[Note]) -> ExitCode {
     match (is_damaged(notes), count) {
         (true, _) => ExitStatus::Damaged,

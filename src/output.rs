@@ -1,4 +1,4 @@
-//! Where an answer goes: to stdout, or into a file that is replaced atomically.
+//! The destination of an answer: stdout, or a file that is replaced atomically.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -408,7 +408,7 @@ mod tests {
             symlink(to, &link).unwrap();
             let refused = output(&link).unwrap_err().to_string();
             assert!(refused.contains("it is a symbolic link"), "{refused}");
-            // Also if it came later.
+            // The link may also appear later.
             let mut partial = PartialFile::create(&link, FilePermissions::default()).unwrap();
             partial.file().unwrap().write_all(b"ours").unwrap();
             assert!(partial.put_in_free_place().is_err());

@@ -1,4 +1,4 @@
-//! `trackiops completions` and `trackiops man`: completions for shells and man pages, made from the flags.
+//! `trackiops completions` and `trackiops man`: shell completions and man pages, generated from the flags.
 
 use std::fs;
 use std::io;

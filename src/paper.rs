@@ -10,12 +10,11 @@ use trackiops_schemas::identity::Dev;
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-/// What the columns of lines are.
+/// The column header.
 pub const HEADER: &str =
     "[Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency\n";
 
-/// The lines of an answer with windows, each with its line end. Rates divide by the time really
-/// covered.
+/// The lines of an answer with windows, each with its line end. Rates divide by the time that was really covered.
 pub fn lines(answer: &Answer<AnswerRow>) -> String {
     let mut text = String::new();
     for row in &answer.rows {
@@ -29,7 +28,7 @@ pub fn lines(answer: &Answer<AnswerRow>) -> String {
     text
 }
 
-/// The lines of a window of a recorder, whose tenants are added up.
+/// The lines of a recorder's window, summed over tenants.
 pub fn lines_of_window(window: &ClosedWindow, length: Granularity) -> String {
     let mut text = String::new();
     let same =
@@ -56,7 +55,7 @@ fn add_line(
         return;
     }
     let covered_ms = match covered_ms {
-        // A window of late requests only: they belong to a second that was covered before.
+        // The window only has late requests, which belong to a second that was already covered.
         0 => length.ms() as f64,
         ms => ms as f64,
     };
@@ -68,7 +67,7 @@ fn add_line(
     text.push('\n');
 }
 
-/// What tells a file from others. Rows that stand for several files have no number, but a name in brackets.
+/// Identifies a file. Rows that stand for several files have no number, but a name in brackets.
 fn id(dev: Dev, fileid: u64, path: Option<&str>) -> String {
     match (fileid, path) {
         (0, Some(path)) => format!("{dev}:{}", visible(path)),

@@ -1,4 +1,4 @@
-//! Shows on stderr how far a long command is, if that is a terminal.
+//! Shows the progress of a long command on stderr, if that is a terminal.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -13,12 +13,12 @@ use trackiops_render::units;
 
 use crate::output::write_stderr;
 
-/// What takes less shows no progress.
+/// A shorter command shows no progress.
 const LONG: Duration = Duration::from_secs(1);
 /// How often the progress is updated.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A line that says how far something is, once that takes long.
+/// A progress line, shown once the command has taken long.
 struct Shown {
     done: Sender<()>,
     thread: JoinHandle<()>,
@@ -48,7 +48,7 @@ impl Shown {
     }
 }
 
-/// Calls `answer`, and shows how far it is if it takes long.
+/// Calls `answer`, and shows progress if it takes long.
 pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return answer();
@@ -67,10 +67,10 @@ fn progress_line(part: Option<f64>) -> String {
     }
 }
 
-/// What the command reads, until it has something to write.
+/// The progress of reading, until there is something to write.
 static READING: Mutex<Option<Shown>> = Mutex::new(None);
 
-/// Shows how much the process has read, from now until [`end_reading`]: of `total` bytes, where known. What was begun before goes on.
+/// Shows the number of bytes read, from now until [`end_reading`]; `total` if it is known. Progress that is already shown continues.
 pub fn begin_reading(doing: &'static str, total: Option<u64>) {
     let Some(before) = bytes_read().filter(|_| io::stderr().is_terminal()) else {
         return;
@@ -87,7 +87,7 @@ pub fn begin_reading(doing: &'static str, total: Option<u64>) {
     *reading = Some(shown);
 }
 
-/// Ends what [`begin_reading`] began, if anything. Its line is gone then.
+/// Ends the progress of [`begin_reading`], and removes its line.
 pub fn end_reading() {
     let shown = mem::take(&mut *READING.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(shown) = shown {
@@ -102,11 +102,11 @@ fn bytes_read() -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Bytes, their rate, and how long the rest will take, where that is known.
+/// Bytes, their rate, and the remaining time, if it is known.
 fn reading_line(doing: &str, read: u64, total: Option<u64>, time: Duration) -> String {
     let rate = read as f64 / time.as_secs_f64().max(0.001);
     let mut line = format!("{doing}: {}", units::bytes(read));
-    // More is read than its files have where journals are read again.
+    // Reading journals again makes the number exceed the size of the files.
     let rest = total.and_then(|total| total.checked_sub(read));
     if let (Some(total), Some(_)) = (total, rest) {
         line += &format!(" of {}", units::bytes(total));

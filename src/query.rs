@@ -1,4 +1,4 @@
-//! `trackiops query`: asks a store what files did.
+//! `trackiops query`: answers questions about files.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

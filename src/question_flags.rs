@@ -1,4 +1,4 @@
-//! Flags of the commands that ask a store: which files, when, which rows, and in which format.
+//! Flags of commands that query a store: files, time, rows and format.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

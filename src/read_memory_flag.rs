@@ -1,4 +1,4 @@
-//! How much memory reading a file of others may take.
+//! Limits the memory for reading files from others.
 
 use trackiops_query::parse_size;
 use trackiops_store::limit_read_memory;

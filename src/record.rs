@@ -56,18 +56,16 @@ use crate::record::stop::{Asked, StopRequest};
 use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
-/// Files that a recorder may have open: up to 32 rings, maps, programs and their links, files of
-/// the kernel, the journals, four segments that are being merged, and 64 sockets.
+/// Most files that a recorder opens: up to 32 rings, maps, programs and their links, kernel files, the journals, four segments during a
+/// merge, and 64 sockets.
 const OPEN_FILES: u64 = 352;
 
-/// Short enough: between the module's loading and the first request is a mount, which takes about
-/// as long.
+/// Short enough: a mount comes between the loading of the module and the first request, and takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
-/// After this number of looks a service manager hears that the recorder still waits.
+/// After this many checks, a service manager hears again that the recorder waits.
 const LOOKS_FOR_NFS_TOLD: u64 = 10;
 
-/// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
-/// recorded.
+/// Records until asked to stop. Also stops when a thread has died, and keeps the recorded data.
 pub fn run(source: Source) -> Result<ExitCode> {
     let (args, reload) = Reload::begin(source)?;
     stderr_queue::start()?;
@@ -94,7 +92,7 @@ pub fn run(source: Source) -> Result<ExitCode> {
 
 fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCode> {
     let store = args.store.dir();
-    // Checked before a store is made, so that a host that cannot record gets none.
+    // Check before creating a store, so that a host that cannot record gets none.
     allow_open_files()?;
     let planned = match plan_with(&args)? {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
@@ -162,7 +160,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     })
 }
 
-/// Records by a plan until it is told to stop.
+/// Records with a plan until asked to stop.
 async fn record_with_plan(
     plan: Plan,
     args: &Args,
@@ -181,7 +179,7 @@ async fn record_with_plan(
     }
     let plan = with_wanted_operations(plan, args, &settings.filter);
     let mut plan = with_wanted_calls(plan, args);
-    // Requests that are left out are counted as such. The programs for calls take more memory to load than there is.
+    // Requests that are left out are counted. The programs for calls need more memory to load than there is.
     let leaves_out = |memory: Memory| memory.leaves_requests_out().is_some();
     if args.requests && !args.memory().is_some_and(leaves_out) {
         plan = plan.keeping_calls();
@@ -193,7 +191,7 @@ async fn record_with_plan(
         )?;
     }
     let settings = Settings {
-        // Those of now: SIGHUP may have changed them while it waited for the NFS client.
+        // The current rules: SIGHUP may have changed them while it waited for the NFS client.
         tenant_rules: reload.tenants.rules.clone(),
         ..settings
     };
@@ -212,7 +210,7 @@ async fn record_with_plan(
              sysctl net.core.bpf_jit_enable"
         ));
     }
-    // Single requests that an earlier recording left are sealed in any case.
+    // Always seal single requests that an earlier recording left behind.
     let mut budget = None;
     let requests = if args.requests || writer.has_unsealed_requests()? {
         let writer = writer.requests(reload.limits.requests_bytes, messages::report_warning)?;
@@ -231,7 +229,7 @@ async fn record_with_plan(
     if let Some(queue) = queue {
         recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
     }
-    // Ends after the queue, whose last windows it serves.
+    // Ends after the queue, because it serves the queue's last windows.
     let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher.clone(), messages::report_warning)?;
@@ -361,8 +359,7 @@ fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
     Ok(plan(&facts, args.engine.into(), args.levels()))
 }
 
-/// The plan, without operations if they are not wanted or the filter excludes them. Says what is
-/// not recorded.
+/// The plan, without operations if they are not wanted or the filter excludes them. Reports excluded operations.
 fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     if let Some(why) = &plan.fallback {
         say(format_args!("using the tracepoint engine: {why}"));
@@ -378,7 +375,7 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     }
 }
 
-/// The plan with calls of applications as far as they are wanted. Says what of them is left out.
+/// The plan with the wanted calls of applications. Reports which calls are not recorded.
 fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
     let wanted = match (args.app_latency, args.app_view || plan.levels().app) {
         (true, _) => AppView::Timed,
@@ -397,7 +394,7 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
     plan
 }
 
-/// Refuses flags for which the levels of the plan have nothing.
+/// Rejects flags that no level of the plan supports.
 fn refuse_contradictions(args: &Args, plan: &Plan) -> Result<()> {
     if plan.levels().wire {
         return Ok(());
@@ -417,7 +414,7 @@ fn refuse_contradictions(args: &Args, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What is known of the kernel, with the BTF of a file instead of its own if one is given.
+/// The facts about the kernel. BTF comes from a file if one is given.
 pub fn facts(btf: Option<&Path>) -> Result<KernelFacts, BtfError> {
     let facts = KernelFacts::gather();
     match btf {
@@ -438,7 +435,7 @@ async fn nfs_client_loaded(manager: &ServiceManager) {
     }
 }
 
-/// Raises the limit of open files to what a recorder may need. Fails if that is not allowed.
+/// Raises the limit of open files to the recorder's needs. Fails if that is not allowed.
 fn allow_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|most| most >= OPEN_FILES);
@@ -457,7 +454,7 @@ fn allow_open_files() -> Result<()> {
     Ok(())
 }
 
-/// A file left by an earlier recording must not be taken for this one's.
+/// Removes the file of an earlier recording, so that it cannot be mistaken for this one's.
 fn clear_ready_file(file: &Path) -> Result<()> {
     match fs::remove_file(file) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! `trackiops report`: reports of a range, each a file for others to read.
+//! `trackiops report`: reports about a range, each in a file to pass on.
 
 mod billing;
 mod by_flags;

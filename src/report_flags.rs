@@ -1,4 +1,4 @@
-//! The format of reports that are no tables: text, or objects for other programs.
+//! The format of reports that are not tables: text, or JSON for other programs.
 
 use clap::ValueEnum;
 

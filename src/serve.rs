@@ -1,7 +1,7 @@
 //! `trackiops serve`: a read-only view of stores and of the running recorder, over HTTP.
 //!
-//! It answers by running the other commands: their words are the parameters, and each question has a process of its own that can be
-//! ended and that takes nothing with it.
+//! It answers by running other commands: their flags are the parameters. Each question runs in a separate process, which can be killed
+//! without harming the server.
 
 mod access;
 mod api;

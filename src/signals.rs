@@ -1,4 +1,4 @@
-//! Signals that end the process, and the file that it is in the middle of then.
+//! Signals that end the process, and the removal of its incomplete file.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io;
@@ -15,13 +15,13 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Signals by which a person or a supervisor ends a command.
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The name of the file that is not whole yet, or null.
+/// The name of the incomplete file, or null.
 static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether a signal has asked the process to end, after [`asked_to_end`].
 static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes readable when a signal asks the process to end. Never closed: the handler may be writing to it.
+/// Becomes readable when a signal asks the process to end. It is never closed, because the handler may be writing to it.
 static ASKED: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Whether a signal is ignored.
@@ -34,7 +34,7 @@ pub fn is_ignored(signal: c_int) -> bool {
     }
 }
 
-/// From now on, signals that would end the process only make the result readable. SIGHUP stays ignored if it is, as by `nohup`.
+/// From now on, signals that would end the process only make the result readable. An ignored SIGHUP stays ignored, as with `nohup`.
 pub fn asked_to_end() -> io::Result<BorrowedFd<'static>> {
     let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let asked = ASKED.get_or_init(|| new);
@@ -43,7 +43,7 @@ pub fn asked_to_end() -> io::Result<BorrowedFd<'static>> {
             continue;
         }
         let handler: extern "C" fn(c_int) = tell_asked;
-        // SAFETY: the handler does only what signal-safety(7) allows.
+        // SAFETY: `tell_asked` only uses operations that signal-safety(7) allows, and it is never unloaded.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
     Ok(asked.as_fd())
@@ -59,8 +59,8 @@ extern "C" fn tell_asked(_: c_int) {
     WAS_ASKED.store(true, Ordering::Release);
     let Some(asked) = ASKED.get() else { return };
     let one = 1_u64;
-    // SAFETY: write(2) is listed in signal-safety(7), reads the number alone, and does not wait: the descriptor is non-blocking. The
-    // interrupted code keeps its errno.
+    // SAFETY: write(2) is listed in signal-safety(7), and reads 8 bytes from `one`, which lives on this stack. It does not block, because
+    // the descriptor is non-blocking. The interrupted code keeps its errno.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -69,49 +69,47 @@ extern "C" fn tell_asked(_: c_int) {
     }
 }
 
-/// Ends the process at once, whatever its other threads do, and removes the file that is not whole yet. Nothing is flushed: that could wait
-/// for a terminal that takes nothing more.
+/// Ends the process at once, whatever its other threads do, and removes the incomplete file. It flushes nothing: a flush could wait for a
+/// terminal that accepts nothing.
 pub fn exit_now(status: u8) -> ! {
     remove_draft();
-    // SAFETY: it ends the process and has no other effect.
+    // SAFETY: `_exit` accesses no memory of the process; it only ends it.
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Has a write fail that would make a file longer than `ulimit -f`. By default it would end the
-/// process.
+/// Makes a write beyond `ulimit -f` fail. By default, it would end the process.
 pub fn ignore_file_size_limit() {
     ignore(libc::SIGXFSZ);
 }
 
-/// Has the process write to its terminal also where another process group has it. By default that would stop the process.
+/// Lets the process write to its terminal while another process group has it. By default, that would stop the process.
 pub fn ignore_background_output() {
     ignore(libc::SIGTTOU);
 }
 
 fn ignore(signal: c_int) {
-    // SAFETY: ignoring a signal runs no code of ours.
+    // SAFETY: `SIG_IGN` runs no code of this process.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Until [`forget_draft`] is called, a signal that ends the process removes this file, which is not
-/// whole yet. A process writes one such file at a time.
+/// Until [`forget_draft`] is called, a signal that ends the process removes this incomplete file. A process writes one such file at a time.
 pub fn remove_on_end(draft: &Path) {
     let Ok(draft) = CString::new(draft.as_os_str().as_bytes()) else {
         return;
     };
-    // Never freed: the handler may be reading it.
+    // Never freed, because the handler may be reading it.
     DRAFT.store(draft.into_raw(), Ordering::Release);
     for signal in ENDING {
         remove_draft_on(signal);
     }
 }
 
-/// To be called when the file is in place or removed.
+/// Call it when the file is in place or removed.
 pub fn forget_draft() {
     DRAFT.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Leaves a signal alone that is ignored, as by `nohup`, or handled, as by a recorder.
+/// Leaves a signal alone if it is ignored, as with `nohup`, or handled, as in a recorder.
 fn remove_draft_on(signal: c_int) {
     // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what
     // signal-safety(7) lists.
@@ -127,8 +125,7 @@ fn remove_draft_on(signal: c_int) {
     }
 }
 
-/// Removes the file and raises the signal again, which now ends the process: `SA_RESETHAND` has
-/// restored the default action.
+/// Removes the file and raises the signal again, which now ends the process: `SA_RESETHAND` has restored the default action.
 extern "C" fn end_without_draft(signal: c_int) {
     remove_draft();
     // SAFETY: raise(3) is listed in signal-safety(7).
@@ -138,7 +135,7 @@ extern "C" fn end_without_draft(signal: c_int) {
 fn remove_draft() {
     let draft = DRAFT.load(Ordering::Acquire);
     if !draft.is_null() {
-        // SAFETY: unlink(2) is listed in signal-safety(7), and a draft's name is never freed.
+        // SAFETY: unlink(2) is listed in signal-safety(7). `draft` points to a C string that is never freed.
         unsafe { libc::unlink(draft) };
     }
 }

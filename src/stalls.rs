@@ -1,4 +1,4 @@
-//! `trackiops stalls`: lists when which server did not answer.
+//! `trackiops stalls`: lists server stalls.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `trackiops status`: how a running recorder is doing.
+//! `trackiops status`: shows the state of a running recorder.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,5 +1,4 @@
-//! Messages of commands that must not wait for their stderr: a terminal that is stopped, or a pipe that nobody reads, holds up whoever
-//! writes to it.
+//! Messages of commands that must not wait for stderr: a stopped terminal, or a pipe without an active reader, blocks its writers.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -8,9 +7,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Messages that wait. If there are more, the newest are dropped.
+/// Most messages that wait. Beyond that, the newest are dropped.
 const MOST_WAITING: usize = 256;
-/// How long the last messages may take.
+/// Time limit for the last messages.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
@@ -28,18 +27,18 @@ struct State {
     is_writing: bool,
 }
 
-/// From now on messages are written by a thread of their own.
+/// From now on, a separate thread writes messages.
 pub fn start() -> io::Result<()> {
     if QUEUE.get().is_none() {
         let queue = QUEUE.get_or_init(Queue::default);
         let builder = Builder::new().name("stderr".to_owned());
-        // It may do no more than any other thread, whenever it is started.
+        // It gives up capabilities like any other thread, whenever it starts.
         trackiops_threads::spawn(builder, move || -> () { queue.write() })?;
     }
     Ok(())
 }
 
-/// Puts a message into the queue. Gives it back if there is none.
+/// Puts a message into the queue. Returns the message if the queue was never started.
 pub fn put(message: String) -> Result<(), String> {
     let Some(queue) = QUEUE.get() else {
         return Err(message);
@@ -54,7 +53,7 @@ pub fn put(message: String) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for a moment until all messages are written.
+/// Waits briefly until all messages are written.
 pub fn finish() {
     if let Some(queue) = QUEUE.get() {
         let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();

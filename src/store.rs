@@ -1,4 +1,4 @@
-//! `trackiops store`: looks after a store.
+//! `trackiops store`: maintains a store.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -109,7 +109,7 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
         true => Some(trackiops_store::repair(store)?),
         false => None,
     };
-    // A repair is over, and nothing is written from here on.
+    // The repair is over, and nothing is written after this.
     lifeline::end_with_reader();
     begin_reading("checking", None);
     let report = trackiops_store::check(store)?;

@@ -1,4 +1,4 @@
-//! Which store a command is about: `--store`, else `$TRACKIOPS_STORE`, else the usual place.
+//! Chooses the store of a command: `--store`, else `$TRACKIOPS_STORE`, else the default path.
 
 use std::env;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! The format of a file, by the ending of its name.
+//! Chooses the format of a file by the suffix of its name.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use trackiops_render::{DistributionFormat, Format};
 
 use crate::report::form::ReportFormat;
 
-/// A format, and the endings of names that choose it.
+/// Formats, each with the suffixes that choose it.
 pub type FormatsBySuffix<F> = [(F, &'static [&'static str])];
 
 const PARQUET: &[&str] = &["parquet"];
@@ -19,7 +19,7 @@ const ARROW: &[&str] = &["arrow", "feather", "ipc"];
 const TABLE: &[&str] = &["txt"];
 const HTML: &[&str] = &["html", "htm"];
 
-/// Those of answers.
+/// Formats of answers.
 pub const ANSWERS: &FormatsBySuffix<Format> = &[
     (Format::Parquet, PARQUET),
     (Format::Csv(Texts::AsTheyAre), CSV),
@@ -27,7 +27,7 @@ pub const ANSWERS: &FormatsBySuffix<Format> = &[
     (Format::Arrow, ARROW),
     (Format::Table(Figures::Rates), TABLE),
 ];
-/// Those of reports.
+/// Formats of reports.
 pub const REPORTS: &FormatsBySuffix<ReportFormat> = &[
     (ReportFormat::Rows(Format::Parquet), PARQUET),
     (ReportFormat::Rows(Format::Csv(Texts::AsTheyAre)), CSV),
@@ -36,7 +36,7 @@ pub const REPORTS: &FormatsBySuffix<ReportFormat> = &[
     (ReportFormat::Rows(Format::Table(Figures::Rates)), TABLE),
     (ReportFormat::Html, HTML),
 ];
-/// Those of exports.
+/// Formats of exports.
 pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Parquet, PARQUET),
     (Kind::Csv(Texts::AsTheyAre), CSV),
@@ -45,22 +45,21 @@ pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Chrome, &["json"]),
     (Kind::Perfetto, &["pftrace", "perfetto-trace"]),
 ];
-/// Those of flame graphs: whether stacks are folded.
+/// Formats of flame graphs: whether stacks are folded.
 pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded"])];
-/// Those of latency distributions.
+/// Formats of latency distributions.
 pub const DISTRIBUTIONS: &FormatsBySuffix<DistributionFormat> = &[
     (DistributionFormat::Csv, CSV),
     (DistributionFormat::Json, JSON),
     (DistributionFormat::Table, TABLE),
 ];
-/// That of pages.
+/// The format of pages.
 pub const PAGES: &FormatsBySuffix<()> = &[((), HTML)];
-/// That of plots.
+/// The format of plots.
 pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 
-/// The format of what is written to `path`; `None` is stdout. The ending chooses, or else an option
-/// (`--format csv`), or else it is `usual`. An ending that is unknown or contradicts the option is
-/// an error: such a file would deceive whoever opens it.
+/// The format of the output at `path`; `None` is stdout. The suffix decides, or else an option (`--format csv`), or else `usual`. A suffix
+/// that is unknown or contradicts the option is an error: it would mislead the readers of the file.
 pub fn format_of<F: Copy + PartialEq>(
     path: Option<&Path>,
     known: &FormatsBySuffix<F>,
@@ -92,7 +91,7 @@ pub fn format_of<F: Copy + PartialEq>(
     }
 }
 
-/// The ending of a name, in lower case. Names of devices, pipes and directories have none.
+/// The suffix of a name, in lower case. Names of devices, pipes and directories have none.
 fn ending(path: &Path) -> Option<String> {
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         return None;

@@ -1,4 +1,4 @@
-//! The file with the rules that name tenants.
+//! The file with the tenant rules.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn parse(path: &Path, text: &str) -> anyhow::Result<Rules> {
         .with_context(|| format!("the rules of tenants in {} are wrong", path.display()))
 }
 
-/// The rules of a recorder, with the text that they are from.
+/// The rules of a recorder, with their text.
 #[derive(Default)]
 pub struct TenantRules {
     text: Option<String>,
@@ -40,7 +40,7 @@ impl TenantRules {
         Ok(Self { text, rules })
     }
 
-    /// Whether both are from the same text.
+    /// Whether both come from the same text.
     pub fn are(&self, other: &Self) -> bool {
         self.text == other.text
     }

@@ -1,4 +1,4 @@
-//! `trackiops tenants`: what rules would have done with what was recorded.
+//! `trackiops tenants`: shows how rules would have assigned recorded data.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -6,8 +6,7 @@ use std::io::{self, IsTerminal};
 use terminal_size::{Width, terminal_size, terminal_size_of};
 use trackiops_render::terminal_style::Look;
 
-/// How tables on stdout look. In a pipe they are as wide as they need to be, unless `COLUMNS` says
-/// otherwise, and have no drawings.
+/// The layout of tables on stdout. In a pipe, they are as wide as they need to be, unless `COLUMNS` is set, and have no drawings.
 pub fn stdout_look() -> Look {
     let is_terminal = io::stdout().is_terminal();
     let seen = || terminal_size().map(|(Width(width), _)| width.into());
@@ -18,7 +17,7 @@ pub fn stdout_look() -> Look {
     }
 }
 
-/// How tables in a file look: as wide as they need to be, and without drawings.
+/// The layout of tables in a file: as wide as they need to be, and without drawings.
 pub fn file_look() -> Look {
     Look {
         width: None,
@@ -27,7 +26,7 @@ pub fn file_look() -> Look {
     }
 }
 
-/// Cells in a line on stderr, where it is a terminal.
+/// Cells of a line on stderr, if it is a terminal.
 pub fn stderr_width() -> Option<usize> {
     let stderr = io::stderr();
     let seen = || terminal_size_of(&stderr).map(|(Width(width), _)| width.into());
@@ -37,13 +36,13 @@ pub fn stderr_width() -> Option<usize> {
         .flatten()
 }
 
-/// What `COLUMNS` says.
+/// The value of `COLUMNS`.
 fn columns() -> Option<usize> {
     let columns = env::var("COLUMNS").ok()?.parse().ok();
     columns.filter(|width| *width > 0)
 }
 
-/// Whether the locale is one of UTF-8. The first of these variables that is not empty decides.
+/// Whether the locale uses UTF-8. The first of these variables that is not empty decides.
 fn is_utf8(variable: impl Fn(&'static str) -> Option<String>) -> bool {
     let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
     let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));

@@ -1,4 +1,4 @@
-//! `trackiops top`: what is going on, now or at any time, on a screen.
+//! `trackiops top`: shows activity on a screen, now or at any time.
 
 mod app;
 mod detail;
@@ -175,7 +175,7 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
         while x < buffer.area.width {
             let symbol = buffer[(x, y)].symbol();
             line += symbol;
-            // The cell after a wide character is a part of it, and has a blank.
+            // Skip the blank cell after a wide character: it belongs to that character.
             x += u16::try_from(width(symbol)).unwrap_or(1).max(1);
         }
         text += line.trim_end();
@@ -185,7 +185,7 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
     if let Some(trouble) = app.trouble.take() {
         bail!(trouble);
     }
-    // Where nothing happens now, a live frame has shown that.
+    // A live frame without rows is a success: it shows that nothing happens now.
     let found = match source.live() {
         Some(_) => 1,
         None => app.table.rows.len(),
@@ -201,7 +201,7 @@ struct Screen {
 
 impl Screen {
     fn open() -> anyhow::Result<Self> {
-        // From here on whatever ends the process restores the terminal.
+        // From here on, the process restores the terminal however it ends.
         lifeline::end_with_terminal(restore).context("cannot start a thread")?;
         // Its panic hook restores the terminal before the message.
         let terminal = ratatui::try_init().context("cannot use the terminal")?;
@@ -219,9 +219,9 @@ impl Drop for Screen {
 
 /// Gives the terminal back, also while another thread draws, which cannot draw any more then.
 fn restore() {
-    // In the background this would stop the process.
+    // In the background, writing would otherwise stop the process.
     signals::ignore_background_output();
-    // A shell that has the terminal by now has its own modes. They are set first: what is written may wait.
+    // If a shell already has the terminal, its modes apply. Set modes before writing, because a write may block.
     let is_ours = tcgetpgrp(io::stdin()).map_or(true, |group| group == getpgrp());
     if is_ours {
         let _ = disable_raw_mode();

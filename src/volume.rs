@@ -1,4 +1,4 @@
-//! `trackiops volume`: what a store takes on disk, and what a recording will take.
+//! `trackiops volume`: the size of a store on disk, and the future size of a recording.
 
 use std::process::ExitCode;
 

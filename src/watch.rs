@@ -1,4 +1,4 @@
-//! `trackiops watch`: the windows of a running recorder, as they close.
+//! `trackiops watch`: writes the windows of a running recorder as they close.
 
 mod commands;
 mod events;
@@ -161,7 +161,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(mut watch) = Watch::new(args)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    // What cannot be answered is refused before there is a window.
+    // Reject a question without an answer before the first window.
     watch.write(Snapshot::default(), Range::default(), None)?;
     lifeline::end_with_reader();
     let mut last = None;
@@ -334,7 +334,7 @@ impl Watch {
             columns,
             has_header: false,
             asked_step: args.step,
-            // Of the recorder, which is not known yet.
+            // Replaced with the recorder's length, which is unknown here.
             step: Granularity::from_ms(1000)?,
             mounts: Vec::new(),
             pending: Vec::new(),
@@ -500,10 +500,10 @@ impl Watch {
             };
             attempts += 1;
             match error.downcast_ref() {
-                // Short windows are no longer there.
+                // Short windows have expired.
                 Some(QueryError::StepNotRecorded { .. })
                     if self.asked_step.is_none() && step.take().is_some() => {}
-                // A segment was merged since.
+                // A segment has been merged.
                 Some(QueryError::Vanished(_)) if attempts < ATTEMPTS => {}
                 Some(QueryError::Vanished(path) | QueryError::Damaged { path, .. })
                     if left_out.insert(path.clone()) =>
@@ -563,7 +563,7 @@ impl Watch {
                     self.add(window)? && self.tell_slow()?
                 }
                 Ok(Some(Message::Mounts(mounts))) => {
-                    // Those that are gone may have rows yet.
+                    // Rows may still come from mounts that are gone.
                     let known = mem::take(&mut self.mounts);
                     self.mounts = mounts;
                     let is_gone = |mount: &MountPoint| !self.mounts.contains(mount);
@@ -722,7 +722,7 @@ impl Watch {
             view: Some(Rc::new(view)),
             range,
             step: step.map(Step::Windows),
-            // A window may end after now by the wall clock, which may have been set.
+            // A window may end after the present wall-clock time, if the clock was set.
             now: now().max(range.since.unwrap_or(UtcMs(0))),
             ..self.question.clone()
         };

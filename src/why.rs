@@ -1,4 +1,4 @@
-//! `trackiops why`: what was slow, who suffered, and what caused it.
+//! `trackiops why`: slow moments, their victims, and their causes.
 
 use std::process::ExitCode;
 use std::sync::Arc;

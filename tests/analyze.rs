@@ -1,4 +1,4 @@
-//! `trackiops analyze` of a store: the same as of the Parquet that `export --requests` writes; and what a store cannot tell.
+//! `trackiops analyze` gives the same results for a store and for Parquet from `export --requests`. Data that a store lacks is reported.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn trackiops(words: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The stores of a lake, and `--store` for each.
+/// The stores of a lake, as `--store` arguments.
 fn stores(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut stores: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -65,7 +65,7 @@ fn a_store_and_its_export_give_the_same() {
     }
 }
 
-/// Rows in an order of their own: requests that completed at the same time may come in another one, and so may what they name.
+/// Sorts rows: requests that completed at the same time may come in any order, and so may the names that they refer to.
 fn sorted(rows: &str) -> Vec<&str> {
     let mut rows: Vec<_> = rows.lines().collect();
     rows.sort_unstable();

@@ -1,5 +1,5 @@
-//! The levels of local file systems on this host itself: a recorder beside a loop device. Where BPF or loop devices are not permitted, it says so and
-//! is skipped.
+//! Levels of local file systems, on this host: a recorder beside a loop device. If BPF or loop devices are not permitted, the test says so
+//! and skips itself.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 mod calls;
 mod check;
 
-/// The system's own, in which its functions are.
+/// The system's own Python, whose functions the test traces.
 const PYTHON: &str = "/usr/bin/python3";
-/// How deep a function of it calls itself.
+/// Recursion depth of a Python function.
 const DEPTH: usize = 40;
 
-/// A mark of this program, as `DTRACE_PROBE(job, NAME)` of `sys/sdt.h` makes it.
+/// A mark of this program, like `DTRACE_PROBE(job, NAME)` of `sys/sdt.h`.
 macro_rules! mark {
     ($name:literal) => {
-        // SAFETY: an instruction that does nothing, and where that is.
+        // SAFETY: the instruction does nothing; the rest records its address.
         unsafe {
             std::arch::asm!(
                 "990: nop",
@@ -38,13 +38,13 @@ macro_rules! mark {
     };
 }
 
-/// A file system on a loop device, which is unmounted and detached in the end.
+/// A file system on a loop device; unmounted and detached on drop.
 struct Loop {
     device: String,
     directory: tempfile::TempDir,
 }
 
-/// Runs a command; what it printed, or why it could not do its work.
+/// Runs a command. Returns its output, or why it failed.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -70,7 +70,7 @@ impl Loop {
         fs::create_dir(&mount).map_err(|error| error.to_string())?;
         let mut mounted = vec!["-t", kind, &this.device, &mount];
         if kind == "ext4" {
-            // Otherwise a thread of the kernel reads where there is room.
+            // Otherwise a kernel thread reads block bitmaps.
             mounted.extend(["-o", "no_prefetch_block_bitmaps"]);
         }
         run("mount", &mounted)?;
@@ -86,7 +86,7 @@ impl Loop {
         fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap()
     }
 
-    /// The statistics once nothing changes them.
+    /// Reads the statistics once they no longer change.
     fn quiet_stat(&self) -> String {
         run("sync", &[]).unwrap();
         let mut last = String::new();
@@ -115,15 +115,15 @@ fn trackiops(arguments: &[&str]) -> Command {
     command
 }
 
-/// `trackiops record` of the block level, which is killed where a test fails.
+/// A running `trackiops record` of the block level; killed on drop.
 struct Recorder {
     child: Child,
-    /// A file, because nobody reads a pipe meanwhile.
+    /// A file, because nothing reads a pipe meanwhile.
     said: PathBuf,
 }
 
 impl Recorder {
-    /// Begins to record a level; or why that is not permitted here.
+    /// Starts to record a level, or returns why that is not permitted here.
     fn start(local: &Loop, level: &str, flags: &[&str]) -> Result<Self, String> {
         let doctor = trackiops(&["doctor", "--json"]).output().unwrap();
         let facts: Value = serde_json::from_slice(&doctor.stdout).unwrap();
@@ -169,7 +169,7 @@ impl Drop for Recorder {
     }
 }
 
-/// What a command says of the store.
+/// The answer of a command about the store.
 fn answer(local: &Loop, words: &str) -> Vec<Map<String, Value>> {
     let store = local.path("store");
     let words: Vec<_> = words.split(' ').collect();
@@ -186,14 +186,14 @@ fn script(name: &str) -> String {
     format!("{}/tests/guest/scripts/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where it cannot be tested, the reason is printed.
+/// Prints the reason if the test cannot run.
 fn requests_equal_statistics(kind: &str, make: &[&str]) {
     let prepared = Loop::new(kind, make).and_then(|local| {
         let before = local.quiet_stat();
         let recorder = Recorder::start(&local, "block", &["--requests"])?;
         Ok((recorder, local, before))
     });
-    // The recorder ends first, so that the device is free.
+    // The recorder drops first, so that the device is free.
     let (recorder, local, before) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
@@ -224,7 +224,7 @@ fn requests_equal_statistics(kind: &str, make: &[&str]) {
 #[test]
 #[ignore = "make test-levels: needs root, BPF and loop devices"]
 fn requests_of_ext4_equal_the_statistics_of_its_device() {
-    // Otherwise the kernel goes on making the file system while it is mounted.
+    // Otherwise the kernel continues mkfs in the background after the mount.
     let at_once = "lazy_itable_init=0,lazy_journal_init=0";
     requests_equal_statistics("ext4", &["-F", "-E", at_once]);
 }
@@ -296,7 +296,7 @@ fn calls_for_local_files_are_those_that_applications_made() {
         );
         run("fio", &words.split(' ').collect::<Vec<_>>()).unwrap();
     }
-    // A function that calls itself: the program is evaluated by it as well.
+    // A recursive function, which also evaluates the program.
     let nested = format!(
         "call = lambda n: n and eval(f'call({{n - 1}})')\ncall({})",
         DEPTH - 1

@@ -1,4 +1,4 @@
-//! Forged files: each reader ends with an answer or an error, within memory and time of its own.
+//! Forged files: each reader returns an answer or an error, within limits of memory and time.
 //!
 //! `cargo test --test program bombs:: -- --ignored` tries more of them.
 
@@ -20,9 +20,9 @@ use trackiops_testkit::{forge, generated, stores};
 
 use forged::{mutants, table};
 
-/// What a process may take: KiB of addresses, and seconds.
+/// Limits of a process: KiB of address space, and seconds.
 const LIMITS: &str = "ulimit -v 2097152; exec timeout 30 \"$0\" \"$@\"";
-/// When windows begin, ms since the epoch.
+/// Begin of the first window, ms since the epoch.
 const START_MS: i64 = 1_764_400_000_000;
 /// Threads of all tests together.
 const THREADS: usize = 4;
@@ -57,7 +57,7 @@ impl Place {
         place
     }
 
-    /// Makes the store `open`, in which nothing is sealed.
+    /// Makes the store `open`, which has only journals.
     fn leave_journals(&self) {
         let recorded = tempfile::tempdir().unwrap();
         let windows = generated::windows(1, START_MS, 1000, 20, 5);
@@ -105,7 +105,7 @@ impl Place {
         assert!(output.status.success(), "{words}: {output:?}");
     }
 
-    /// Runs a command, which ends by itself. Returns its status, and what it said.
+    /// Runs a command, which must end by itself. Returns its status and output.
     fn end(&self, words: &str) -> (i32, String) {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -117,19 +117,19 @@ impl Place {
         (status, said)
     }
 
-    /// Runs a command, which ends with an error that has these words.
+    /// Runs a command, which must fail with this message.
     fn fail(&self, words: &str, expected: &str) {
         let (status, said) = self.end(words);
         assert_eq!(status, 2, "{words}: {said}");
         assert!(said.contains(expected), "{words}: {said}");
     }
 
-    /// Asks stores with mutants of one of their files, repairs them, rebuilds their catalogs and asks again.
+    /// For mutants of a file in a store: asks, repairs, rebuilds the catalog and asks again.
     fn end_each_store(&self, store: &str, file: &Path, count: usize) {
         let content = fs::read(self.path(store).join(file)).unwrap();
         self.each(mutants(&content, count), |at, mut mutant| {
             if file.extension().is_some_and(|e| e == "parquet") {
-                // A mutant without a footer has no checksums that could match.
+                // Without a footer, a mutant has no checksums to correct.
                 let _ = catch_unwind(AssertUnwindSafe(|| forge::seal(&mut mutant)));
             }
             let name = file.file_name().unwrap().to_string_lossy();
@@ -158,7 +158,7 @@ impl Place {
         });
     }
 
-    /// Does something with each mutant and its number, on several threads.
+    /// Calls `what` with each mutant and its number, on several threads.
     fn each(&self, mutants: impl Iterator<Item = Vec<u8>>, what: impl Fn(usize, Vec<u8>) + Sync) {
         let next = AtomicUsize::new(0);
         let mutants: Vec<_> = mutants.collect();
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// Every reader of files, with mutants of a file that it reads, and of files of stores.
+/// Runs every reader with mutants of its files, and with mutants of files in stores.
 fn end_all(count: usize, of_stores: usize) {
     let place = Place::new();
     let read = |name: &str| fs::read(place.path(name)).unwrap();
@@ -303,11 +303,11 @@ fn rows_that_are_packed_well_take_no_more_than_the_limit() {
     let limited = |command: &str, file: &str| {
         format!("{command} --max-read-memory 64MiB --since 1990-01-01 --store {file}")
     };
-    // One text in each row: a batch of all rows would take 120 MB.
+    // One text in all rows: a batch of all rows would take 120 MB.
     table(&from, &place.path("same.parquet"), 2048, 60_000, false);
-    // Different texts, all of which are kept.
+    // Distinct texts, which all stay in memory.
     table(&from, &place.path("names.parquet"), 512, 60_000, true);
-    // Rows of one window, all of which are kept.
+    // Rows of one window, which all stay in memory.
     table(&from, &place.path("rows.parquet"), 1 << 16, 10, false);
     for command in ["query", "files"] {
         assert_eq!(place.end(&limited(command, "same.parquet")).0, 0);

@@ -1,4 +1,4 @@
-//! The page of `trackiops serve` in a browser: `make browser`. What a browser does is in `browser/check.mjs`.
+//! The page of `trackiops serve` in a browser: `make browser`. `browser/check.mjs` drives the browser.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -22,7 +22,7 @@ use trackiops_testkit::stores::{copy, options_of, record};
 use trackiops_testkit::windows::{file, named, used_by, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// Whom the program runs as if the test is root.
+/// User of the program if the test runs as root.
 const NOBODY: u32 = 65_534;
 const SECOND: i64 = 1000;
 /// Windows of the recording so far, with a gap in their middle.
@@ -58,7 +58,7 @@ fn direction(numbers: &mut Numbers, requests: u64, usual_us: u64) -> Direction {
     direction
 }
 
-/// A window of four files and two users. One file gets another name, one is idle at times, and one becomes slower.
+/// A window of four files and two users. One file is renamed, one is idle at times, and one becomes slower.
 fn of_time(start_ms: i64, i: i64) -> ClosedWindow {
     let mut numbers = Numbers(i.cast_unsigned());
     let orders = if i < BEFORE / 2 {
@@ -121,7 +121,7 @@ fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap()
 }
 
-/// The program, in a directory that anybody may enter.
+/// A copy of the program in a directory that all users may enter.
 fn program_in(dir: &Path) -> PathBuf {
     fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
     let program = dir.join("trackiops");
@@ -129,7 +129,7 @@ fn program_in(dir: &Path) -> PathBuf {
     program
 }
 
-/// `trackiops serve` as somebody who is not root, and the address that it prints.
+/// `trackiops serve` as a user other than root, and the address that it prints.
 fn serve(store: &Path, socket: &Path, program: &Path) -> (Running, String) {
     let mut command = Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--store"]);
@@ -144,16 +144,16 @@ fn serve(store: &Path, socket: &Path, program: &Path) -> (Running, String) {
     (running, printed_address(said).unwrap())
 }
 
-/// Where `trackiops serve` says that it serves.
+/// The address that `trackiops serve` prints.
 fn printed_address(said: impl Read + Send + 'static) -> Option<String> {
     let mut lines = BufReader::new(said).lines().map_while(Result::ok);
     let address = lines.find_map(|line| Some(line.strip_prefix("serving at ")?.to_owned()));
-    // Read on, so that what it says later finds a reader.
+    // Keep reading, so that later output does not block.
     thread::spawn(move || lines.for_each(|line| eprintln!("serve: {line}")));
     address
 }
 
-/// What a browser does, with this address and store, of which `known` is known.
+/// The browser checks with this address and store; `known` names the known content of the store.
 fn checks(address: &str, program: &Path, store: &Path, known: &str) -> Command {
     let mut command = Command::new("node");
     command
@@ -183,7 +183,7 @@ fn a_browser_shows_what_the_command_answers() {
         scope.spawn(|| {
             let mut next = BEFORE - 5;
             while !ended.load(Ordering::Relaxed) {
-                // As a recorder does: soon after the window's end.
+                // Like a recorder: soon after the window's end.
                 while begin + (next + 1) * SECOND <= now_ms() {
                     recording.close(&of_time(begin + next * SECOND, next));
                     next += 1;
@@ -201,7 +201,7 @@ fn a_browser_shows_what_the_command_answers() {
     assert!(status.expect("cannot run node").success());
 }
 
-/// The page over a store whose content the checks do not know.
+/// Checks the page over a store of unknown content.
 fn is_shown(store: &Path, dir: &Path) {
     let program = program_in(dir);
     let (_serve, address) = serve(store, &dir.join("no-recorder"), &program);
@@ -238,13 +238,13 @@ fn a_browser_shows_what_the_demo_recorded() {
     is_shown(&store, dir.path());
 }
 
-/// Two ports of this machine that were free just now.
+/// Two ports of this machine that were free at the time of the call.
 fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// A guest that records and serves what it records at `port`, and answers at `answers`; and the address that `serve` prints there.
+/// A guest that records, serves the recording at `port`, and answers at `answers`; and the address that `serve` prints there.
 fn guest(port: u16, answers: u16) -> (Running, String) {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

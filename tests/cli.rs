@@ -1,4 +1,4 @@
-//! What the program says and with which status it ends, where no kernel is needed.
+//! Output and exit status of the program, as far as no kernel is needed.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -130,7 +130,7 @@ fn small_window(start_ms: i64, rows: Vec<FileRow>) -> ClosedWindow {
     }
 }
 
-/// A second of two files, one of which is renamed in the next one.
+/// Two seconds of two files; one file is renamed in between.
 fn small_store(store: &Path) {
     let mut writer = Writer::open(store, small_options("1m")).expect("a store");
     let row = |fileid: u64, path: &str| {
@@ -198,7 +198,7 @@ fn completions_and_man_pages_are_printed() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
-/// What a command writes to stdout and to stderr, and its status.
+/// Stdout, stderr and status of a command.
 fn ask(store: &Path, args: &[&str]) -> (String, String, Option<i32>) {
     let store = store.to_str().expect("a readable name");
     let args = [&args[..1], &["--store", store], &args[1..]].concat();
@@ -496,7 +496,7 @@ fn files_and_stores_can_be_named_without_flags() {
     );
 }
 
-/// A pipe that nobody reads, and a file on a full disk.
+/// A pipe without a reader, and a file on a full disk.
 fn unwritable() -> [Stdio; 2] {
     let (_, pipe) = std::io::pipe().expect("a pipe");
     let full = File::options().write(true).open("/dev/full");
@@ -524,7 +524,7 @@ fn no_file_of_a_store_is_replaced() {
     );
 }
 
-/// Commands that write a file, without its name.
+/// Commands that write a file; the file's name is missing.
 fn writing(store: &Path) -> Vec<Vec<String>> {
     let store = store.to_str().expect("a readable name");
     let (key, hidden) = (format!("{store}-key"), format!("{store}-hidden"));
@@ -602,7 +602,7 @@ fn a_command_that_is_ended_leaves_nothing_behind() {
     fs::create_dir(&out).expect("a directory");
     for place in ["1 output: begun", "1 output: written"] {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-            // A test that runs in the background is started with SIGINT ignored.
+            // A test that runs in the background has SIGINT ignored.
             let mut command = program::command(Path::new("env"));
             command.arg("--default-signal=INT,TERM,HUP");
             command.arg(env!("CARGO_BIN_EXE_trackiops"));
@@ -670,7 +670,7 @@ fn what_cannot_be_told_ends_nothing_early() {
             assert_eq!(status, Some(expected), "{args:?}");
         }
     }
-    // An answer that is not written is none, unless nobody wants more of it.
+    // An answer that could not be written is an error, unless its reader closed the pipe.
     for args in [
         &["store", "check", "--store", store][..],
         &["query", "--store", store],
@@ -723,7 +723,7 @@ fn damage_is_told_and_the_rest_is_answered() {
     let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();
     assert_eq!(rebuilt.status.code(), Some(1), "{told}");
     assert!(told.contains(name), "{told}");
-    // The new catalog does not forget it, not even when it is gone.
+    // The new catalog keeps it, even after the file is gone.
     for gone in [false, true] {
         if gone {
             std::fs::remove_file(&segment).expect("it can be removed");
@@ -803,7 +803,7 @@ fn a_recorder_that_may_open_too_few_files_says_so() {
     );
 }
 
-/// Hidden files below a directory, and those that a glob sees.
+/// Hidden files below a directory, and the files that a glob matches.
 fn segments(dir: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut hidden, mut seen) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -837,7 +837,7 @@ fn what_an_interrupted_merge_has_left_is_reported_and_repaired() {
     assert_eq!(status, Some(0), "{said}");
     assert!(said.starts_with("nothing to repair\n"), "{said}");
 
-    // Four journals, which are merged, and one that is not sealed.
+    // Four journals that are merged, and one that is not sealed.
     let mut writer = Writer::open(&live, small_options("10s")).expect("a store");
     for i in 0..5 {
         let window = small_window(1_795_240_000_000 + 10_000 * i, vec![]);
@@ -896,7 +896,7 @@ fn a_volume_is_planned_before_anything_is_recorded() {
     ]);
     assert_eq!(plan.status.code(), Some(0), "{plan:?}");
     let row: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
-    // The paper's own: 4000 files at 1 s are 13.8 GB a day.
+    // The paper's number: 4000 files at 1 s are 13.8 GB a day.
     assert_eq!(row["paper_bytes"], 13_824_000_000_u64);
     assert_eq!(row["entries"], 345_600_000);
     let like = [

@@ -1,4 +1,4 @@
-//! Configuration files: what overrides what, what is wrong, and what SIGHUP changes.
+//! Configuration files: precedence, errors, and changes by SIGHUP.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ impl Config {
         fs::write(path, text).unwrap();
     }
 
-    /// A command about these files. `words` end with the command's name.
+    /// A command with these files. `words` end with the command's name.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
         command.args(words).arg("--config");
@@ -42,7 +42,7 @@ impl Config {
         command
     }
 
-    /// What `config show` says of a key, without repeated spaces.
+    /// The line of `config show` about a key, without repeated spaces.
     fn shown(&self, key: &str, variables: &[(&str, &str)]) -> String {
         let mut show = self.command(&["config", "show"]);
         let output = show.envs(variables.iter().copied()).output().unwrap();
@@ -57,7 +57,7 @@ impl Config {
             .replace(self.0.path().to_str().unwrap(), "DIR")
     }
 
-    /// What `config check` finds.
+    /// The findings of `config check`.
     fn wrong(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let mut check = self.command(&["config", "check"]);
         let output = check.envs(variables.iter().copied()).output().unwrap();
@@ -204,7 +204,7 @@ fn every_error_is_reported_with_its_place() {
         "TRACKIOPS_RECORD_STORE_SIZE: invalid value '1parsec'",
     ];
     assert_each_starts_with(&config.wrong(&variables), &expected);
-    // A recorder says the same, and does not begin.
+    // A recorder prints the same, and does not start.
     let mut record = config.command(&["record", "--wait"]);
     let output = record.envs(variables).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -223,7 +223,7 @@ fn of_keys_that_conflict_the_one_that_overrides_stays() {
         config.shown("no-live", &socket),
         "no-live = false # default"
     );
-    // The flag is taken: what is wrong is another one.
+    // The flag is accepted; the error is about another one.
     let mut record = config.command(&["record", "--live-socket", "/run/x.sock"]);
     let output = record.args(["--btf", "/nowhere"]).output().unwrap();
     assert!(said(&output).contains("/nowhere"), "{}", said(&output));
@@ -332,7 +332,7 @@ fn as_root_what_others_may_change_is_refused() {
     refused("chmod go-w DIR");
     mode(config.0.path(), 0o1777);
     config.assert_right();
-    // A link of somebody else, and one through somebody else's directory.
+    // A link that another user owns, and one through another user's directory.
     let real = config.path("real");
     fs::create_dir(&real).unwrap();
     fs::rename(&file, real.join("trackiops.toml")).unwrap();
@@ -345,7 +345,7 @@ fn as_root_what_others_may_change_is_refused() {
     refused("chown -h root DIR/trackiops.toml");
 }
 
-/// A recorder that waits for the NFS client, or records.
+/// A recorder that waits for the NFS client or records.
 struct Recorder {
     _dir: tempfile::TempDir,
     process: Child,
@@ -386,7 +386,7 @@ impl Recorder {
         kill_process(pid, signal).unwrap();
     }
 
-    /// What SIGHUP has it say.
+    /// The recorder's output after SIGHUP.
     fn reload(&mut self, config: &Config, lines: usize) -> Vec<String> {
         self.signal(Signal::HUP);
         let dir = config.0.path().to_str().unwrap();
@@ -397,7 +397,7 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// Of a test that failed.
+    /// Cleans up after a failed test.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -431,7 +431,7 @@ fn as_root_sighup_changes_what_can_change_and_reports_the_rest() {
         "not reloaded: mount stays []; restart the recorder to make it [\"/mnt\"] (DIR/trackiops.toml:3)",
     ];
     assert_eq!(recorder.reload(&config, 4), expected);
-    // What needs a restart is said again, until there was one.
+    // Changes that need a restart are reported again until the restart.
     assert_eq!(recorder.reload(&config, 1), expected[3..]);
     config.write(
         "conf.d/1.toml",
@@ -458,7 +458,7 @@ fn as_root_a_service_manager_is_told_what_happens() {
     let manager = UnixDatagram::bind(&socket).unwrap();
     let timeout = Duration::from_secs(60);
     manager.set_read_timeout(Some(timeout)).unwrap();
-    // Without what comes every second.
+    // Skips the lines that come every second.
     let told = || loop {
         let mut words = [0; 4096];
         let length = manager.recv(&mut words).unwrap();
@@ -494,7 +494,7 @@ fn as_root_a_recorder_ends_with_its_terminal() {
     let slave = ptsname(&terminal, Vec::new()).unwrap();
     let slave = File::open(Path::new(slave.to_str().unwrap())).unwrap();
     let mut record = config.command(&["record"]);
-    // SAFETY: both are system calls that signal-safety(7) does not forbid after fork.
+    // SAFETY: both are plain system calls, which are safe after fork (signal-safety(7)).
     unsafe {
         record.pre_exec(move || {
             setsid()?;
@@ -503,7 +503,7 @@ fn as_root_a_recorder_ends_with_its_terminal() {
         });
     }
     let mut recorder = Recorder::begin(record);
-    // It has a terminal still.
+    // It still has a terminal.
     assert_eq!(
         recorder.reload(&config, 1),
         ["reloaded: nothing has changed"]

@@ -1,4 +1,4 @@
-//! The container image, and that the ways to run it give it the same rights. `make guest-container` runs it.
+//! The container image: all documented ways to run it give it the same rights. `make guest-container` runs it.
 
 #[path = "guest/oci.rs"]
 mod oci;
@@ -22,14 +22,14 @@ fn words(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The values of an option of the guide's command.
+/// The values of an option in the guide's command.
 fn option<'c>(command: &'c str, name: &str) -> BTreeSet<&'c str> {
     let options = command.split_whitespace();
     let values = options.filter_map(|option| option.strip_prefix(name)?.strip_prefix('='));
     values.collect()
 }
 
-/// What follows the only `key` of a text in its line.
+/// The text after the only `key` of a text, up to the end of the line.
 fn value<'t>(text: &'t str, key: &str) -> &'t str {
     let mut found = text
         .lines()
@@ -77,7 +77,7 @@ fn the_guide_the_daemon_set_and_the_unit_give_the_same_rights() {
     assert!(command.trim_end().ends_with(&image), "{command}");
     assert_eq!(value(&set, "image:"), image);
 
-    // But for what only nodes of Kubernetes have.
+    // Except for settings that only Kubernetes nodes have.
     let mounts = set.split("volumeMounts:").nth(1).unwrap();
     let (mounts, volumes) = mounts.split_once("volumes:").unwrap();
     for volume in option(&command, "--volume") {

@@ -1,5 +1,5 @@
-//! What docs/ and the READMEs say: the reference is what the program prints, commands of the guide run, and links lead somewhere.
-//! `UPDATE_GOLDEN=1 cargo test --test program docs::` writes the reference.
+//! Checks docs/ and the READMEs: the reference matches the program's output, commands of the guide run, and links resolve. `UPDATE_GOLDEN=1
+//! cargo test --test program docs::` rewrites the reference.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ const LISTS: [&str; 6] = [
     "Look after:",
 ];
 
-/// The commands that `--help` lists below `words`.
+/// The commands listed by `--help` below `words`.
 fn subcommands(words: &[&str]) -> Vec<String> {
     let help = trackiops(&[words, &["--help"]].concat());
     let mut is_listed = false;
@@ -47,7 +47,7 @@ fn subcommands(words: &[&str]) -> Vec<String> {
         }
         is_listed && !is_title
     });
-    // Deeper lines go on with what the one above them says.
+    // Deeper lines continue the description above.
     let names = names.filter_map(|line| line.strip_prefix("  "));
     let names = names.filter(|line| !line.starts_with(' '));
     let names = names.filter_map(|line| line.split_whitespace().next());
@@ -113,7 +113,7 @@ fn pages() -> Vec<PathBuf> {
     pages.into_iter().filter(|page| page.exists()).collect()
 }
 
-/// The lines of a page that are text, and those that are code with the language of their block.
+/// The text lines of a page, and its code lines with the language of their block.
 fn lines(page: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
     let (mut text, mut code, mut block) = (vec![], vec![], None);
     for line in page.lines() {
@@ -127,7 +127,7 @@ fn lines(page: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
     (text, code)
 }
 
-/// As GitHub and mdBook name headings.
+/// Anchors of headings, by the rules of GitHub and mdBook.
 fn anchors(page: &str) -> BTreeSet<String> {
     let (text, _) = lines(page);
     let headings = text.into_iter().filter(|line| line.starts_with('#'));
@@ -184,7 +184,7 @@ fn the_book_has_every_page() {
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
-/// Two stores of the last ten minutes with what the guide asks about.
+/// Two stores of the last ten minutes with the data that the guide queries.
 fn record(dir: &Path) {
     let start = (Utc::now() - chrono::Duration::minutes(10)).trunc_subsecs(0);
     let mut text = String::new();
@@ -208,7 +208,7 @@ fn record(dir: &Path) {
     symlink("hosts/a", dir.join("store")).unwrap();
 }
 
-/// A command that follows a recorder, about this one, and for a moment; any other as it is.
+/// Redirects a command that follows a recorder to this recorder, and ends it soon; keeps any other command.
 fn about_the_recorder(line: &str, recording: &Recording) -> String {
     let command = line.split('#').next().unwrap_or_default().trim();
     let socket = recording.socket();
@@ -263,7 +263,7 @@ fn commands_of_the_guide_run() {
             .filter(|(language, _)| language.starts_with("sh"))
         {
             let line = line.strip_prefix("sudo ").unwrap_or(line);
-            // These need a kernel, or must not be root; `make test-guests` runs them in guests, and tests/metrics.rs and browser.rs.
+            // These need a kernel, or must not be root. `make test-guests` runs them in guests; so do tests/metrics.rs and browser.rs.
             let elsewhere = [
                 "trackiops metrics",
                 "trackiops serve",
@@ -279,7 +279,7 @@ fn commands_of_the_guide_run() {
             ran += 1;
             let output = run(&about_the_recorder(&line.replace("/tmp", "."), &recording));
             let said = String::from_utf8_lossy(&output.stderr);
-            // What was asked for by date or number was not recorded just now, and single requests were not kept.
+            // Data queried by date or number is not in a recording of today, and single requests were not kept.
             // This recorder has closed no window for a while, and nothing was slow.
             let unknown = [
                 "2026-",

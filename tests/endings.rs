@@ -1,5 +1,4 @@
-//! What ends commands that live longer than an answer, and what does not: docs/reference/endings.md says it, and each of its cells is tried on a
-//! pseudo-terminal.
+//! Tests each cell of docs/reference/endings.md on a pseudo-terminal: which events end long-running commands, and which do not.
 
 mod command;
 mod run;
@@ -15,13 +14,13 @@ use self::run::Run;
 use self::table::{Case, Kind, documented};
 use crate::server;
 
-/// Commands at once.
+/// Number of commands at once.
 const AT_ONCE: usize = 8;
 
 #[test]
 fn commands_end_as_documented_and_take_no_cpu_time() {
     let programs = tempfile::tempdir().unwrap();
-    // The copy for those that must not be root is made before any of them starts.
+    // Copy the program for commands that must not be root before any of them starts.
     server::trackiops(programs.path());
     if std::env::var_os("TRACKIOPS_TEST_EMULATOR").is_some() {
         println!("SKIPPED: processes are those of the emulator");
@@ -40,7 +39,7 @@ fn a_recorder_of_calls_ends_as_documented() {
     let runs = documented().into_iter();
     let runs = runs.filter(|(kind, ..)| *kind == Kind::Record);
     let runs = runs.map(|(_, case, ends)| (Kind::RecordCalls, case, ends));
-    // Two would record each other's calls.
+    // One at a time: two would record each other's calls.
     all_end_so(runs.collect(), 1, programs.path());
 }
 
@@ -54,7 +53,7 @@ fn all_end_so(mut runs: Vec<(Kind, Case, bool)>, at_once: usize, programs: &Path
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What is wrong with each of them.
+/// The failures of each case.
 fn in_parallel(
     runs: Vec<(Kind, Case, bool)>,
     at_once: usize,

@@ -1,6 +1,6 @@
-//! Random requests take the way of a recorder's, through windows, journals and segments, and beside it that of single requests. What
-//! `trackiops query` answers must be what DuckDB computes from the single ones. It needs a Python with DuckDB, which `make` brings
-//! (`make notebooks`): TRACKIOPS_PYTHON is its path. TRACKIOPS_TEST_LONG takes more of them.
+//! Sends random requests through windows, journals and segments, like a recorder, and also keeps them as single requests. `trackiops query`
+//! must answer what DuckDB computes from the single requests. Needs a Python with DuckDB (`make notebooks`): TRACKIOPS_PYTHON is its path.
+//! TRACKIOPS_TEST_LONG runs more requests.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,13 +20,13 @@ use trackiops_testkit::windows::{named, used_by};
 const FILES: u64 = 30;
 const SECONDS: i64 = 190;
 const NS_PER_MS: i64 = 1_000_000;
-/// More than there are requests of.
+/// More room than the requests need.
 const REQUESTS_BYTES: u64 = 64 << 20;
 const TENANTS: [&str; 3] = ["0:/db.service", "1000:/batch.slice", "?:?7"];
-/// Of the second of them.
+/// The second tenant's user.
 const USER: &str = "alice";
 
-/// The file as one of [`TENANTS`] uses it.
+/// A file as one of [`TENANTS`] uses it.
 fn used(file: &FileAttributes, tenant: u32) -> Arc<FileAttributes> {
     let file = used_by(file, TENANTS[tenant as usize]);
     match tenant {
@@ -35,7 +35,7 @@ fn used(file: &FileAttributes, tenant: u32) -> Arc<FileAttributes> {
     }
 }
 
-/// A few files have no name, and one has the name of another mount's.
+/// A few files have no name, and one has the same name as a file of another mount.
 fn attributes(number: u64) -> Arc<FileAttributes> {
     let path = match number {
         n if n % 9 == 8 => None,
@@ -45,14 +45,14 @@ fn attributes(number: u64) -> Arc<FileAttributes> {
     file(number + 1, path.as_deref())
 }
 
-/// Requests of a second, in the order of completion; some belong into the one before. Times are whole microseconds, to which rows round
-/// their sums.
+/// Requests of a second, in order of completion; some belong to the second before. Times are whole microseconds, because rows round their
+/// sums to these.
 fn second(
     numbers: &mut Numbers,
     start_ns: i64,
     files: &[Arc<FileAttributes>],
 ) -> Vec<RequestRecord> {
-    // Some seconds have none.
+    // Some seconds have no requests.
     let count = numbers.below(4) * numbers.below(120);
     let us = |us: u64| us * 1000;
     let mut records: Vec<_> = (0..count)

@@ -1,4 +1,4 @@
-//! Exports, and what stands in them for names.
+//! Exports, and pseudonyms in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +30,7 @@ use crate::report_data::parts;
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];
 const DATASETS: [&str; 4] = ["rollup", "ops", "health", "requests"];
-/// Of servers, mounts, paths, hosts, users, cgroups and filters of [`store`].
+/// Names of servers, mounts, paths, hosts, users, cgroups and filters of [`store`].
 const NAMES: [&str; 16] = [
     "filer.example",
     "exports",
@@ -165,7 +165,7 @@ impl Store {
             requests.append(&requests_of(window)).unwrap();
             writer.append(window).unwrap();
         }
-        // What is not sealed is exported as well.
+        // Unsealed data is exported as well.
         drop(requests);
         writer.finish().unwrap();
         Self { dir }
@@ -191,7 +191,7 @@ impl Store {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What is refused, and leaves no file.
+    /// Asserts that an export is refused and writes no file.
     fn refused(&self, args: &[&str], with: &[&str]) {
         let output = self.run(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -246,7 +246,7 @@ fn operation(op: &str, mount: Option<&str>) -> trackiops_schemas::ops::Operation
     OperationRow { operation, sums }
 }
 
-/// One request for each that a window has, spread over it.
+/// As many requests as a window counts, spread over it.
 fn requests_of(window: &ClosedWindow) -> RequestBatch {
     let mut batch = RequestBatch::default();
     let mut place = 0;
@@ -314,7 +314,7 @@ fn an_export_answers_as_its_store_does() {
         assert!(of_store.lines().count() > 1, "{question}");
         assert_eq!(ask("all.parquet"), of_store, "{question}");
     }
-    // Whoever forges the range makes nobody walk through it.
+    // A forged range must not make a reader iterate over it.
     let mut forged = fs::read(store.path("all.parquet")).unwrap();
     let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).rposition(|at| at == text);
     let range = find(&forged, b"trackiops.range").unwrap();
@@ -374,7 +374,7 @@ fn an_export_is_the_query_with_all_columns_in_the_order_of_windows_and_files() {
         let output = format!("all.{format}");
         let batch = store.export("rollup", &output, args);
         if *format == "csv" {
-            // Names have line breaks, so that lines are no rows. An export has also files with metadata alone.
+            // Names contain line breaks, so lines are not rows. An export also has files with only metadata.
             let requests = ["read_requests", "write_requests"];
             let schema = batch.schema();
             let places = requests.map(|column| schema.index_of(column).unwrap());
@@ -499,10 +499,10 @@ fn files_mounts_and_ranges_choose_rows() {
     );
 }
 
-/// Where a slice of a timeline begins and ends, ns, and its name.
+/// Start, end (ns) and name of a slice of a timeline.
 type Slice<'a> = (i64, i64, &'a str);
 
-/// The slices of each track, which is a process and a thread of the timeline.
+/// The slices of each track; a track is a process and a thread of the timeline.
 fn tracks(events: &[Value]) -> BTreeMap<(u64, u64), Vec<Slice<'_>>> {
     let mut tracks: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X") {
@@ -518,7 +518,7 @@ fn tracks(events: &[Value]) -> BTreeMap<(u64, u64), Vec<Slice<'_>>> {
     tracks
 }
 
-/// The fields of a message of protocol buffers: numbers and values, which are numbers or bytes.
+/// The fields of a protocol buffers message: numbers, and values that are numbers or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, &[u8]>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -548,7 +548,8 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     number
 }
 
-/// The slices of a trace in Perfetto's format, by their numbers in its `.proto` files: each track ends what it has begun last. And what has no length.
+/// The slices of a Perfetto trace, by the numbers in its `.proto` files, and its events without a length. Each track ends its last open
+/// slice first.
 fn slices_of_packets(trace: &[u8]) -> [Vec<(i64, i64, String)>; 2] {
     let mut open: BTreeMap<u64, Vec<(i64, String)>> = BTreeMap::new();
     let (mut slices, mut instants, mut described) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -742,14 +743,14 @@ fn a_report_tells_no_name_either() {
     };
     let (page, data) = report(&["--anonymize", "key"]);
     for name in NAMES {
-        // The program has words such as `--dir`; the page around it has nothing of the store.
+        // The program contains words such as `--dir`; only the page's data must not contain names.
         assert!(!data.contains(name), "the data tell {name}");
         assert!(
             !page.contains(name) || name.starts_with('-'),
             "the page tells {name}"
         );
     }
-    // Else this could not fail. A line end is written as `\n` in JSON.
+    // Otherwise this could not fail. JSON writes a line end as `\n`.
     let (_, data) = report(&[]);
     for name in NAMES {
         let name = name.replace('\n', "\\n").replace("\\xff", "\\\\xff");
@@ -788,7 +789,7 @@ fn a_token_of_a_report_is_that_of_an_export() {
 
 #[test]
 fn every_name_of_a_plain_export_would_be_found() {
-    // Else the test before could not fail.
+    // Otherwise the test before could not fail.
     let store = Store::new();
     let text: String = DATASETS
         .iter()
@@ -809,7 +810,7 @@ fn trees_and_joins_stay() {
     let plain = store.export("rollup", "plain.parquet", &[]);
     let hidden = store.export("rollup", "hidden.parquet", &["--anonymize", "key"]);
     let requests = store.export("requests", "requests.parquet", &["--anonymize", "key"]);
-    // The same file is the same in both, under another number than its own.
+    // A file is the same in both exports, but its number differs from the original.
     let keys = |batch: &RecordBatch| {
         numbers(batch, "file_key")
             .into_iter()
@@ -824,7 +825,7 @@ fn trees_and_joins_stay() {
     };
     assert_eq!(ids(&hidden).len(), ids(&plain).len());
     assert!(ids(&hidden).is_disjoint(&ids(&plain)));
-    // What is below a directory, and what a directory and a mount have in common.
+    // Paths keep their depth, and what a directory and a mount share.
     let depth = |batch: &RecordBatch| -> Vec<_> {
         texts(batch, "path")
             .into_iter()
@@ -851,7 +852,7 @@ fn trees_and_joins_stay() {
     let (path, mount) = of(&hidden);
     assert_eq!(path, mount);
     assert!(texts(&hidden, "path").contains(&Some("(other)")));
-    // And in another export.
+    // The same in another export.
     let again = store.export("rollup", "again.parquet", &["--anonymize", "key"]);
     assert_eq!(again, hidden);
 }
@@ -930,7 +931,7 @@ fn without_the_right_key_there_is_no_way_back() {
     );
 }
 
-/// What an export writes to standard output, which says nothing else.
+/// The bytes that an export writes to standard output; stdout must contain nothing else.
 fn piped(store: &Store, dataset: &str, format: &str) -> Vec<u8> {
     let args = [
         "export",

@@ -1,4 +1,4 @@
-//! Which modules of a crate import which: at most two may import each other.
+//! Checks imports between the modules of a crate: at most two modules may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,13 +9,13 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Modules may import each other in pairs.
+/// Most modules in a cycle of imports.
 const MOST_IN_A_CIRCLE: usize = 2;
 
-/// A module without `crate::`; the crate's root is empty.
+/// The path of a module without `crate::`; the crate's root is empty.
 type ModulePath = Vec<String>;
 
-/// The modules that a module imports, each with the paths by which it does.
+/// The modules that a module imports, each with the paths of these imports.
 type Imports = BTreeMap<ModulePath, BTreeSet<String>>;
 
 #[test]
@@ -30,7 +30,7 @@ fn at_most_two_modules_import_each_other() {
     assert!(report.is_empty(), "{report}");
 }
 
-/// Where the crates of the workspace are.
+/// The directories of the workspace's crates.
 fn member_directories() -> Vec<PathBuf> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -71,7 +71,7 @@ fn imports_of_crate(src: &Path) -> BTreeMap<ModulePath, Imports> {
     imports.collect()
 }
 
-/// The files of modules, those of tests apart.
+/// The files of modules, without modules of tests.
 fn find_modules(dir: &Path, module: &mut ModulePath, found: &mut BTreeMap<ModulePath, PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -105,7 +105,7 @@ fn imports_of_module(
     reader.imports
 }
 
-/// Collects paths wherever they stand, in macros too: so it reads tokens, and no syntax tree.
+/// Collects paths anywhere, including in macros. So it reads tokens rather than a syntax tree.
 struct PathReader<'a> {
     modules: &'a BTreeSet<ModulePath>,
     /// The module of the file.
@@ -114,7 +114,7 @@ struct PathReader<'a> {
 }
 
 impl PathReader<'_> {
-    /// `scope` is the module that the tokens are in: one of the file, or one that is written out in it.
+    /// `scope` is the module of the tokens: a module of the file, or an inline module.
     fn read(&mut self, tokens: TokenStream, scope: &mut ModulePath) {
         let tokens: Vec<_> = tokens.into_iter().collect();
         let mut at = 0;
@@ -147,7 +147,7 @@ impl PathReader<'_> {
                         "crate" => Vec::new(),
                         "self" => scope.clone(),
                         "super" => scope[..scope.len().saturating_sub(1)].to_vec(),
-                        // The first word of a path to elsewhere, or one in the middle.
+                        // The first word of an external path, or a word in the middle of a path.
                         _ => continue,
                     };
                     at += 2;
@@ -159,7 +159,7 @@ impl PathReader<'_> {
         }
     }
 
-    /// Reads the rest of a path after `start::`, with the branches that it may have in `use`; of how many tokens it is.
+    /// Reads the rest of a path after `start::`, including branches in `use`. Returns its number of tokens.
     fn read_path(
         &mut self,
         mut path: ModulePath,
@@ -191,7 +191,7 @@ impl PathReader<'_> {
                     }
                 }
             }
-            // `*`, or the types of a call.
+            // `*`, or the type arguments of a call.
             _ => {
                 self.note(&path, is_reexport);
                 0
@@ -199,7 +199,7 @@ impl PathReader<'_> {
         }
     }
 
-    /// A path leads to the module that it names, whatever that hands on from elsewhere.
+    /// Records a path. It leads to the module that it names, even if that module re-exports the item.
     fn note(&mut self, path: &[String], is_reexport: bool) {
         let prefixes = (1..=path.len()).rev().map(|length| &path[..length]);
         let Some(target) = prefixes
@@ -208,7 +208,7 @@ impl PathReader<'_> {
         else {
             return;
         };
-        // A parent that hands on what its children have does not depend on them.
+        // A parent that re-exports its children's items does not depend on them.
         let hands_on = is_reexport && target.starts_with(self.module);
         if target != self.module && !hands_on {
             let paths = self.imports.entry(target.to_vec()).or_default();
@@ -217,14 +217,14 @@ impl PathReader<'_> {
     }
 }
 
-/// Whether it is what stands behind `#`: `[cfg(test)]`, or with more conditions.
+/// Whether the group follows `#` and contains `[cfg(test)]`, or that with more conditions.
 fn is_for_tests(group: &proc_macro2::Group) -> bool {
     let text = group.stream().to_string().replace(' ', "");
     group.delimiter() == Delimiter::Bracket
         && (text == "cfg(test)" || text.starts_with("cfg(all(test,"))
 }
 
-/// How many tokens the item is that begins here.
+/// Number of tokens of the item that begins here.
 fn length_of_item(tokens: &[TokenTree]) -> usize {
     let is_end = |token: &TokenTree| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -242,7 +242,7 @@ fn is_double_colon(tokens: &[TokenTree]) -> bool {
     is_colon(tokens.first()) && is_colon(tokens.get(1))
 }
 
-/// Modules that all lead to each other, where they are too many, with what they import.
+/// Cycles with too many modules, and their imports.
 fn circles(imports: &BTreeMap<ModulePath, Imports>) -> Vec<String> {
     let reached: BTreeMap<_, _> = imports
         .keys()
@@ -262,7 +262,7 @@ fn circles(imports: &BTreeMap<ModulePath, Imports>) -> Vec<String> {
     too_large.map(|circle| describe(circle, imports)).collect()
 }
 
-/// The modules that a module imports, those that these import, and so on.
+/// The modules that a module imports, directly or indirectly.
 fn reached_from(
     module: &ModulePath,
     imports: &BTreeMap<ModulePath, Imports>,
@@ -306,7 +306,7 @@ fn describe(circle: &BTreeSet<ModulePath>, imports: &BTreeMap<ModulePath, Import
     text
 }
 
-/// A crate of these modules: what each says.
+/// A crate of modules with these texts.
 fn imports_of_texts(texts: &[(&str, &str)]) -> BTreeMap<ModulePath, Imports> {
     let module = |name: &str| -> ModulePath { name.split("::").map(str::to_owned).collect() };
     let modules: BTreeSet<_> = texts.iter().map(|(name, _)| module(name)).collect();
@@ -317,7 +317,7 @@ fn imports_of_texts(texts: &[(&str, &str)]) -> BTreeMap<ModulePath, Imports> {
     imports.collect()
 }
 
-/// The modules that `a::b` imports where it says this, beside `a`, `a::b::c` and `d`.
+/// Asserts the imports of `a::b` with this text, in a crate that also has `a`, `a::b::c` and `d`.
 #[track_caller]
 fn assert_imports(text: &str, expected: &[&str]) {
     let imports = imports_of_texts(&[("a", ""), ("a::b", text), ("a::b::c", ""), ("d", "")]);

@@ -1,7 +1,7 @@
-//! The program as its users have it, through every door. Those in guests are beside it (`guest/`).
+//! Tests the program as users run it, through every interface. Tests in guests are separate (`guest/`).
 //!
-//! One program for all, because to build and link one takes as long as most of its tests. `cargo test --test program NAME::` runs
-//! those of a file.
+//! One test program for all: building and linking one takes as long as running most of its tests. `cargo test --test program NAME::` runs
+//! the tests of one file.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

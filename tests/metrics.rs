@@ -1,4 +1,4 @@
-//! `trackiops metrics`: what scrapers and collectors receive, and what hostile ones cost.
+//! `trackiops metrics`: output for scrapers and collectors, and resistance to hostile clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -47,7 +47,7 @@ impl Metrics {
         String::from_utf8(body).unwrap()
     }
 
-    /// The text once it has this line.
+    /// The exposition, once it contains this line.
     fn text_with(&self, line: &str) -> String {
         let begun = Instant::now();
         loop {
@@ -98,7 +98,7 @@ fn mount_point() -> MountPoint {
     }
 }
 
-/// A window in which everything happened that there is a metric of.
+/// A window with an event for every metric.
 fn eventful() -> ClosedWindow {
     let mut window = recent(1).remove(0);
     window.ops = vec![OperationRow {
@@ -158,7 +158,7 @@ fn what_is_served_is_what_a_query_answers() {
     for (metric, expected) in &expected {
         assert_eq!(of(metric), *expected, "{metric}");
     }
-    // All of 300 us.
+    // All take 300 us.
     let timed = expected["requests_total"] - expected["untimed_requests_total"];
     assert_eq!(of("latency_seconds_count"), timed);
     assert!((of("latency_seconds_sum") - timed * 0.0003).abs() < 1e-9);
@@ -208,7 +208,7 @@ fn every_metric_is_served_and_in_the_reference() {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
-    // What this recorder does not know, or only soon.
+    // Metrics that this recorder lacks, or does not have yet.
     let unknown = [
         "trackiops_recorder_bpf_seconds",
         "trackiops_store_limit_bytes",
@@ -301,7 +301,7 @@ fn a_scrape_with_100_000_active_files_is_small_and_quick() {
         "application/openmetrics-text;version=1.0.0",
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
     ] {
-        // Each status makes another exposition: of ten scrapes in three seconds, some are the first of theirs.
+        // Each status causes a new exposition: of ten scrapes in three seconds, some are the first ones after it.
         let mut times = Vec::new();
         for _ in 0..10 {
             let begun = Instant::now();
@@ -313,7 +313,7 @@ fn a_scrape_with_100_000_active_files_is_small_and_quick() {
         }
         times.sort();
         println!("{accept}: {times:?}");
-        // The longest ones make the exposition, here without optimisation and beside other tests.
+        // The longest scrapes build the exposition, here without optimisation and beside other tests.
         let fifty = Duration::from_millis(50);
         assert!(times[5] < fifty, "{accept}: {times:?}");
         assert!(times[8] < 4 * fifty, "{accept}: {times:?}");
@@ -325,7 +325,7 @@ fn a_scrape_with_100_000_active_files_is_small_and_quick() {
     );
     let other = r#"trackiops_requests_total{mount="(other)",direction="read"}"#;
     assert!(value(&text, other) > 3.0 * 1000.0);
-    // No sum is lost.
+    // No sum is missing.
     let all = text
         .lines()
         .filter(|line| line.starts_with("trackiops_requests_total{"));
@@ -333,7 +333,7 @@ fn a_scrape_with_100_000_active_files_is_small_and_quick() {
         .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
         .sum();
     assert_eq!(all, 300_000.0);
-    // Its end would seal all these files, which takes a minute without optimisation.
+    // A normal end would seal all these files, which takes a minute without optimisation.
     let dir = recording.dir().to_owned();
     std::mem::forget(recording);
     fs::remove_dir_all(dir).unwrap();
@@ -346,7 +346,7 @@ fn hostile_scrapers_cost_a_bounded_amount() {
     let metrics = Metrics::start(&recording, &[]);
     metrics.text_with("trackiops_windows_total 3");
     let before = metrics.rss_bytes();
-    // Those that send nothing, or a head without an end.
+    // Clients that send nothing, or an incomplete head.
     let mut held = Vec::new();
     for number in 0..900 {
         let mut stream = metrics.connect();
@@ -367,7 +367,7 @@ fn hostile_scrapers_cost_a_bounded_amount() {
         }
     }
     metrics.text();
-    // A head that is too large, by length and by number of fields.
+    // A head that is too large, by length or by number of fields.
     for headers in [
         format!("X: {}\r\n", "x".repeat(100_000)),
         "X: y\r\n".repeat(1000),
@@ -382,7 +382,7 @@ fn hostile_scrapers_cost_a_bounded_amount() {
             "{head}"
         );
     }
-    // What is no HTTP, and other requests.
+    // Requests that are not HTTP, and other invalid ones.
     for (request, status) in [
         (&b"\x16\x03\x01\x02\x00\x01\x00"[..], "400"),
         (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody", "405"),
@@ -492,7 +492,7 @@ fn a_unix_socket_is_for_its_group_and_goes_with_the_process() {
     };
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    // Its Host means nothing.
+    // Its Host header is ignored.
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: proxy.example\r\nConnection: close\r\n\r\n")
         .unwrap();

@@ -1,5 +1,5 @@
-//! The recipes of docs/guide/notebooks.md, `contrib/trackiops.sql` and `contrib/python`, each run and compared with what `trackiops query`
-//! answers. They need a Python with what they import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
+//! Runs the recipes of docs/guide/notebooks.md, `contrib/trackiops.sql` and `contrib/python`, and compares them with the answers of
+//! `trackiops query`. They need a Python with their imports (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ const PATHS: [&str; 8] = [
     "/mnt/nfs/www/it's.html",
 ];
 
-/// Four minutes of files, some of which two tenants use, with a gap.
+/// Four minutes of files with a gap; two tenants share some files.
 fn recorded() -> Vec<ClosedWindow> {
     let mut recorded = windows(21, THREE, 1000, 240, 2 * PATHS.len() as u64);
     for window in &mut recorded {
@@ -50,14 +50,14 @@ fn recorded() -> Vec<ClosedWindow> {
     recorded
 }
 
-/// A rotation is in the middle of a minute.
+/// A rotation falls into the middle of a minute.
 fn store(dir: &Path) {
     let options = options_of("h", "1s,10s,1m", "90s");
     record(&dir.join("store"), options, &recorded());
 }
 
-/// As [`store`], in many journals, with a recorder that is still at work and has begun to merge them. The last of its windows,
-/// whose journal is not sealed, has nothing in it.
+/// Like [`store`], in many journals, with a recorder that still runs and has begun to merge them. Its last windows, whose journal is not
+/// sealed, are empty.
 fn merging(dir: &Path) -> Writer {
     let mut windows = recorded();
     windows.push(merging::idle(0));
@@ -80,7 +80,7 @@ fn python(dir: &Path, script: &str, args: &[&str], engines: &[&str]) {
     program::python(&scripts.join(script), args, dir);
 }
 
-/// Numbers of more than 63 bits and of 32, and times that are no whole milliseconds, as they are recorded; and what columns have of them.
+/// Recorded numbers beyond 63 and 32 bits, and times that are not whole milliseconds; and their values in columns.
 fn extremes(dir: &Path) {
     let files = [(i64::MIN, u64::MAX), (-5, 1 << 63), (i64::MAX, 34_866_518)];
     let files = files.map(|(key, fileid)| {
@@ -217,7 +217,7 @@ fn spark_and_clickhouse_read_the_values_that_were_recorded() {
     compare_extremes(&["PySpark", "ClickHouse"]);
 }
 
-/// A thread that reads and writes, within functions, and the requests that were made for it.
+/// A thread that reads and writes within functions, and the requests of its calls.
 fn calls(dir: &Path) {
     let of = |path: &str, level| FileAttributes {
         level,

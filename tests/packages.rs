@@ -1,6 +1,6 @@
 //! The packages of `make dist` on real Debian systems with systemd: installed, started, rebooted, upgraded, removed and purged.
 //!
-//! Each guest runs `guest/scripts/packages.sh`; the checks run here, on what it brought back. `make packages` runs this.
+//! Each guest runs `guest/scripts/packages.sh`; the checks on its output run here. `make packages` runs this.
 
 #[allow(dead_code)] // Other tests use the rest.
 #[path = "guest/mountstats.rs"]
@@ -19,7 +19,7 @@ use mountstats::{Mountstats, TRANSFERS};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What a guest left in `$OUT`.
+/// The files that a guest wrote to `$OUT`.
 struct Brought(PathBuf);
 
 impl Brought {
@@ -36,7 +36,7 @@ impl Brought {
             .unwrap_or_else(|_| panic!("{name}: {}", said()))
     }
 
-    /// What each file did in each window of an answer.
+    /// Requests of each file in each window of an answer.
     fn windows(&self, name: &str) -> BTreeMap<String, [u64; 4]> {
         let mut windows: BTreeMap<String, [u64; 4]> = BTreeMap::new();
         for line in self.text(&format!("{name}.json")).lines() {
@@ -58,14 +58,14 @@ impl Brought {
         sums
     }
 
-    /// What the kernel counted between two snapshots.
+    /// The kernel's counts between two snapshots.
     fn kernel(&self, before: &str, after: &str) -> [u64; 4] {
         let parse = |name: &str| Mountstats::parse(&self.text(&format!("mountstats.{name}")));
         let counted = parse(after).since(&parse(before));
         counted.mounts["/mnt/nfs"].1.transfers()
     }
 
-    /// Files that are there and were not before the first package, but for what dpkg and systemd note.
+    /// New files since before the first package, except records of dpkg and systemd.
     fn left(&self, when: &str) -> Vec<String> {
         let before = self.text("files.before");
         let before: Vec<&str> = before.lines().collect();
@@ -107,7 +107,7 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("packages")
         .join(kernel);
-    // What an earlier run left must not be taken for this one's.
+    // Remove the output of an earlier run.
     let _ = fs::remove_dir_all(&out);
     let scripts = Path::new(ROOT).join("tests/guest/scripts");
     let mut run = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -138,7 +138,7 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
         fs::copy(package(ending), &named).unwrap();
         run.arg("--add").arg(named);
     }
-    // The packages bring the program.
+    // The packages contain the program.
     run.env("TRACKIOPS_BIN", "/bin/true")
         .arg(scripts.join("packages.sh"));
     assert!(
@@ -150,7 +150,7 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
 
 fn lives_well(kernel: &str, suite: &str) {
     let is = live_on(kernel, suite);
-    // Installed, it waits to be enabled.
+    // After the installation, it is not enabled yet.
     assert_eq!((is.status("enabled"), is.status("active")), (1, 3));
     assert_eq!(
         is.sum("first"),
@@ -164,7 +164,7 @@ fn lives_well(kernel: &str, suite: &str) {
         "what was written before the reboot, and after it"
     );
 
-    // Whatever was closed before the upgrade is there, and nothing is counted twice.
+    // All windows closed before the upgrade exist, and nothing is counted twice.
     let (acknowledged, upgraded) = (is.windows("acknowledged"), is.windows("upgraded"));
     assert!(acknowledged.len() > 5, "{acknowledged:?}");
     for (window, counts) in &acknowledged {
@@ -215,7 +215,7 @@ fn lives_well(kernel: &str, suite: &str) {
             is.text(&format!("{name}.err"))
         );
     }
-    // The data, the configuration, and that it was enabled.
+    // The data, the configuration, and the state of being enabled.
     let kept = [
         "/var/lib/trackiops",
         "/etc/trackiops",

@@ -1,4 +1,4 @@
-//! `trackiops report incident`: what is in the file, how large it gets, and what it lets a browser do.
+//! `trackiops report incident`: the file's content and size, and what it lets a browser do.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -43,7 +43,7 @@ impl Here {
         run(words, &self.store(), self.dir.path())
     }
 
-    /// The page of a report, and what the command said on stdout.
+    /// The page of a report, and the command's stdout.
     fn report(&self, words: &[&str]) -> (String, String) {
         let words = [&["report", "incident", "-o", "incident.html"], words].concat();
         let output = self.run(&words);
@@ -53,7 +53,7 @@ impl Here {
         (page, String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What is refused, and why.
+    /// The reason why a report is refused.
     fn refused(&self, words: &[&str], status: i32) -> String {
         let output = self.run(&[&["report", "incident"], words].concat());
         let said = String::from_utf8(output.stderr).unwrap();
@@ -89,7 +89,7 @@ fn by_place(data: &Value, direction: &str, column: &str) -> BTreeMap<i64, i64> {
     sums
 }
 
-/// What `trackiops query` answers.
+/// The answer of `trackiops query`.
 fn query(here: &Here, words: &[&str]) -> Vec<Value> {
     let output = here.run(&[&["query", "--json"], words].concat());
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -171,7 +171,7 @@ fn a_report_has_what_the_command_answers() {
         )
     });
     assert_eq!(by_file, expected.collect());
-    // A histogram is its length, and pairs of a distance and a count.
+    // A histogram is its length, followed by pairs of a distance and a count.
     let histograms = numbers(&data["rows"]["read"]["histogram"]);
     let (mut at, mut counted) = (0, 0);
     while at < histograms.len() {
@@ -270,7 +270,7 @@ fn a_large_store_makes_a_report_of_5_mb_with_all_sums() {
     record(&here.store(), options_of("h", "5m", "6h"), &day());
     let (page, said) = here.report(&[]);
     assert!(page.len() <= MOST_BYTES, "{}", page.len());
-    // Most of what may be is used.
+    // Most of the allowed size is used.
     assert!(page.len() > MOST_BYTES / 2, "{}", page.len());
     let data = data(&page);
     let kept = data["files"]["kept"].as_u64().unwrap();
@@ -281,7 +281,7 @@ fn a_large_store_makes_a_report_of_5_mb_with_all_sums() {
         "{said}"
     );
     assert_same_totals(&here, &data);
-    // Trees are whole, whichever files are one by one.
+    // Trees are complete, whichever files have separate places.
     let rows = query(
         &here,
         &["--by=dir", "--step=all", "--columns=path,bytes", "--top=15"],
@@ -457,7 +457,7 @@ fn the_file_is_replaced_in_whole_and_is_its_owners() {
     here.report(&[]);
     let mode = fs::metadata(here.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
-    // To stdout as well, without a word beside it.
+    // To stdout as well, without any other output.
     let output = here.run(&["report", "incident", "-o", "-"]);
     assert!(output.stdout.starts_with(b"<!doctype html>"));
     assert!(output.stdout.ends_with(b"</html>\n"));

@@ -1,5 +1,4 @@
-//! The forms of `trackiops report billing`, `placement` and `carbon`: what each format has, and what is refused. Their numbers are compared
-//! in tests/report_numbers.rs.
+//! The formats of `trackiops report billing`, `placement` and `carbon`, and refused options. tests/report_numbers.rs compares the numbers.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +78,7 @@ fn every_format_has_the_same_rows() {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                // serde_json reads numbers to the last digit but one.
+                // serde_json reads numbers with an error in the last digit.
                 let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * a.abs();
                 let numbers = text.parse().ok().zip(cell.parse().ok());
                 let same = text == cell || numbers.is_some_and(|(a, b)| near(a, b));

@@ -1,5 +1,5 @@
-//! `trackiops report billing`, `placement` and `carbon` against what DuckDB computes from the single requests of the same stores. It needs
-//! a Python with DuckDB, which `make` brings (`make notebooks`): TRACKIOPS_PYTHON is its path.
+//! Compares `trackiops report billing`, `placement` and `carbon` with DuckDB's results from the single requests of the same stores. Needs a
+//! Python with DuckDB (`make notebooks`): TRACKIOPS_PYTHON is its path.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `trackiops requests`: the first of what an export has, by any order.
+//! `trackiops requests`: the first rows of an export, in any order.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn rows(csv: &[u8]) -> Rows {
     reader.deserialize().map(Result::unwrap).collect()
 }
 
-/// All single requests of a store, as an export has them.
+/// All single requests of a store, from an export.
 fn exported(dir: &Path) -> Rows {
     let file = dir.join("all.csv");
     let output = trackiops(
@@ -55,7 +55,7 @@ fn number(row: &BTreeMap<String, String>, column: &str) -> i64 {
     row[column].parse().unwrap()
 }
 
-/// What tells a request from others.
+/// Keys of requests.
 fn ids(rows: &Rows) -> Vec<(String, i64, String)> {
     let id = |row: &BTreeMap<String, String>| {
         (
@@ -78,7 +78,7 @@ fn the_slowest_requests_are_those_of_an_export() {
     all.sort_by_key(|row| -number(row, "latency_ns"));
     let latencies =
         |rows: &Rows| -> Vec<i64> { rows.iter().map(|row| number(row, "latency_ns")).collect() };
-    // Without --top all, the slowest first; all columns are those of the export.
+    // By default the slowest first, with all columns of the export.
     for (words, count) in [
         (vec![], all.len()),
         (vec!["--top", "7"], 7),
@@ -89,7 +89,7 @@ fn the_slowest_requests_are_those_of_an_export() {
         assert!(found.iter().all(|row| all.contains(row)));
     }
     assert_eq!(ids(&listed(dir.path(), &["--top", "100000"])), ids(&all));
-    // Of a file, and by conditions.
+    // For a file, and with conditions.
     let of_file = |row: &&BTreeMap<String, String>| {
         row["path"] == "/mnt/f2" && number(row, "latency_ns") > 50_000_000
     };
@@ -104,7 +104,7 @@ fn the_slowest_requests_are_those_of_an_export() {
     ];
     assert!(!expected.is_empty());
     assert_eq!(ids(&listed(dir.path(), &words)), ids(&expected));
-    // By another order.
+    // In another order.
     let first = listed(dir.path(), &["--sort", "offset_bytes:asc", "--top", "1"]);
     let least = all
         .iter()
@@ -141,7 +141,7 @@ fn a_table_fits_and_nothing_is_said_plainly() {
     }
 }
 
-/// A store with 10 calls that sync, of 1 to 10 ms, 3 that open, a request that writes, and calls of 2 functions, 4 of the first.
+/// A store with 10 sync calls of 1 to 10 ms, 3 opens, a write request, and calls of 2 functions, 4 of the first one.
 fn store_of_calls(store: &Path) {
     let mut writer = Writer::open(store, options("h")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
@@ -390,7 +390,7 @@ fn an_analysis_without_rows_says_so() {
     assert_eq!(trackiops(dir.path(), &words).status.code(), Some(1));
 }
 
-/// A store of some seconds whose first window has dropped so many requests; 100 requests are kept in each of these seconds, in so much room.
+/// A store of some seconds. Its first window dropped `dropped` requests; each second keeps 100 requests within `most_bytes`.
 fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
     let mut writer = Writer::open(dir.join("store"), options("h")).unwrap();
     let used = file(1, 50, Some("/mnt/a"));

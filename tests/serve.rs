@@ -1,4 +1,4 @@
-//! `trackiops serve`: what is answered, to whom, and what hostile clients cost.
+//! `trackiops serve`: its answers, access control, and resistance to hostile clients.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -59,7 +59,7 @@ impl Serve {
         (status(&head), body)
     }
 
-    /// Processes that answer questions.
+    /// Number of processes that answer questions.
     fn children(&self) -> usize {
         let pid = self.child.id();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -95,7 +95,7 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     found.map(|(_, value)| value)
 }
 
-/// What a command answers about the same store: rows as JSON.
+/// A command's answer about the same store: rows as JSON.
 fn rows(store: &Path, words: &[&str]) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
         .args(words)
@@ -111,7 +111,7 @@ fn rows(store: &Path, words: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// A store of a minute, all of it sealed.
+/// A store of a minute, completely sealed.
 fn minute() -> Recording {
     let mut recording = Recording::begin();
     recording.put(&of_two_files(T0, 60));
@@ -255,7 +255,7 @@ fn an_answer_that_has_not_changed_is_not_sent_again() {
     let (head, body) = again(&tag);
     assert_eq!((status(&head), body.len()), (304, 0), "{head}");
     assert_eq!(status(&again("W/\"other\"").0), 200);
-    // Another question, and another state.
+    // Another question and another state have other tags.
     let other = serve.get(
         &format!("{path}&top=1"),
         &serve.headers(&format!("If-None-Match: {tag}\r\n")),
@@ -266,7 +266,7 @@ fn an_answer_that_has_not_changed_is_not_sent_again() {
     let (head, second) = again(&tag);
     assert_eq!(status(&head), 200);
     assert_ne!(first, second);
-    // Relative times are other ones each time.
+    // Relative times differ each time.
     let (head, _) = serve.get("/api/v1/top?since=10000h", &serve.headers(""));
     assert_eq!(
         (header(&head, "etag"), header(&head, "cache-control")),
@@ -316,7 +316,7 @@ fn a_port_asks_for_the_token_once() {
     assert_eq!(status(&head), 200);
     let (head, _) = serve.get("/api/v1/meta", &format!("{host}Cookie: {cookie}0\r\n"));
     assert_eq!(status(&head), 401);
-    // Whoever reads the command line or the environment of the process does not find it.
+    // The process's command line and environment do not contain it.
     let pid = serve.child.id();
     for file in ["cmdline", "environ"] {
         let text = fs::read(format!("/proc/{pid}/{file}")).unwrap();
@@ -378,7 +378,7 @@ fn requests_under_other_names_and_from_other_pages_are_refused() {
     ] {
         let (head, _) = serve.get("/api/v1/meta", &format!("{headers}{token}"));
         let found = status(&head);
-        // Without a Host there is no name at all.
+        // Without a Host header there is no name.
         assert!(
             found == expected || headers.is_empty() && found == 421,
             "{headers}: {head}"
@@ -398,14 +398,14 @@ fn a_link_elsewhere_leads_to_a_page() {
     let host = format!("Host: {}\r\n", serve.address);
     let link =
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
-    // Without the cookie, which browsers leave out here, the page asks again.
+    // Browsers omit the cookie here. Without it, the page asks again.
     let (head, body) = serve.get("/", &format!("{host}{link}"));
     assert_eq!(status(&head), 200, "{head}");
     assert!(String::from_utf8_lossy(&body).contains("http-equiv=\"refresh\""));
     let again = link.replace("cross-site", "same-origin");
     assert_eq!(status(&serve.get("/", &format!("{host}{again}")).0), 401);
     assert_eq!(status(&serve.get("/", &serve.headers(&again)).0), 200);
-    // Not as a frame, a picture or by a script.
+    // Not as a frame, as a picture or by a script.
     for (from, to) in [("document", "iframe"), ("navigate", "no-cors")] {
         let other = link.replace(from, to);
         assert_eq!(
@@ -473,7 +473,7 @@ fn beyond_loopback_it_needs_names_and_never_root() {
     }
 }
 
-/// Until it holds.
+/// Waits until a condition holds.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -482,7 +482,7 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One whose questions stop before they answer.
+/// A server whose questions stop before they answer.
 fn stuck() -> (Recording, Serve) {
     let recording = minute();
     let mut command = command(&recording);
@@ -508,7 +508,7 @@ fn two_questions_run_sixteen_wait_and_each_ends_with_its_client() {
     assert_eq!(status(&head), 503, "{head}");
     assert_eq!(header(&head, "retry-after"), Some("1"));
     assert!(String::from_utf8_lossy(&body).contains("ask again later"));
-    // What is no question is answered all the same.
+    // Requests that are not questions are still answered.
     let (head, _) = serve.get("/api/v1/openapi.json", &serve.headers(""));
     assert_eq!(status(&head), 200);
     clients.clear();
@@ -532,7 +532,7 @@ fn hostile_clients_cost_little_and_keep_nobody_out() {
         (0..1000).map(|i| format!("X-{i}: y\r\n")).collect(),
     ] {
         let mut stream = serve.connect();
-        // It may be refused before all of it is sent.
+        // The server may refuse it before all of it is sent.
         let _ = stream.write_all(request("/api/v1/top", &serve.headers(&headers)).as_bytes());
         let (head, _) = answer(stream);
         assert!(
@@ -641,7 +641,7 @@ fn windows_are_sent_as_they_close() {
     };
     let mut stream = follow("");
     wait_for("it follows", || serve.children() == 1);
-    // Until it has connected, windows are not for it.
+    // Windows before the connection do not count.
     sleep(Duration::from_millis(500));
     let later = recent(5)[0].start.0 + 20_000;
     recording.put(&of_two_files(later, 3));
@@ -654,7 +654,7 @@ fn windows_are_sent_as_they_close() {
     assert_eq!(counts.collect::<Vec<_>>(), [10, 11, 12]);
     drop(stream);
     wait_for("nobody follows", || serve.children() == 0);
-    // From the last one on, which comes again.
+    // Continues from the last event, which comes again.
     let mut stream = follow(&format!("Last-Event-ID: {}\r\n", events[1].0));
     for event in &events[1..] {
         let (id, again) = next(&mut stream);
@@ -667,12 +667,12 @@ fn windows_are_sent_as_they_close() {
         &serve.headers("Last-Event-ID: --output=x\r\n"),
     );
     assert_eq!(status(&head), 400);
-    // The recorder has noticed nothing.
+    // The recorder is not affected.
     recording.put(&of_two_files(later + 10_000, 1));
     recording.end();
 }
 
-/// Events of `/api/v1/live`, from the first on until it ends: type and data.
+/// Events of `/api/v1/live`, from the first one until the end: type and data.
 fn events(serve: &Serve, path: &str) -> impl Iterator<Item = (String, Value)> + use<> {
     let mut stream = serve.connect();
     let question = request(&format!("/api/v1/live{path}"), &serve.headers(""));
@@ -704,7 +704,7 @@ fn a_window_is_one_event_whatever_its_columns_and_the_last_event_says_why() {
         assert!(rows.len() > 1, "{window}");
         assert!(rows.iter().all(|row| row["time"].is_null()), "{window}");
     }
-    // A window in which nothing was done is one, too.
+    // An idle window counts, too.
     let idle = windows_of_idle(recent(5)[0].start.0 + 20_000);
     recording.put(&idle);
     let (_, window) = events_of_all.next().unwrap();
@@ -724,7 +724,7 @@ fn a_window_is_one_event_whatever_its_columns_and_the_last_event_says_why() {
     }
 }
 
-/// A window in which nothing was done.
+/// Idle windows.
 fn windows_of_idle(start_ms: i64) -> Vec<ClosedWindow> {
     let mut windows = of_two_files(start_ms, 1);
     windows[0].rows.clear();

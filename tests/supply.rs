@@ -1,4 +1,4 @@
-//! What is checked of the program's dependencies, and what is said of them and of its security.
+//! Checks of the program's dependencies, and statements about them and its security.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Runs scripts/deny.sh with a `cargo` that ends so for these words: whether it succeeded, what it said, and what it ran.
+/// Runs scripts/deny.sh with a `cargo` that fails for these words. Returns whether it succeeded, its output, and the commands that it ran.
 fn deny(fails: &str) -> (bool, String, String) {
     let cache = tempfile::tempdir().unwrap();
     let bin = cache.path().join("trackiops/tools/bin");
@@ -52,7 +52,7 @@ fn advisories_are_checked_where_their_database_can_be_reached() {
     }
 }
 
-/// The crates from elsewhere in Cargo.lock.
+/// The external crates in Cargo.lock.
 fn locked() -> BTreeSet<String> {
     let lock = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
     let value = |package: &str, key: &str| {

@@ -1,4 +1,4 @@
-//! Tables fit the terminal, and no name drives one, nor a picture.
+//! Tables fit the terminal, and no name can control a terminal or a picture.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ const NAMES: [&str; 9] = [
     LONG, WIDE, COMBINING, EMOJI, TURNED, NAMED_SO, CONTROLS, INVISIBLE, MARKUP,
 ];
 
-/// Two stores, of two hosts.
+/// Stores of two hosts.
 fn stores(dir: &Path) {
     let mut text = String::new();
     for (host, store) in [("web\u{202e}-1", "one"), ("データ\u{1b}[1m", "two")] {
@@ -49,7 +49,7 @@ fn stores(dir: &Path) {
     case::record(&text, dir).unwrap();
 }
 
-/// Every kind of table, and what else is printed for people.
+/// Every kind of table, and other output for people.
 const TABLES: &[&str] = &[
     "query STORES --step all",
     "query STORES",
@@ -87,7 +87,7 @@ const TABLES: &[&str] = &[
     "doctor",
 ];
 
-/// In a terminal of that many columns, or in a pipe.
+/// Runs a command in a terminal with this many columns, or in a pipe.
 fn run(dir: &Path, line: &str, terminal: Option<usize>) -> Output {
     match terminal {
         Some(_) => run_with(dir, line, "2>stderr", terminal),
@@ -95,7 +95,7 @@ fn run(dir: &Path, line: &str, terminal: Option<usize>) -> Output {
     }
 }
 
-/// With a shell's redirections.
+/// The same with redirections of a shell.
 fn run_with(dir: &Path, line: &str, redirected: &str, terminal: Option<usize>) -> Output {
     let program = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
     let words = std::iter::once(program.get_program()).chain(program.get_args());
@@ -131,7 +131,7 @@ fn text(bytes: &[u8]) -> String {
         .replace("\r\n", "\n")
 }
 
-/// What no terminal and no picture may get.
+/// Characters that no terminal and no picture may get.
 fn is_hidden(c: char) -> bool {
     c.is_control() && c != '\n'
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -174,7 +174,7 @@ fn messages_fit_a_terminal_and_stay_lines_in_a_log() {
     let dir = tempfile::tempdir().unwrap();
     stores(dir.path());
     let line = "query --store one --store one/../one --file /mnt/none --file /mnt/資料/*";
-    // With stderr in the place of stdout, which `script` has as a terminal.
+    // With stderr in place of stdout, which `script` connects to a terminal.
     let said = |terminal| text(&run_with(dir.path(), line, "2>&1 >/dev/null", terminal).stdout);
     let in_log = said(None);
     let longest = in_log.lines().map(UnicodeWidthStr::width).max();
@@ -327,7 +327,7 @@ fn pictures_have_no_name_that_breaks_them() {
         let output = run(dir.path(), line, None);
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
         let drawn = fs::read_to_string(dir.path().join(picture)).unwrap();
-        // Tabs are how the picture is indented.
+        // Tabs indent the picture.
         let names = drawn.replace('\t', " ");
         assert!(!names.contains(is_hidden), "{line}: {names:?}");
         assert!(drawn.contains(r"evil\u{202e}gpj.exe"), "{line}");
@@ -340,10 +340,10 @@ fn pictures_have_no_name_that_breaks_them() {
     }
 }
 
-/// A name of what a command is given, in the environment: a line end, escape sequences of one and of two bytes, direction, no width.
+/// A hostile name in arguments and environment: a line end, escape sequences of one and two bytes, a change of direction, zero width.
 const EVIL: &str = "x\nFORGED\u{1b}[2J\u{9b}2J\u{202e}gpj\u{200b}\u{7f}";
 
-/// Each subcommand, in each format that is text; with names of a store, of files and of arguments.
+/// Each subcommand, in each text format; with names from a store, of files and in arguments.
 const SAYS_NAMES: &[&str] = &[
     "query STORES --step all --explain",
     "query STORES --step 1s --format csv",
@@ -435,7 +435,7 @@ fn nothing_that_is_said_drives_the_terminal() {
             };
             let (shown, said) = (text(&output.stdout), text(&said));
             assert!(!shown.is_empty() || !said.is_empty(), "{line}");
-            // CSV is for programs where it is for no terminal.
+            // CSV that does not go to a terminal is for programs.
             let is_data = terminal.is_none() && line.contains("csv");
             for text in [shown.as_str(), &said] {
                 let drives =

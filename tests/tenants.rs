@@ -1,4 +1,4 @@
-//! Tenants that rules name: while recording, in questions, and for trial.
+//! Tenants named by rules: while recording, in questions, and for trial.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `trackiops top` in a terminal: what it shows, and what keys make of it.
+//! `trackiops top` in a terminal: its display, and the effects of keys.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use trackiops_testkit::windows::{T0, file, reads, stalled, window};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A terminal in which `top` runs.
+/// A terminal that runs `top`.
 struct Screen {
     child: Child,
     terminal: File,
@@ -80,7 +80,7 @@ impl Screen {
         self.terminal.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen is as it is to be.
+    /// Waits until the screen meets a condition.
     fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
@@ -97,7 +97,7 @@ impl Screen {
         self.until(words, |text| text.contains(words))
     }
 
-    /// The same once nothing more is drawn.
+    /// The screen with these words, once it no longer changes.
     fn still_has(&self, words: &str) -> String {
         loop {
             let text = self.has(words);
@@ -123,7 +123,7 @@ impl Screen {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end, and asserts that the terminal is as it was.
+    /// Waits for the end, and asserts that the terminal is restored.
     fn ended(&mut self) -> i32 {
         let status = self.child.wait().unwrap();
         sleep(Duration::from_millis(100));
@@ -157,7 +157,7 @@ fn cells(count: u16) -> NonZeroU16 {
 }
 
 fn trackiops() -> Command {
-    // A release, to measure that one.
+    // The release, if given: to measure its speed.
     let program = std::env::var_os("TRACKIOPS_BIN");
     let mut command = Command::new(program.unwrap_or(env!("CARGO_BIN_EXE_trackiops").into()));
     command.env("TZ", "UTC").env("COLUMNS", "80");
@@ -240,7 +240,7 @@ fn tabs_filters_and_the_past() {
     screen.has("every server answered");
     screen.keys("2");
     screen.has("/mnt/");
-    // Ten windows earlier there was less of the first file.
+    // Ten windows earlier, the first file had less.
     screen.keys("1[");
     let text = screen.has("PAST");
     assert!(text.contains("/mnt/a/x"), "{text}");
@@ -425,7 +425,7 @@ fn the_first_seconds_are_not_missing() {
 
 #[test]
 fn it_runs_where_its_session_is_of_another_pid_namespace() {
-    // As `docker exec` and `kubectl exec` start it.
+    // Like `docker exec` and `kubectl exec`.
     let inside = |program: &OsStr| {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--pid", "--fork"]);
@@ -499,7 +499,7 @@ fn screens_of_a_stored_time() {
     command.args(["--since", "2026-11-21T03:00:00Z"]);
     let mut screen = Screen::of(command, (24, 80));
     let mut shown = recording.trim_end().to_owned() + "\n";
-    // What is pressed, the size before that, and what is on the screen then.
+    // The keys, the size before them, and the screen after them.
     let mut sized = (24, 80);
     for (keys, size, words) in [
         ("", (24, 80), "orders.db"),
@@ -524,7 +524,7 @@ fn screens_of_a_stored_time() {
     ] {
         if size != sized {
             screen.resize(size.0, size.1);
-            // A key that comes with a resize may be read with the next key only.
+            // A key that comes with a resize may only be read with the next key.
             sleep(Duration::from_millis(500));
             sized = size;
         }
@@ -563,7 +563,7 @@ fn without_a_terminal_or_a_recorder_it_says_what_to_do() {
     );
 }
 
-/// Tells how long frames of many files take.
+/// Prints the time of frames with many files.
 #[test]
 #[ignore = "prints a time: TRACKIOPS_BIN=RELEASE cargo test --test program top:: -- --ignored --nocapture"]
 fn a_frame_of_65536_files() {
@@ -584,7 +584,7 @@ fn a_frame_of_65536_files() {
         fields[13].parse::<u64>().unwrap() + fields[14].parse::<u64>().unwrap()
     };
     let (begun, before) = (Instant::now(), cpu());
-    // Each key is a frame.
+    // Each key draws a frame.
     for _ in 0..100 {
         (&screen.terminal).write_all(b"j").unwrap();
         sleep(Duration::from_millis(40));

@@ -1,4 +1,4 @@
-//! `trackiops watch`: what it writes is what `trackiops query` says of the same windows.
+//! `trackiops watch`: its output matches `trackiops query` for the same windows.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -43,7 +43,7 @@ impl Asked for Recording {
             assert!(begun.elapsed() < Duration::from_secs(30), "no connection");
             sleep(Duration::from_millis(10));
         }
-        // The recorder accepts it at once, of which there is no sign.
+        // The recorder accepts the connection at once, but there is nothing to observe.
         sleep(Duration::from_millis(400));
         watch
     }
@@ -63,7 +63,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// What it wrote and said when the recorder had ended and it waited for another.
+    /// Its output and messages once the recorder has ended and it waits for another one.
     fn end(mut self) -> (String, String) {
         let read = |path: &Path| fs::read_to_string(path).unwrap();
         let begun = Instant::now();
@@ -88,7 +88,7 @@ fn trackiops() -> Command {
     command
 }
 
-/// Lines in any order: a question about many windows sorts by time, and so does a watch.
+/// Sorts lines: a question about many windows sorts by time, and so does a watch.
 fn sorted(text: &str) -> Vec<String> {
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.sort();
@@ -158,7 +158,7 @@ fn the_papers_lines_have_a_file_each() {
         lines[0].starts_with("[Timestamp], File ID, r-iops, "),
         "{wrote}"
     );
-    // Two users of one file are one line. One request of each was not timed.
+    // Two users of one file are one line. Each has one untimed request.
     let (_, rest) = lines[1].split_once("], ").unwrap();
     assert_eq!(rest, "0:49:1, 5, 20480, 300000, 0, 0, 0");
 }
@@ -171,7 +171,7 @@ fn a_table_is_for_people_and_the_next_recorder_is_found() {
     recording.put(&windows[..1]);
     recording.end();
     sleep(Duration::from_millis(300));
-    // Nobody listened to these.
+    // Windows without a listener.
     recording.resume();
     recording.put(&windows[1..2]);
     sleep(Duration::from_millis(1500));
@@ -198,7 +198,7 @@ fn a_table_is_for_people_and_the_next_recorder_is_found() {
 fn events_are_written_and_programs_run_at_them() {
     let mut windows = recent(6);
     let mut recording = Recording::begin();
-    // Whoever runs programs for root may write there.
+    // Other users may write there.
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let at = |event: &str| {
@@ -224,7 +224,7 @@ fn events_are_written_and_programs_run_at_them() {
     ];
     let watch = recording.watch(&flags);
     recording.put(&windows[..1]);
-    // What was lost before is no event.
+    // Earlier losses are not an event.
     sleep(Duration::from_millis(1200));
     windows[2].health.lost = 3;
     for window in &windows[1..] {
@@ -257,7 +257,7 @@ fn events_are_written_and_programs_run_at_them() {
         let told = fs::read_to_string(open.path().join(name)).unwrap();
         let mut lines = told.lines();
         assert_eq!(lines.next(), Some(&*user), "{told}");
-        // No shell has replaced anything, and the environment is not handed on.
+        // No shell has expanded anything, and the environment is not passed on.
         assert_eq!(lines.next(), Some("$HOME"), "{told}");
         let event: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
         assert_eq!(event["event"], name);
@@ -356,7 +356,7 @@ fn status_tells_a_person_and_a_program_how_it_goes() {
 #[test]
 fn long_steps_and_late_windows_add_up() {
     let mut windows = recent(300);
-    // A late request of the first step, after that was over.
+    // A late request of the first step, after the end of that step.
     let late = windows.remove(3);
     windows.insert(200, late);
     let mut recording = Recording::begin();
@@ -382,7 +382,7 @@ fn long_steps_and_late_windows_add_up() {
 fn what_is_slow_is_an_event_with_its_verdict() {
     let mut recording = Recording::begin();
     let watch = recording.watch(&["--events", "--json"]);
-    // Three minutes as ever, the minute of the backup, and one after it.
+    // Three usual minutes, the minute of the backup, and one after it.
     for windows in noisy_neighbour()[420..720].chunks(10) {
         recording.put(windows);
         sleep(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! `trackiops why`: what it prints, for people and for programs, and its exit status.
+//! `trackiops why`: its output for people and for programs, and its exit status.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Rates in windows that roll by a twentieth of their length (Figure 2 of the paper): how much comes at once.
+//! Rates in windows that roll by a twentieth of their length (Figure 2 of the paper). They show bursts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use trackiops_schemas::unit::Unit;
 use crate::distribution::{self, Distribution};
 use crate::sheet::{Datum, Heading, Sheet};
 
-/// Windows of the paper.
+/// Lengths of the paper's windows.
 pub const WINDOWS_MS: [u64; 10] = [
     1, 10, 100, 1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000,
 ];
@@ -20,14 +20,14 @@ const MEGA: f64 = 1e6;
 const KILO: f64 = 1e3;
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// A window that rolls. It adds up steps, not events: memory is that of its steps' boundaries.
+/// A rolling window. It sums up steps rather than events, so memory grows with its steps.
 struct Window {
     length: Duration,
     length_ticks: i64,
     step_ticks: i64,
-    /// Where the window begins.
+    /// Begin of the window.
     start: i64,
-    /// What is in it: time, events and bytes, in order.
+    /// Its content: time, events and bytes, in order.
     held: VecDeque<(i64, u64, u64)>,
     count: u64,
     bytes: u64,
@@ -64,7 +64,7 @@ impl Window {
         }
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        // Events of one step leave together.
+        // Events of one step leave the window together.
         let step = self.step_of(time);
         let last = self.held.back().map(|(time, ..)| self.step_of(*time));
         match self.held.back_mut() {
@@ -76,7 +76,7 @@ impl Window {
         }
     }
 
-    /// The number of the step that a time is in, which begins where a window may begin.
+    /// The number of the step that holds a time. A window may begin where a step begins.
     fn step_of(&self, time: i64) -> i64 {
         time.saturating_sub(self.start).div_euclid(self.step_ticks)
     }
@@ -119,7 +119,7 @@ impl Burst {
     /// Names of its tables.
     pub const TABLES: [&'static str; 1] = ["bursts"];
 
-    /// Ready for events in order of time.
+    /// Expects events in order of time.
     pub fn new(lengths: Vec<Duration>, exact_values: usize) -> Self {
         Self {
             lengths,
@@ -128,7 +128,7 @@ impl Burst {
         }
     }
 
-    /// Adds an event of some bytes; all have times of the same clock.
+    /// Adds an event of `bytes` bytes. All events must use the same clock.
     pub fn add(&mut self, time: i64, ticks_per_s: u64, bytes: u64) {
         if self.windows.is_empty() {
             let lengths = self.lengths.iter();
@@ -141,7 +141,7 @@ impl Burst {
         }
     }
 
-    /// Table: distributions with quantiles of 1/parts and so on; `events` is what is counted, such as packets.
+    /// Table: distributions with quantiles of 1/parts and so on. `events` names the counted events, such as packets.
     pub fn sheet(&self, events: &str, parts: u64) -> Sheet {
         let mut headings = vec![
             Heading::figure("window_s", Unit::None),

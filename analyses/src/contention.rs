@@ -1,7 +1,7 @@
-//! How much longer requests took than alike ones that nothing held up.
+//! How much longer requests took than similar requests that did not have to wait.
 //!
-//! The score is the SCI of EZIOTracer (Naas et al.): of each class of requests the fastest one shows what a request takes by itself. What all
-//! requests of somebody took beyond that, divided by the time for which there were any, is that one's score. Sums, counts and minima suffice.
+//! The score is the SCI of EZIOTracer (Naas et al.). In each class, the fastest request shows how long a request takes alone. An owner's
+//! score is the time that its requests took beyond that, divided by the time in which it had requests. Sums, counts and minima suffice.
 
 mod overlaps;
 
@@ -21,18 +21,18 @@ use overlaps::{Flight, NOBODY, Overlaps, Owner};
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
 
-/// Whose requests are looked at together.
+/// How requests are grouped by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Those of a process.
+    /// By process.
     Process,
-    /// Those for a file.
+    /// By file.
     File,
-    /// Those of a tenant.
+    /// By tenant.
     Tenant,
-    /// Those of a mount, or a device.
+    /// By mount or device.
     Mount,
-    /// Those of a client.
+    /// By client.
     Client,
 }
 
@@ -45,13 +45,13 @@ impl By {
         ("client", Self::Client),
     ];
 
-    /// As `--by` has it.
+    /// The value of `--by`.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(_, by)| *by == self);
         found.map_or("", |(name, _)| name)
     }
 
-    /// What stands for one of them.
+    /// The number of a request's owner.
     fn of(self, request: &Request) -> u64 {
         match self {
             Self::Process => request.pid.map_or(0, |pid| pid + 1),
@@ -90,17 +90,17 @@ impl FromStr for By {
     }
 }
 
-/// Requests that would take about as long by themselves: of one operation at one server, with sizes up to the next power of two.
+/// Requests that would take about the same time alone: same operation and server, sizes up to the next power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Class {
     server: Name,
-    /// Reads come first.
+    /// Sorts reads first.
     is_other: bool,
     op: Name,
     size: u32,
 }
 
-/// What requests of a class took in all, ns.
+/// Total time of the requests of a class, ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     requests: u64,
@@ -153,7 +153,7 @@ impl Contention {
         }
     }
 
-    /// Adds a request that did not fail and whose latency is known.
+    /// Adds a request with a known latency that did not fail.
     pub fn add(&mut self, request: &Request, names: &Requests) {
         if request.has_failed {
             self.failed += 1;
@@ -210,9 +210,9 @@ impl Contention {
         });
     }
 
-    /// Tables: whose requests were held up, the `most` of them that were most so; beside whose requests, as many of these; the classes with the
-    /// least and other times, us; and counts.
-    /// `low` is the share of a class's requests that are faster than what stands for its fastest in the sturdier score.
+    /// Tables: the `most` owners whose requests waited most; the `most` pairs of owners whose requests waited beside each other; classes
+    /// with their least and other times, us; counts.
+    /// The sturdier score replaces the fastest time of a class: only the share `low` of the class's requests is faster.
     pub fn sheets(&self, names: &Requests, low: (u64, u64), most: usize) -> [Sheet; 4] {
         let lows = self.classes.iter();
         let lows: AHashMap<Class, f64> = lows
@@ -265,7 +265,7 @@ impl Contention {
         ]
     }
 
-    /// Beside whose requests those of others waited: the `most` pairs with the longest waits, and how many there are more.
+    /// The `most` pairs of owners with the longest waits beside each other, and the number of further pairs.
     fn waits(&self, most: usize) -> (Sheet, usize) {
         let mut labels = vec![Arc::from(""); self.whose.len()];
         for whose in self.whose.values() {
@@ -318,7 +318,7 @@ impl Contention {
             ..Row::default()
         };
         let mut sturdy_s = 0.0;
-        // In an order of their own, so that the same requests give the same sums.
+        // Sort: floating-point sums depend on the order.
         let mut classes: Vec<_> = of.classes.iter().collect();
         classes.sort_unstable_by_key(|(class, _)| **class);
         for (class, sums) in classes {
@@ -465,11 +465,11 @@ mod tests {
         for n in 0..10 {
             contention.add(&request(1, 100_000 * (n + 1), 100, 0, 4096), &names);
         }
-        // One that always waits 900 us in the queue, one after the other, for 10 ms.
+        // One owner always waits 900 us in the queue, one request after the other, for 10 ms.
         for n in 0..10 {
             contention.add(&request(2, 1000 * (n + 1), 1000, 900, 4096), &names);
         }
-        // Another class has another fastest one.
+        // Another class has a different fastest request.
         contention.add(&request(1, 500_000, 5000, 0, 1 << 20), &names);
         contention.add(
             &Request {
@@ -519,8 +519,8 @@ mod tests {
     fn who_waits_beside_whom_adds_up_to_what_is_waited() {
         let mut contention = Contention::new(By::Process, 1000);
         let names = Requests::default();
-        // Alone, a request takes 100 us. Of the 800 us that 2 waits it is beside 1 for 650 of 900 us, and beside another of its own for the others;
-        // that one waits 150 us.
+        // Alone, a request takes 100 us. Owner 2 waits 800 us: for 650 of 900 us it is beside owner 1, otherwise beside another request of
+        // owner 2. That other request waits 150 us.
         let requests = [
             (1, 100, 100),
             (1, 1750, 750),

@@ -1,4 +1,4 @@
-//! Distributions of values: exact up to a number of values, then by a histogram, so that memory is bounded.
+//! Distributions of values: exact up to a number of values, then a histogram, so that memory is bounded.
 
 use arrow::datatypes::DataType;
 use trackiops_schemas::histogram::Histogram;
@@ -12,8 +12,8 @@ pub const EXACT_VALUES: usize = 1 << 17;
 const BUCKET_BITS: u32 = 7;
 /// Bits of a mantissa, IEEE 754 binary64.
 const MANTISSA_BITS: u32 = 52;
-/// Most that a quantile of a histogram is nearer to zero than the value at its rank: 1/128 of it. The ranks are exact, and so are
-/// zero, whole numbers up to 256 and powers of two.
+/// Largest relative error of a histogram's quantile: it is at most 1/128 nearer to zero than the value at its rank. Ranks are exact, and so
+/// are zero, whole numbers up to 256 and powers of two.
 pub const HISTOGRAM_ERROR: f64 = 1.0 / 128.0;
 /// Tails are reported while at least this many values lie beyond the first of each pair.
 const TAIL_VALUES: f64 = 10.0;
@@ -28,12 +28,12 @@ pub struct Distribution {
     min: f64,
     max: f64,
     most_exact: usize,
-    /// All of them, until there are buckets.
+    /// All values, until there are buckets.
     values: Vec<f64>,
     buckets: Option<Box<Buckets>>,
 }
 
-/// How often which value occurred. A bucket is named by the exponent and the highest bits of the mantissa.
+/// Counts of values by bucket. The exponent and the highest bits of the mantissa form the number of a bucket.
 #[derive(Clone, Debug, Default)]
 struct Buckets {
     below_zero: Histogram,
@@ -48,7 +48,7 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// An empty one that keeps up to `most_exact` values.
+    /// An empty distribution that keeps up to `most_exact` values.
     pub fn new(most_exact: usize) -> Self {
         Self {
             count: 0,
@@ -120,7 +120,7 @@ impl Distribution {
         }
     }
 
-    /// Its buckets, which take the place of the values.
+    /// The buckets, after moving the values into them.
     fn fold(&mut self) -> &mut Buckets {
         let values = &mut self.values;
         self.buckets.get_or_insert_with(|| {
@@ -161,7 +161,7 @@ impl Distribution {
         self.buckets.is_none()
     }
 
-    /// Ready to be asked for quantiles.
+    /// Sorts the values, for quantiles.
     pub fn sorted(&self) -> Sorted<'_> {
         let mut values = self.values.clone();
         values.sort_unstable_by(f64::total_cmp);
@@ -169,7 +169,7 @@ impl Distribution {
     }
 }
 
-/// A distribution whose quantiles can be asked for.
+/// A distribution with sorted values.
 pub struct Sorted<'d> {
     of: &'d Distribution,
     values: Vec<f64>,
@@ -190,7 +190,7 @@ impl Sorted<'_> {
         }
     }
 
-    /// 90 %, 95 %, 99 %, 99.5 % and so on, while enough values lie beyond the first of each pair, each with its quantile.
+    /// Quantiles 90 %, 95 %, 99 %, 99.5 % and so on, while enough values lie beyond the first of each pair.
     pub fn tails(&self) -> Vec<(f64, f64)> {
         let mut tails = Vec::new();
         let mut whole = 10_u64;
@@ -244,7 +244,7 @@ impl Buckets {
 
 /// The bucket of a positive number.
 fn bucket_of(value: f64) -> i32 {
-    // Exponent and mantissa of positive numbers are in order; without the sign they have 11 + 7 bits here.
+    // Exponent and mantissa of positive numbers sort like the numbers. Without the sign, 11 + 7 bits remain.
     i32::try_from(value.to_bits() >> (MANTISSA_BITS - BUCKET_BITS)).unwrap_or(i32::MAX)
 }
 
@@ -253,7 +253,7 @@ fn value_of(bucket: i32) -> f64 {
     f64::from_bits(u64::from(bucket.unsigned_abs()) << (MANTISSA_BITS - BUCKET_BITS))
 }
 
-/// Columns of a distribution; values are in order of [`cells`].
+/// Columns of a distribution. [`cells`] has the values in the same order.
 pub fn headings() -> Vec<Heading> {
     let figure = |name| Heading::figure(name, Unit::None);
     vec![
@@ -272,12 +272,12 @@ pub fn headings() -> Vec<Heading> {
     ]
 }
 
-/// Values of [`headings`]; quantiles are those of 1/parts to (parts - 1)/parts.
+/// Values for [`headings`]; quantiles from 1/parts to (parts - 1)/parts.
 pub fn cells(of: &Distribution, parts: u64) -> Vec<Datum> {
     scaled_cells(of, parts, 1.0)
 }
 
-/// As [`cells`], of the values times a positive factor.
+/// Like [`cells`], with all values times a positive factor.
 pub fn scaled_cells(of: &Distribution, parts: u64, factor: f64) -> Vec<Datum> {
     let sorted = of.sorted();
     let figure = |value: Option<f64>| Datum::some_figure(value.map(|value| value * factor));

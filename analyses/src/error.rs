@@ -1,14 +1,14 @@
-//! Why an analysis cannot be made.
+//! Errors of analyses.
 
 use std::path::PathBuf;
 
 use arrow::error::ArrowError;
 use trackiops_query::QueryError;
 
-/// Why an analysis cannot be made.
+/// Why an analysis failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalysisError {
-    /// The store cannot answer.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// A file cannot be read.
@@ -16,22 +16,22 @@ pub enum AnalysisError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
     /// The source lacks what the analysis needs.
     #[error("{analysis} needs {needs}, and {source_name} has none: {remedy}")]
     Lacks {
-        /// What was asked for.
+        /// The analysis.
         analysis: &'static str,
         /// The column, or the kind of rows.
         needs: String,
-        /// Where it was looked for.
+        /// The name of the source.
         source_name: String,
-        /// What would supply it.
+        /// How to supply it.
         remedy: &'static str,
     },
-    /// The flags do not fit each other, or what was read.
+    /// The flags contradict each other, or do not fit the rows.
     #[error("{0}")]
     Unsuitable(String),
     /// Rows cannot be decoded.

@@ -1,4 +1,4 @@
-//! How many files there are, how large they are (Figure 5 of the paper), how old, and which were read whole.
+//! Number of files, their sizes (Figure 5 of the paper) and ages, and which were read whole.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::attributes::Attributes;
 use crate::source::{Name, Request};
 
-/// Files with a row of their own, at most; further ones are only counted.
+/// Most files with a separate row; further ones are only counted.
 const MOST_FILES: usize = 1 << 22;
 const NS_PER_S: f64 = 1e9;
 
@@ -20,7 +20,7 @@ pub const TABLES: [&str; 2] = ["distributions", "counts"];
 /// Files by the attributes in replies of a capture.
 #[derive(Default)]
 pub struct OfCapture {
-    /// The largest size of each, and whether attributes are its own.
+    /// The largest size of each file, and whether the attributes are its own.
     sizes: AHashMap<Arc<str>, Known>,
     ages_s: Distribution,
     further: u64,
@@ -46,7 +46,7 @@ impl OfCapture {
         }
     }
 
-    /// Adds how long ago the file was modified when a reply told it.
+    /// Adds the time since the file was modified, if a reply had it.
     pub fn add_age(&mut self, row: &Joined) {
         if let Some(mtime_ns) = row.attributes.mtime_ns {
             self.ages_s
@@ -65,7 +65,7 @@ impl OfCapture {
     /// Tables: distributions with quantiles of 1/parts and so on, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let [mut own, mut with_children] = [Distribution::default(), Distribution::default()];
-        // In an order of their own, so that the same rows give the same sums.
+        // Sort: floating-point sums depend on the order.
         let mut files: Vec<_> = self.sizes.iter().collect();
         files.sort_unstable_by_key(|(handle, _)| *handle);
         for (_, known) in files {
@@ -104,7 +104,7 @@ fn distributions(all: &[(&str, &Distribution)], parts: u64) -> Sheet {
     sheet
 }
 
-/// What requests tell of a file.
+/// Facts about a file from its requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     read_bytes: u64,
@@ -145,7 +145,7 @@ impl OfRequests {
         used.to_end |= at_end || Some(request.end_offset()) == request.file_size;
     }
 
-    /// Tables: as [`OfCapture::sheets`].
+    /// Tables: like [`OfCapture::sheets`].
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let mut all: [Distribution; 4] = Default::default();
         let [sizes, read, written, read_share] = &mut all;

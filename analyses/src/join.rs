@@ -1,4 +1,4 @@
-//! Calls, replies and the attributes in replies, joined; and what such rows add up to for each file and filesystem.
+//! Joins calls, replies and the attributes in replies, and sums such rows by file and filesystem.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use crate::source::attributes::{Attributes, AttributesReader};
 use crate::source::messages::{Message, Messages};
 use crate::source::{Name, Names, Source};
 
-/// Calls that are kept for their replies, at least; twice as many at most.
+/// Least number of calls kept for their replies; the most is twice that.
 const CALLS_KEPT: usize = 1 << 20;
-/// A reply that is not after its call takes this long, ns.
+/// Latency of a reply whose time is not after that of its call, ns.
 const LEAST_NS: i64 = 1000;
-/// Handles of this many hexadecimal digits name a filesystem by all but their [`FILE_PART`].
+/// In handles of this many hexadecimal digits, all digits but [`FILE_PART`] identify the filesystem.
 const HANDLE_DIGITS: usize = 64;
-/// Digits of such a handle that name the file in its filesystem, on the servers of the paper.
+/// Digits of such a handle that identify the file in its filesystem, on the paper's servers.
 const FILE_PART: std::ops::Range<usize> = 24..40;
 
 /// A reply with attributes, and its call.
 #[derive(Clone, Debug)]
 pub struct Joined {
-    /// When the reply came, ns since the epoch.
+    /// Time of the reply, ns since the epoch.
     pub end_ns: i64,
-    /// How long it took, ns.
+    /// Time from call to reply, ns.
     pub latency_ns: i64,
-    /// Who asked.
+    /// The client.
     pub client: Name,
-    /// Who answered.
+    /// The server.
     pub server: Name,
-    /// The operation, as it was named.
+    /// The operation's name in the capture.
     pub op: Name,
     /// Bytes of results.
     pub reply_payload: u64,
-    /// What the reply tells.
+    /// The attributes in the reply.
     pub attributes: Attributes,
 }
 
-/// Passes on each reply with attributes (the first ones, where it has several) whose call is there. Returns how many had no call.
+/// Passes on each reply with attributes (the first ones, if it has several) whose call was found. Returns the number without a call.
 pub fn read(
     source: &Source,
     analysis: &'static str,
@@ -50,7 +50,7 @@ pub fn read(
 ) -> Result<u64, AnalysisError> {
     let mut attributes = AttributesReader::open(source, analysis)?;
     let mut next = attributes.read_next()?;
-    // By two generations, as replies come soon.
+    // Two generations, because replies come soon.
     let mut young: AHashMap<i64, i64> = AHashMap::new();
     let mut old: AHashMap<i64, i64> = AHashMap::new();
     let mut without_call = 0;
@@ -94,14 +94,14 @@ fn joined(reply: &Message, start_ns: i64, attributes: Attributes) -> Joined {
     }
 }
 
-/// What rows are added up by, beside the server.
+/// How rows are grouped, besides by server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The file.
     File,
     /// Operation and file.
     OpAndFile,
-    /// The filesystem, as far as handles tell it.
+    /// The filesystem, if the handle identifies it.
     Filesystem,
 }
 
@@ -118,7 +118,7 @@ impl std::str::FromStr for By {
     }
 }
 
-/// The part of a handle that names its filesystem; others are whole.
+/// The part of a handle that identifies its filesystem; the whole handle, if it has another length.
 fn filesystem(handle: &str) -> String {
     let mut part = handle.to_owned();
     if handle.len() == HANDLE_DIGITS && handle.is_ascii() {
@@ -130,7 +130,7 @@ fn filesystem(handle: &str) -> String {
 /// Sums of joined rows, and the rows of some files.
 pub struct Rollup {
     by: By,
-    /// Handles whose rows are wanted.
+    /// Handles of the files whose rows are kept.
     wanted: Vec<String>,
     handles: Names,
     ops: Names,
@@ -142,7 +142,7 @@ impl Rollup {
     /// Names of its tables.
     pub const TABLES: [&'static str; 2] = ["sums", "operations"];
 
-    /// Ready for rows; those of `wanted` handles are kept.
+    /// Expects rows; keeps the rows of the handles in `wanted`.
     pub fn new(by: By, wanted: Vec<String>) -> Self {
         Self {
             by,
@@ -189,7 +189,7 @@ impl Rollup {
         }
     }
 
-    /// Tables: sums, and the rows of wanted handles.
+    /// Tables: sums, and the rows of the wanted handles.
     pub fn sheets(self, names: &Messages) -> [Sheet; 2] {
         let [name, rows_name] = Self::TABLES;
         let mut headings = vec![Heading::text("server")];

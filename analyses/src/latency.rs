@@ -1,7 +1,7 @@
-//! Latencies by server, operation and others, with duplicates and with what was not answered.
+//! Latencies by server, operation and other columns, with duplicates and missing replies.
 //!
-//! From messages of a capture: calls and replies are paired as the paper's tool does it, by xid and client. From requests: a store
-//! has the pairs already, and knows duplicates as retransmissions.
+//! Messages of a capture: calls and replies are paired by xid and client, like in the paper's tool. Requests of a store are paired already;
+//! their retransmissions are the duplicates.
 
 use std::str::FromStr;
 
@@ -12,26 +12,26 @@ use crate::sheet::{ANY, Datum, Heading, Sheet, few_digits, names};
 use crate::source::messages::{Message, Messages};
 use crate::source::{Name, Request, Requests};
 
-/// Calls that were last sent this long before the end were lost before it, ns; the same is said of those that are forgotten.
+/// A call last sent at least this long before the end counts as lost, ns. So does every forgotten call.
 const LOST_NS: i64 = 1_000_000_000;
 /// Calls without a reply are forgotten after this long, ns.
 const FORGET_NS: i64 = 3_600_000_000_000;
-/// Messages between two times that calls are forgotten.
+/// Number of messages between two removals of such calls.
 const FORGET_EVERY: u64 = 1 << 20;
 const NS_PER_MS: f64 = 1e6;
 
-/// What latencies are grouped by.
+/// How latencies are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Who answered.
+    /// The server.
     Server,
     /// The operation.
     Op,
-    /// Who asked.
+    /// The client.
     Client,
-    /// Where the file was mounted from; of requests alone.
+    /// The mount of the file; only for requests.
     Mount,
-    /// Whose request it was; of requests alone.
+    /// The tenant; only for requests.
     Tenant,
 }
 
@@ -44,13 +44,13 @@ impl By {
         ("tenant", Self::Tenant),
     ];
 
-    /// As `--by` has it.
+    /// The value of `--by`.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(_, by)| *by == self);
         found.map_or(ANY, |(name, _)| name)
     }
 
-    /// Whether messages of a capture tell it.
+    /// Whether messages of a capture have it.
     pub fn is_of_messages(self) -> bool {
         !matches!(self, Self::Mount | Self::Tenant)
     }
@@ -66,7 +66,7 @@ impl FromStr for By {
     }
 }
 
-/// Values of the columns that rows are grouped by; `None` is any.
+/// Values of the grouping columns; `None` is any.
 type Key = Vec<Option<Name>>;
 
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Empty, for rows that are grouped by these columns.
+    /// An empty table for rows that are grouped by these columns.
     pub fn new(by: Vec<By>, exact_values: usize) -> Self {
         Self {
             by,
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// The rows, those of several added up as well; the first columns vary slowest.
+    /// The rows, including sums over columns; the first columns vary slowest.
     fn sheet(&self, name: impl Fn(By, Name) -> Datum, parts: u64) -> Sheet {
         let mut headings: Vec<_> = self.by.iter().map(|by| Heading::text(by.name())).collect();
         headings.push(Heading::count(
@@ -120,7 +120,7 @@ impl Table {
         headings.extend(distribution::headings());
         let caption = "each row is the distribution of latencies, ms; * is any";
         let mut sheet = Sheet::new(Pairing::TABLES[0], caption, headings);
-        // In an order of their own, so that the same requests give the same sums.
+        // Sort: floating-point sums depend on the order.
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_unstable_by_key(|(key, _)| *key);
         for mask in 0..1_u32 << self.by.len().min(5) {
@@ -165,11 +165,11 @@ impl Table {
     }
 }
 
-/// The distribution of all latencies, and the row with the longest 99th percentile.
+/// One sentence: the distribution of all latencies, and the row with the longest 99th percentile.
 fn verdict(sheet: &Sheet) -> Option<String> {
     let all = sheet.distribution_verdict(" ms")?;
     let of = |row| sheet.figure(row, "p99").unwrap_or(0.0);
-    // Of rows that are as slow, the first: no sum.
+    // Of equally slow rows, take the first that is not a sum.
     let slowest = sheet
         .rows
         .iter()
@@ -182,7 +182,7 @@ fn verdict(sheet: &Sheet) -> Option<String> {
     ))
 }
 
-/// A call that waits for its reply, or that may get more of them.
+/// A call that waits for its reply, or may get duplicate replies.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     first_ns: i64,
@@ -206,7 +206,7 @@ impl Pairing {
     /// Names of its tables.
     pub const TABLES: [&'static str; 2] = ["latencies", "counts"];
 
-    /// Ready for messages in order of time.
+    /// Expects messages in order of time.
     pub fn new(table: Table) -> Self {
         Self {
             table,
@@ -261,7 +261,7 @@ impl Pairing {
         let is_duplicated = pending.is_duplicated;
         self.duplicate_replies += u64::from(pending.is_answered);
         pending.is_answered = true;
-        // Further replies to it may come.
+        // Keep the call: duplicate replies may follow.
         if !is_duplicated {
             self.pending.remove(&key);
         }
@@ -273,7 +273,7 @@ impl Pairing {
         self.table.add(value, latency, is_duplicated);
     }
 
-    /// Tables: latencies with quantiles of 1/parts and so on, and what was missing or came twice.
+    /// Tables: latencies with quantiles of 1/parts and so on; counts of missing and duplicate messages.
     pub fn sheets(&self, names: &Messages, parts: u64) -> [Sheet; 2] {
         let latencies = self.table.sheet(
             |by, value| match by {
@@ -341,7 +341,7 @@ impl OfRequests {
         self.table.add(value, latency as f64, sent_again > 0);
     }
 
-    /// Tables: as [`Pairing::sheets`]. A store has no replies without a call, and no calls without a reply.
+    /// Tables: like [`Pairing::sheets`]. A store has no replies without a call, and no calls without a reply.
     pub fn sheets(&self, names: &Requests, parts: u64) -> [Sheet; 2] {
         let latencies = self.table.sheet(
             |by, value| {

@@ -1,8 +1,8 @@
-//! Analyses of single requests, messages and packets: those of "Capture, conversion, and analysis of an intense NFS workload"
-//! (Anderson, FAST 2009), and what they tell of a store of TrackIOps.
+//! Analyses of single requests, messages and packets, from "Capture, conversion, and analysis of an intense NFS workload" (Anderson, FAST
+//! 2009). They apply to captures and to stores of TrackIOps.
 //!
-//! [`source`] reads rows, one after the other; each analysis is a struct that takes rows (`add`) and ends with tables (`finish`).
-//! None keeps the rows: memory is bounded by what is open at a time, and [`distribution`] by a number of values.
+//! [`source`] reads rows, one after the other. Each analysis is a struct that takes rows (`add`) and returns tables (`sheets`). No analysis
+//! keeps the rows: its memory grows only with open requests and groups, and [`distribution`] keeps a limited number of values.
 
 pub mod burst;
 pub mod contention;

@@ -1,4 +1,4 @@
-//! Requests in flight over time: how many were sent and not answered yet.
+//! Requests in flight over time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,18 +10,19 @@ use crate::latency::By;
 use crate::sheet::{Datum, Heading, Sheet, few_digits};
 use crate::source::{Name, Request, Requests};
 
-/// Most requests in flight with a time of their own; more count as this many.
+/// Most requests in flight that are counted separately; more count as this many.
 const MOST_LEVELS: usize = 1 << 16;
 const NS_PER_S: f64 = 1e9;
 
-/// How requests in flight are counted.
+/// Settings of the analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What has numbers of its own; `None` for all together.
+    /// Groups with separate numbers; `None` for all requests together.
     pub by: Option<By>,
     /// Length of the intervals of the table of times, ns.
     pub interval_ns: i64,
-    /// Requests come in order of completion, so starts are known only so much later, ns. Longer requests count from then on.
+    /// Requests come in order of completion, so a start becomes known late. The sweep waits this long, ns. A longer request counts only for
+    /// its last part of this length.
     pub horizon_ns: i64,
 }
 
@@ -29,15 +30,15 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     number: i64,
-    /// Requests in flight times ns.
+    /// Requests in flight times time, ns.
     area: u128,
     most: u64,
 }
 
-/// What is in flight of one key.
+/// Requests in flight of one group.
 #[derive(Default)]
 struct Sweep {
-    /// Starts and ends that are not swept yet. An end is before a start of the same time.
+    /// Starts and ends that are not swept yet. Of events at the same time, ends come first.
     events: BinaryHeap<Reverse<(i64, i8)>>,
     swept_ns: Option<i64>,
     level: u64,
@@ -73,7 +74,7 @@ impl Sweep {
         }
     }
 
-    /// Time passes with as many in flight as there are.
+    /// Advances the time, with the same number in flight.
     fn pass(&mut self, to_ns: i64, settings: &Settings) {
         let from_ns = *self.swept_ns.get_or_insert(to_ns);
         self.swept_ns = Some(to_ns);
@@ -103,7 +104,7 @@ impl Sweep {
         self.count(at_ns, to_ns);
     }
 
-    /// Counts what is in flight in a part of an interval. What is in flight for no time does not count.
+    /// Counts the requests in flight in a part of an interval. A request that takes no time does not count.
     fn count(&mut self, from_ns: i64, to_ns: i64) {
         if to_ns > from_ns {
             self.now.area += u128::from(to_ns.abs_diff(from_ns)) * u128::from(self.level);
@@ -111,7 +112,7 @@ impl Sweep {
         }
     }
 
-    /// Begins an interval. One in which nothing was in flight is not kept.
+    /// Begins an interval. Idle intervals are not kept.
     fn next(&mut self, number: i64) {
         if self.now.most > 0 {
             self.intervals.push(self.now);
@@ -127,7 +128,7 @@ impl Sweep {
         self.next(self.now.number);
     }
 
-    /// The number that was not exceeded for a share of the time.
+    /// The number in flight that was not exceeded for a share of the time.
     fn quantile(&self, share: f64) -> f64 {
         let all: u64 = self.ns_at.iter().sum();
         let mut seen = 0_u64;
@@ -153,7 +154,7 @@ impl Outstanding {
     /// Names of its tables.
     pub const TABLES: [&'static str; 3] = ["in_flight", "times", "counts"];
 
-    /// Ready for requests in order of completion.
+    /// Expects requests in order of completion.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings: Settings {

@@ -1,4 +1,4 @@
-//! Paths of files, from the names by which a capture saw them looked up.
+//! Paths of files, from the lookups in a capture.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::Names;
 use crate::source::attributes::Attributes;
 
-/// Files whose names are kept, at most.
+/// Most files whose names are kept.
 const MOST_FILES: usize = 1 << 24;
-/// Names of a path, at most: more than Linux opens (PATH_MAX).
+/// Most names in a path: more than Linux can open (PATH_MAX).
 const MOST_NAMES: usize = 4096;
 
-/// The first name and parent that were seen for each file.
+/// The first name and parent that a lookup showed for each file.
 #[derive(Default)]
 pub struct Paths {
     handles: Names,
@@ -27,7 +27,7 @@ impl Paths {
     /// Names of its tables.
     pub const TABLES: [&'static str; 1] = ["paths"];
 
-    /// Adds what a reply tells.
+    /// Adds the attributes of a reply.
     pub fn add(&mut self, row: &Attributes) -> Result<(), AnalysisError> {
         let (Some(handle), Some(name), Some(parent)) = (&row.handle, &row.name, &row.parent) else {
             return Ok(());
@@ -44,11 +44,11 @@ impl Paths {
         Ok(())
     }
 
-    /// The path of a file, from the last parent that is known.
+    /// The path of a file, from its topmost known parent.
     fn path(&mut self, handle: &str) -> String {
         let mut names = Vec::new();
         let mut at = self.handles.of(handle);
-        // Files may have moved in between, so that one is below itself.
+        // Moves of files during the capture may form a cycle.
         let mut seen = AHashSet::new();
         while let Some((name, parent)) = self.parents.get(&at) {
             if !seen.insert(at) || names.len() >= MOST_NAMES {
@@ -65,7 +65,7 @@ impl Paths {
         path
     }
 
-    /// Table: paths of these handles, or of all that have a name.
+    /// Table: paths of these handles, or of all handles with a name.
     pub fn sheet(&mut self, wanted: &[String]) -> Sheet {
         let headings = vec![Heading::text("fh"), Heading::text("path")];
         let caption = "each row is a file, and its path from the last known parent";

@@ -1,4 +1,4 @@
-//! Tables of any columns, and the tables of reports that they become.
+//! Tables with any columns, which become tables of reports.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use trackiops_schemas::unit::Unit;
 
 /// Significant digits of a figure in tables for people.
 const DIGITS: i32 = 6;
-/// What is nearer to zero is a rounding error of sums, not a figure.
+/// A smaller absolute value is a rounding error of a sum.
 const ROUNDING: f64 = 1e-12;
-/// Value of an axis for all of its values together.
+/// Stands for all values of an axis together.
 pub const ANY: &str = "*";
 /// Powers of ten that are written out.
 const LEAST_SIZE: i32 = -4;
@@ -20,7 +20,7 @@ const LEAST_SIZE: i32 = -4;
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Datum {
-    /// It is not known.
+    /// Unknown.
     Unknown,
     /// A name.
     Text(Arc<str>),
@@ -44,7 +44,7 @@ impl Datum {
         Self::Text(text.into())
     }
 
-    /// A number, where known.
+    /// A number, if known.
     pub fn some_figure(figure: Option<f64>) -> Self {
         figure.map_or(Self::Unknown, Self::Figure)
     }
@@ -88,7 +88,7 @@ pub struct Heading {
     data_type: DataType,
     unit: Unit,
     is_shown: bool,
-    /// Its name in tables for people, if that is another one.
+    /// Its title in tables for people, if it differs.
     title: Option<&'static str>,
 }
 
@@ -103,33 +103,33 @@ impl Heading {
         }
     }
 
-    /// Of names.
+    /// A column of names.
     pub fn text(name: impl Into<String>) -> Self {
         Self::new(name, DataType::Utf8, Unit::None)
     }
 
-    /// Of whole numbers.
+    /// A column of whole numbers.
     pub fn count(name: impl Into<String>, unit: Unit) -> Self {
         Self::new(name, DataType::Int64, unit)
     }
 
-    /// Of numbers.
+    /// A column of numbers.
     pub fn figure(name: impl Into<String>, unit: Unit) -> Self {
         Self::new(name, DataType::Float64, unit)
     }
 
-    /// Of points in time.
+    /// A column of points in time.
     pub fn time(name: impl Into<String>) -> Self {
         Self::new(name, trackiops_schemas::columns::time_type(), Unit::None)
     }
 
-    /// Of lists, for programs alone.
+    /// A column of lists, only for programs.
     pub fn list(name: impl Into<String>, item: DataType) -> Self {
         let item = Arc::new(Field::new("item", item, true));
         Self::new(name, DataType::List(item), Unit::None).hidden()
     }
 
-    /// With another name in tables for people.
+    /// The same column with another title for people.
     pub fn titled(self, title: &'static str) -> Self {
         Self {
             title: Some(title),
@@ -137,7 +137,7 @@ impl Heading {
         }
     }
 
-    /// For programs alone.
+    /// The same column, only for programs.
     pub fn hidden(self) -> Self {
         Self {
             is_shown: false,
@@ -152,20 +152,20 @@ pub type Row = Vec<Datum>;
 /// A named table.
 #[derive(Clone, Debug)]
 pub struct Sheet {
-    /// The word that chooses it.
+    /// The word that selects it.
     pub name: &'static str,
-    /// What a row is.
+    /// Meaning of a row.
     pub caption: String,
     /// Its columns.
     pub headings: Vec<Heading>,
     /// Its rows.
     pub rows: Vec<Row>,
-    /// What an analysis says of them in one sentence.
+    /// The result in one sentence.
     pub verdict: Option<String>,
 }
 
 impl Sheet {
-    /// A table without rows yet.
+    /// An empty table.
     pub fn new(name: &'static str, caption: impl Into<String>, headings: Vec<Heading>) -> Self {
         Self {
             name,
@@ -229,14 +229,14 @@ impl Sheet {
         self.verdict.clone().or_else(of_most)
     }
 
-    /// The distribution of the most values in one sentence; `None` if its rows are no distributions.
+    /// The distribution with the most values in one sentence; `None` if its rows are not distributions.
     pub fn distribution_verdict(&self, unit: &str) -> Option<String> {
         let n = self.place("n")?;
         let count = |row: &&Row| match row.get(n) {
             Some(Datum::Count(count)) => *count,
             _ => 0,
         };
-        // Of rows with as many values, the first.
+        // Ties go to the first row.
         let row = self.rows.iter().rev().max_by_key(count)?;
         let [half, most, max] = ["p50", "p99", "max"].map(|name| self.figure(row, name));
         Some(format!(
@@ -248,7 +248,7 @@ impl Sheet {
         ))
     }
 
-    /// The figure of a row in a column.
+    /// The number of a row in a column.
     pub fn figure(&self, row: &Row, column: &str) -> Option<f64> {
         match row.get(self.place(column)?)? {
             Datum::Figure(figure) => Some(*figure),
@@ -261,7 +261,7 @@ impl Sheet {
         headings.position(|heading| heading.name == column)
     }
 
-    /// As a table of a report. People see figures with a few digits, and no column that is empty.
+    /// Converts it into a table of a report. For people, figures have few digits, and empty columns are omitted.
     pub fn into_table(self, about: &About) -> Table<Row> {
         let columns = self.headings.iter().enumerate();
         let all = columns
@@ -290,7 +290,7 @@ impl Sheet {
     }
 }
 
-/// The names in a row; `all` where it is a sum over all names.
+/// The names in a row, or `all` if it sums over all names.
 pub fn names(row: &Row) -> String {
     let names = row.iter().filter_map(Datum::name);
     let names: Vec<_> = names.filter(|name| *name != ANY).collect();
@@ -307,7 +307,7 @@ fn column(place: usize, heading: &Heading) -> Column<Row> {
     })
 }
 
-/// As [`column`]; figures without a unit that has a way of its own to be shown have a few digits.
+/// Like [`column`]; but figures have few digits, unless their unit has a format.
 fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
     if heading.unit != Unit::None || heading.data_type != DataType::Float64 {
         return column(place, heading);
@@ -324,7 +324,7 @@ fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
     )
 }
 
-/// A number with [`DIGITS`] significant digits, or all of its whole part. A table would cut the end of a long one, which says how small it is.
+/// A number with [`DIGITS`] significant digits, or with its whole part. A table would cut a long number's end, which may be its exponent.
 pub fn few_digits(figure: f64) -> String {
     let size = match figure.abs() {
         size if size < ROUNDING => return "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Sizes and offsets of READs and WRITEs, and sizes of files where they are known.
+//! Sizes and offsets of READs and WRITEs, and known sizes of files.
 
 use ahash::AHashMap;
 
@@ -6,7 +6,7 @@ use crate::distribution::{self, Distribution};
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::{Name, Request};
 
-/// Sizes of this many files are kept, at most; of further ones there is only a count.
+/// Most files whose sizes are kept; further ones are only counted.
 const MOST_FILES: usize = 1 << 22;
 
 /// The analysis.
@@ -50,7 +50,7 @@ impl Sizes {
         offsets.add(offset as f64);
     }
 
-    /// Adds a request that did not fail, and what it tells of its file's size.
+    /// Adds a request that did not fail, and the size of its file if known.
     pub fn add_request(&mut self, request: &Request) {
         if request.has_failed {
             self.failed += 1;
@@ -76,7 +76,7 @@ impl Sizes {
     /// Tables: distributions with quantiles of 1/parts and so on, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 2] {
         let mut sizes: Vec<_> = self.files.values().copied().collect();
-        // In an order of their own, so that the same requests give the same sums.
+        // Sort: floating-point sums depend on the order.
         sizes.sort_unstable();
         let mut file_sizes = Distribution::new(self.exact_values);
         sizes.iter().for_each(|size| file_sizes.add(*size as f64));

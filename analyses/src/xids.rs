@@ -1,7 +1,7 @@
 //! Operations that a capture misses, by gaps in the xids of a client (section 6.2 of the paper).
 //!
-//! This holds only for clients that count their xids up by one. Linux does, for each transport; mounts of one client interleave where
-//! the key is the client alone, as it is in the paper.
+//! This works only for clients that increment their xids by one. Linux does so for each transport. Like in the paper, the key is only the
+//! client, so several mounts of one client interleave.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::source::messages::Message;
 use crate::source::{Name, Names};
 use trackiops_schemas::unit::{Unit, grouped};
 
-/// Calls of a client that are looked at together.
+/// Calls of a client that are examined together.
 pub const BATCH: usize = 2000;
-/// Gaps of this many ids and more are none: the client used another sequence.
+/// Gaps of this many ids or more do not count: the client began another sequence.
 const SKIP_BELOW: u32 = 128;
-/// Differences above this are calls that were sent again.
+/// Larger differences are retransmitted calls.
 const BACKWARDS_ABOVE: u32 = u32::MAX - 1000;
-/// Calls before a gap that are older than this are not kept, ns.
+/// Calls before a gap are dropped once they are older than this, ns.
 const OLD_NS: i64 = 1_000_000_000;
-/// Kept calls above which the byte order is decided again, if they are more than half of a batch.
+/// If more calls than this are kept, and more than half of a batch, the byte order is determined again.
 const MOST_KEPT: usize = 100;
 
-/// How xids are on the wire, as far as is known.
+/// Byte order of xids on the wire, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByteOrder {
     Unknown,
@@ -44,24 +44,24 @@ struct Client {
     calls: Vec<Call>,
 }
 
-/// Calls by what follows them.
+/// Numbers of calls by the id that follows.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// All.
+    /// All calls.
     pub request: u64,
     /// The next id follows.
     pub good: u64,
     /// Some ids are skipped, but not many.
     pub before_skip: u64,
-    /// Ids that are skipped: calls that the capture misses.
+    /// Skipped ids: calls that the capture misses.
     pub skip: u64,
-    /// The id was there before.
+    /// The id occurred before.
     pub backwards: u64,
-    /// No id follows, and none will.
+    /// No id follows, and none will follow.
     pub old: u64,
-    /// They were dropped, as their byte order could not be told.
+    /// Calls that were dropped because their byte order was ambiguous.
     pub bad_guess: u64,
-    /// What follows is not known.
+    /// The id that follows is unknown.
     pub unknown: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Xids {
     batch: usize,
     clients: AHashMap<Name, Client>,
     counts: Counts,
-    /// Times and ids that were skipped after each operation.
+    /// For each operation: how often ids were skipped after it, and how many.
     skipped_after: BTreeMap<Name, (u64, u64)>,
     now_ns: i64,
 }
@@ -79,7 +79,7 @@ impl Xids {
     /// Names of its tables.
     pub const TABLES: [&'static str; 2] = ["counts", "skipped"];
 
-    /// Ready for messages in order of time.
+    /// Expects messages in order of time.
     pub fn new(batch: usize) -> Self {
         Self {
             batch: batch.max(2),
@@ -90,7 +90,7 @@ impl Xids {
         }
     }
 
-    /// Adds a message; replies do not count.
+    /// Adds a message; ignores replies.
     pub fn add(&mut self, message: &Message) {
         if !message.is_call {
             return;
@@ -117,7 +117,7 @@ impl Xids {
         }
     }
 
-    /// Counts the calls of a batch. Returns those that the next one begins with.
+    /// Counts the calls of a batch. Returns the calls that begin the next batch.
     fn look_at(
         &mut self,
         mut calls: Vec<Call>,
@@ -163,7 +163,7 @@ impl Xids {
         kept
     }
 
-    /// Counts what is left.
+    /// Counts the remaining calls.
     pub fn finish(&mut self) {
         for (_, client) in std::mem::take(&mut self.clients) {
             let mut order = client.order;
@@ -175,7 +175,7 @@ impl Xids {
         }
     }
 
-    /// Tables: counts of calls, and after which operations ids were skipped.
+    /// Tables: counts of calls, and the operations before skipped ids.
     pub fn sheets(&self, ops: &Names) -> [Sheet; 2] {
         let of = &self.counts;
         let counts = [
@@ -222,7 +222,7 @@ impl Xids {
     }
 }
 
-/// The byte order in which most ids follow each other; unknown if neither or both are.
+/// The byte order in which most ids follow each other; unknown if neither order or both orders fit.
 fn order_of(calls: &[Call]) -> ByteOrder {
     let share = |id: fn(u32) -> u32| {
         let mut ids: Vec<_> = calls.iter().map(|call| id(call.xid)).collect();

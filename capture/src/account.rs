@@ -1,27 +1,27 @@
-//! Where every byte of a connection went.
+//! Accounts for every byte of a connection.
 
-/// One direction of a connection. Bytes are those of the transport's payload, as long as they were on the wire.
+/// One direction of a connection. Byte counts are TCP or UDP payload bytes, with their length on the wire.
 ///
 /// `payload_bytes` is the sum of `parsed_bytes`, `skipped_bytes`, `not_understood_bytes`, `repeated_bytes` and `cut_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets with a payload.
     pub packets: u64,
-    /// Bytes of their payloads.
+    /// Bytes of all payloads.
     pub payload_bytes: u64,
-    /// Bytes that were read of messages, with record marks.
+    /// Bytes of messages that were read, including record marks.
     pub parsed_bytes: u64,
-    /// Bytes that were stepped over in messages of which the rest was read: file data above all.
+    /// Bytes that were skipped inside messages that were read: mostly file data.
     pub skipped_bytes: u64,
-    /// Bytes in which no message was found, or of one that could not be read.
+    /// Bytes without a message, and bytes of messages that could not be read.
     pub not_understood_bytes: u64,
-    /// Bytes that were there before: retransmissions, packets that the capture has twice.
+    /// Bytes that were already seen: retransmissions, and packets that the capture contains twice.
     pub repeated_bytes: u64,
-    /// Bytes that were on the wire and not stored (snaplen).
+    /// Bytes that were on the wire but not stored (snaplen).
     pub cut_bytes: u64,
-    /// Bytes that the sender sent and the capture does not have at all, and that are in no other sum.
+    /// Bytes that the sender sent and the capture lacks. No other sum includes them.
     pub lost_bytes: u64,
-    /// How often bytes were lost in a row.
+    /// Runs of lost bytes.
     pub holes: u64,
     /// Calls.
     pub calls: u64,
@@ -30,9 +30,9 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds another one.
+    /// Adds another account.
     pub fn add(&mut self, other: &Self) {
-        // Every field, so that a new one is not forgotten.
+        // List every field, so that a new one cannot be forgotten.
         let Self {
             packets,
             payload_bytes,
@@ -59,9 +59,9 @@ impl Account {
         self.replies += replies;
     }
 
-    /// What came since an earlier state of the same account.
+    /// The difference from an earlier state of the same account.
     pub fn since(&self, earlier: &Self) -> Self {
-        // Every field, so that a new one is not forgotten.
+        // List every field, so that a new one cannot be forgotten.
         let Self {
             packets,
             payload_bytes,
@@ -90,7 +90,7 @@ impl Account {
         }
     }
 
-    /// Whether every byte is in one of the sums.
+    /// Whether the sums cover every byte.
     pub fn is_complete(&self) -> bool {
         self.payload_bytes
             == self.parsed_bytes

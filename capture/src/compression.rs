@@ -1,8 +1,8 @@
-//! Files of others, as they are, or compressed with gzip, bzip2 or zstd.
+//! Files that are plain, or compressed with gzip, bzip2 or zstd.
 
 use std::io::{self, Read};
 
-/// The bytes of a file, which is decompressed if it begins as gzip, bzip2 or zstd does.
+/// Returns the bytes of a file, decompressed if its magic number is that of gzip, bzip2 or zstd.
 pub fn decompressed<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut magic = Vec::with_capacity(4);
     input.by_ref().take(4).read_to_end(&mut magic)?;

@@ -1,4 +1,4 @@
-//! A connection, or for UDP two addresses with ports: two directions, and the calls of both.
+//! A TCP connection, or the UDP traffic between two addresses with ports: two directions, and the calls of both.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use crate::rpc::{self, Message, Origin, Unread};
 use crate::tcp::{Piece, Segment, Stream};
 use crate::xdr::SparseRecord;
 
-/// Further reasons count as malformed: numbers in them come from the capture.
+/// Further reasons are counted as malformed. The limit is needed because reasons contain numbers from the capture.
 const MOST_REASONS: usize = 64;
-/// So much of a datagram is looked at first.
+/// Bytes of a datagram to read first.
 const FIRST_BYTES: usize = 1024;
 
-/// What a connection had.
+/// Counts for one connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Calls with a reply.
@@ -29,7 +29,7 @@ pub struct Tally {
     pub retransmissions: u64,
     /// Replies to calls that were answered before.
     pub repeated_replies: u64,
-    /// Messages that were read in part or not at all, by reason.
+    /// Messages that were not read completely, by reason.
     pub opaque: BTreeMap<Opaque, u64>,
     /// TLS began: nothing after it can be read.
     pub is_tls: bool,
@@ -48,12 +48,12 @@ impl Tally {
     }
 }
 
-/// What TCP's header says.
+/// Facts from the TCP header.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpFlags {
-    /// The connection begins.
+    /// A connection begins (SYN).
     pub is_syn: bool,
-    /// Up to where the other direction was received.
+    /// The end of the bytes that the sender has received from the other direction.
     pub acknowledged: Option<u32>,
 }
 
@@ -62,13 +62,13 @@ struct Half {
     stream: Stream,
     records: RecordReader,
     account: Account,
-    /// What [`Receiver::account`] was given of it.
+    /// The part of `account` that [`Receiver::account`] was already given.
     reported: Account,
 }
 
 /// A connection.
 pub struct Connection {
-    /// Its ends; the first one is the smaller address.
+    /// The two ends, the smaller address first.
     ends: [SocketAddr; 2],
     transport: Transport,
     halves: [Half; 2],
@@ -79,7 +79,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Between these two.
+    /// A connection between these two ends.
     pub fn new(ends: [SocketAddr; 2], transport: Transport) -> Self {
         Self {
             ends,
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// What is read from one of its ends, and what of the halves.
+    /// The half that carries the messages of one end, and the [`Side`] that reads them.
     fn parts<'a, R: Receiver>(
         &'a mut self,
         from_first: bool,
@@ -116,7 +116,7 @@ impl Connection {
         (&mut self.halves[usize::from(!from_first)], side)
     }
 
-    /// A TCP segment from one of the ends. Returns by how much the bytes in memory became more.
+    /// Takes a TCP segment from one end. Returns by how many bytes the memory in use grew.
     pub fn segment(
         &mut self,
         from_first: bool,
@@ -171,7 +171,7 @@ impl Connection {
             return;
         }
         if flags.acknowledged.is_none() {
-            // The one who calls begins: what was before is over.
+            // The client opens a new connection, so the previous one is over.
             self.end(receiver);
             self.tally.is_tls = false;
         }
@@ -184,14 +184,14 @@ impl Connection {
         );
     }
 
-    /// Bytes in memory, about.
+    /// Bytes in memory, approximately.
     pub fn kept_bytes(&self) -> usize {
         let halves = self.halves.iter();
         let halves = halves.map(|half| half.stream.waiting_bytes() + half.records.kept_bytes());
         self.pairing.kept_bytes() + halves.sum::<usize>()
     }
 
-    /// A datagram from one of the ends: its payload as far as it was captured, and its length.
+    /// Takes a datagram from one end: its captured payload, and its length on the wire.
     pub fn datagram(
         &mut self,
         from_first: bool,
@@ -226,7 +226,7 @@ impl Connection {
         self.kept_bytes().cast_signed() - before.cast_signed()
     }
 
-    /// Who calls; as long as nobody does, who has not NFS's port.
+    /// The client is the end that calls. Before the first call, the server is the end with the NFS port.
     pub fn peers(&self) -> Peers {
         let [first, second] = self.ends;
         let [of_first, of_second] = self.halves.each_ref().map(|half| half.account.calls);
@@ -245,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// Gives the receiver what the accounts of both directions have more than the last time.
+    /// Passes on what both accounts gained since the last report.
     pub fn report_accounts(&mut self, receiver: &mut impl Receiver) {
         let peers = self.peers();
         let first_calls = peers.client == self.ends[0];
@@ -258,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// Forgets whatever it waits for: bytes that are lacking, the rest of records, replies.
+    /// Drops everything that waits: bytes after holes, partial records, calls without replies.
     pub fn let_go(&mut self, receiver: &mut impl Receiver) {
         self.flush(receiver);
         for from_first in [true, false] {
@@ -285,7 +285,7 @@ impl Connection {
         self.tally.unanswered += counting.unanswered;
     }
 
-    /// Nothing follows, or another connection between the same two.
+    /// The connection is over, or another one begins between the same ends.
     fn end(&mut self, receiver: &mut impl Receiver) {
         self.flush(receiver);
         for half in &mut self.halves {
@@ -295,7 +295,7 @@ impl Connection {
         self.forget_calls(receiver);
     }
 
-    /// There will be no more packets: what it had, and the account of both directions.
+    /// There are no more packets. Returns the counts, and the accounts of both directions.
     pub fn finish(mut self, receiver: &mut impl Receiver) -> ConnectionReport {
         self.end(receiver);
         self.report_accounts(receiver);
@@ -314,7 +314,7 @@ impl Connection {
     }
 }
 
-/// Hands on pieces of a stream to what reads records of it.
+/// Passes pieces of a stream to the reader of its records.
 fn pieces<'a, R: Receiver>(
     records: &'a mut RecordReader,
     side: &'a mut Side<'_, R>,
@@ -322,9 +322,9 @@ fn pieces<'a, R: Receiver>(
     |piece, time_ns, account| records.piece(piece, time_ns, side, account)
 }
 
-/// One direction, as what reads its messages sees it.
+/// One direction, as the reader of its messages needs it.
 struct Side<'a, R> {
-    /// Its sender as client.
+    /// The sender as the client.
     peers: Peers,
     from_first: bool,
     pairing: &'a mut Pairing,
@@ -350,7 +350,7 @@ impl<R: Receiver> MessageReader for Side<'_, R> {
         let Message::Call(call, _) = message else {
             return Ok(message);
         };
-        // Before its end is seen, which the capture may lack, so that its reply finds it.
+        // Remember the call before its end is seen: the capture may lack the end, but have the reply.
         let mut counting = Counting {
             receiver: &mut *self.receiver,
             unanswered: 0,

@@ -1,4 +1,4 @@
-//! From packets to requests: which connection a packet belongs to, and the report of all of them at the end.
+//! From packets to requests: finds the connection of each packet, and reports all connections at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -16,25 +16,25 @@ use crate::packets::Packet;
 use crate::rpc;
 use crate::tcp::Segment;
 
-/// The port of NFS.
+/// The NFS port.
 pub const NFS_PORT: u16 = 2049;
 
-/// So many connections are followed at a time.
+/// Most connections that are followed at a time.
 const MOST_CONNECTIONS: usize = 1 << 14;
-/// So many that are over have an account of their own.
+/// Most ended connections with a report each.
 const MOST_REPORTED: usize = 1 << 12;
-/// Bytes that all connections keep in memory.
+/// Most bytes that all connections keep in memory.
 const MOST_KEPT_BYTES: usize = 128 << 20;
-/// Datagrams that the capture has twice come within this time, ns.
+/// A datagram that comes again within this time, ns, is the same one captured twice.
 const TWICE_NS: i64 = 10_000_000;
-/// Packets stand at most so much later than those after them, ns.
+/// Packets may be out of order by this time at most, ns.
 const REORDERED_NS: i64 = 1_000_000_000;
-/// So many datagrams are remembered for that.
+/// Datagrams that are remembered to detect repetitions.
 const REMEMBERED: usize = 64;
-/// So much of a datagram tells it from others.
+/// Bytes of a datagram that are hashed to recognise it.
 const TELLING_BYTES: usize = 64;
 
-/// Which connection a packet is of, in few words: they are hashed and compared for each packet.
+/// The connection of a packet, in few words: it is hashed and compared for each packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow {
     /// Addresses and ports, the smaller one first.
@@ -62,12 +62,12 @@ pub struct Frames {
     pub bytes: u64,
 }
 
-/// A connection, or for UDP two addresses with ports, when all is over.
+/// A TCP connection, or the UDP traffic between two addresses with ports, after its end.
 #[derive(Clone, Debug)]
 pub struct ConnectionReport {
-    /// Who called, with what it sent; and who answered.
+    /// The client, whose bytes are in `sent`, and the server.
     pub peers: Peers,
-    /// What it had.
+    /// Its counts.
     pub tally: Tally,
     /// What the client sent.
     pub sent: Account,
@@ -80,22 +80,22 @@ pub struct ConnectionReport {
 pub struct Report {
     /// All packets.
     pub packets: Frames,
-    /// Those that were not looked into, by reason.
+    /// Packets that were not read, by reason.
     pub skipped: BTreeMap<Skipped, Frames>,
     /// Connections, in order of addresses.
     pub connections: Vec<ConnectionReport>,
-    /// Of connections beyond those: both directions together.
+    /// The sum over both directions of all connections beyond `MOST_REPORTED`.
     pub others: Account,
-    /// Number of those.
+    /// The number of connections in `others`.
     pub other_connections: u64,
-    /// Packets that were captured before the one that stands before them.
+    /// Packets that were captured earlier than the packet before them in the file.
     pub backwards: u64,
-    /// Time of the earliest packet and of the latest, ns since the epoch.
+    /// Times of the earliest and the latest packet, ns since the epoch.
     pub time_range_ns: Option<(i64, i64)>,
 }
 
 impl Report {
-    /// The account of all connections and directions.
+    /// The sum over all connections and directions.
     pub fn total(&self) -> Account {
         let mut total = self.others;
         for connection in &self.connections {
@@ -117,13 +117,13 @@ pub struct Decoder<R> {
     hasher: RandomState,
     report: Report,
     last_ns: i64,
-    /// Time of the last [`Self::report_accounts`].
+    /// `last_ns` at the last [`Self::report_accounts`].
     reported_ns: i64,
 }
 
 impl<R: Receiver> Decoder<R> {
-    /// Gives what it finds to `receiver`. Connections to `ports` and to NFS's own are accounted for from their first packet on, and
-    /// others from their first call of NFS at the beginning of a packet.
+    /// Passes what it finds to `receiver`. Connections to `ports` and to the NFS port are counted from their first packet on. Other
+    /// connections are counted from the first packet that begins with an NFS call.
     pub fn new(receiver: R, ports: &[u16]) -> Self {
         Self {
             receiver,
@@ -139,12 +139,12 @@ impl<R: Receiver> Decoder<R> {
         }
     }
 
-    /// Who is given what is found.
+    /// The receiver of calls, replies and requests.
     pub fn receiver(&mut self) -> &mut R {
         &mut self.receiver
     }
 
-    /// The next packet.
+    /// Takes the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.report.packets.frames += 1;
         self.report.packets.bytes += u64::from(packet.bytes);
@@ -160,7 +160,7 @@ impl<R: Receiver> Decoder<R> {
         }
     }
 
-    /// Packets that cannot be looked into, because they have no time.
+    /// Counts packets that cannot be used because they have no time.
     pub fn untimed(&mut self, frames: u64, bytes: u64) {
         if frames == 0 {
             return;
@@ -233,7 +233,7 @@ impl<R: Receiver> Decoder<R> {
         Ok(())
     }
 
-    /// So many more bytes are in memory: connections end, or forget what they wait for, if that is too much.
+    /// Counts bytes that were added to memory. Above the limit, connections end or drop what they wait for.
     fn keep(&mut self, more: isize) {
         self.kept_bytes = self.kept_bytes.saturating_add_signed(more);
         if self.connections.len() > MOST_CONNECTIONS {
@@ -285,7 +285,7 @@ impl<R: Receiver> Decoder<R> {
         Ok(())
     }
 
-    /// Ends the connections that were idle for longest.
+    /// Ends the connections that have been idle longest.
     fn evict(&mut self) {
         let mut times: Vec<i64> = self.connections.values().map(|c| c.last_ns).collect();
         let (_, &mut until_ns, _) = times.select_nth_unstable(MOST_CONNECTIONS / 4);
@@ -301,19 +301,19 @@ impl<R: Receiver> Decoder<R> {
         }
     }
 
-    /// Gives the receiver what the accounts of all connections have more than the last time. Without it, it is given all of it when
-    /// they end.
+    /// Passes on what the accounts of all connections gained since the last report. If it is never called, the receiver gets the whole
+    /// account when a connection ends.
     pub fn report_accounts(&mut self) {
         let since_ns = std::mem::replace(&mut self.reported_ns, self.last_ns);
         for connection in self.connections.values_mut() {
-            // Packets of several CPUs are not quite in order.
+            // Packets that several CPUs captured are not exactly in order.
             if connection.last_ns >= since_ns.saturating_sub(REORDERED_NS) {
                 connection.report_accounts(&mut self.receiver);
             }
         }
     }
 
-    /// There are no more packets: who was given what was found, and what became of every packet.
+    /// There are no more packets. Returns the receiver, and the report on every packet.
     pub fn finish(mut self) -> (R, Report) {
         for (_, connection) in in_order(self.connections.drain()) {
             report_connection(&mut self.report, connection, &mut self.receiver);
@@ -330,7 +330,7 @@ impl<R: Receiver> Decoder<R> {
     }
 }
 
-/// Connections in the same order in each run, which that of the map is not.
+/// Sorts connections, because the order of the map differs from run to run.
 fn in_order<T>(connections: impl Iterator<Item = (Flow, T)>) -> Vec<(Flow, T)> {
     let mut connections: Vec<_> = connections.collect();
     connections.sort_unstable_by_key(|(flow, _)| *flow);
@@ -346,8 +346,8 @@ fn end(address: SocketAddr) -> (u128, u16) {
     (number, address.port())
 }
 
-/// The connection of a packet from one end to the other, followed from now on if it is one of NFS; and whether the packet is from the first of
-/// its ends.
+/// Finds the connection of a packet, and starts to follow it if it is an NFS connection. Also returns whether the packet comes from the
+/// first of the two ends.
 fn connection<'a>(
     connections: &'a mut AHashMap<Flow, Connection>,
     ports: &[u16],

@@ -1,4 +1,4 @@
-//! Datagrams of several IP packets.
+//! Datagrams that consist of several IP packets.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use ahash::AHashMap;
 
 use crate::link::{Fragment, IpPacket};
 
-/// Bytes of fragments that are kept, together.
+/// Most bytes of all fragments in memory.
 const MOST_BYTES: usize = 16 << 20;
-/// A fragment that comes later than this belongs to another datagram, ns: RFC 791 says 15 s, Linux 30 s.
+/// A fragment that comes later than this, ns, belongs to another datagram: RFC 791 says 15 s, Linux uses 30 s.
 const LONGEST_NS: i64 = 30_000_000_000;
-/// Packets that the capture has twice come within this time, ns.
+/// A packet that comes again within this time, ns, is the same one captured twice.
 const TWICE_NS: i64 = 10_000_000;
-/// So many complete datagrams are remembered for that.
+/// Complete datagrams that are remembered to detect repetitions.
 const REMEMBERED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,14 +35,14 @@ pub struct Datagram {
     pub begin_ns: i64,
 }
 
-/// What a fragment makes.
+/// The result of adding a fragment.
 #[derive(Debug)]
 pub enum Assembled {
-    /// Nothing yet.
+    /// The datagram is not complete yet.
     Waiting,
-    /// The last one that was lacking.
+    /// This fragment completed the datagram.
     Complete(Datagram),
-    /// Nothing: it was there before.
+    /// The fragment was already there.
     Repeated,
 }
 
@@ -55,14 +55,14 @@ struct Partial {
     kept_bytes: usize,
 }
 
-/// Datagrams of which fragments are lacking.
+/// Datagrams whose fragments are not all there yet.
 #[derive(Debug, Default)]
 pub struct Fragments {
     partial: AHashMap<Key, Partial>,
     order: VecDeque<Key>,
     kept_bytes: usize,
     complete: VecDeque<(Key, i64)>,
-    /// Fragments, and their bytes on the wire, that were given up.
+    /// Fragments that were given up, and their bytes on the wire.
     given_up: (u64, u64),
 }
 
@@ -137,7 +137,7 @@ impl Fragments {
         }
     }
 
-    /// There will be no more: the number of fragments of incomplete datagrams, and of their bytes.
+    /// There are no more packets. Returns the number of fragments of incomplete datagrams, and their bytes.
     pub fn finish(&mut self) -> (u64, u64) {
         let keys: Vec<Key> = self.partial.keys().copied().collect();
         for key in keys {
@@ -148,7 +148,7 @@ impl Fragments {
 }
 
 impl Partial {
-    /// Returns whether it is new.
+    /// Adds a fragment. Returns whether it is new.
     fn add(&mut self, packet: &IpPacket<'_>, fragment: Fragment) -> bool {
         if !fragment.has_more {
             let end = fragment.offset.saturating_add(packet.payload_bytes);
@@ -182,7 +182,7 @@ impl Partial {
         (end >= total).then_some(total)
     }
 
-    /// As far as it was captured. A fragment may go on behind the end that the last one says: no such bytes are of the datagram.
+    /// The payload as far as it was captured. Drops bytes of a fragment after the end that the last fragment sets.
     fn payload(&self, total: u32) -> Vec<u8> {
         let mut payload = Vec::new();
         for (offset, bytes, captured) in &self.pieces {

@@ -1,4 +1,4 @@
-//! Entry points for `fuzz/` alone: they give arbitrary bytes to the readers of captures and of text of nfsdump.
+//! Entry points for `fuzz/` only: they pass arbitrary bytes to the readers of captures and of nfsdump text.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ impl Receiver for Sum {
     }
 }
 
-/// Reads a capture, and asks for an account that adds up.
+/// Reads a capture, and checks that its account adds up.
 pub fn capture(file: &[u8]) {
     let mut decoder = Decoder::new(Sum(0), &[]);
     let _ = read_packets(file, |packet| {
@@ -24,8 +24,8 @@ pub fn capture(file: &[u8]) {
     assert!(report.total().is_complete(), "{:?}", report.total());
 }
 
-/// Reads bytes as the payload of TCP segments and of datagrams between two hosts: each begins with its length, a byte that says
-/// which way it goes, and its sequence number.
+/// Reads bytes as payloads of TCP segments and datagrams between two hosts. Each payload begins with its length, a byte for its direction,
+/// and its sequence number.
 pub fn stream(bytes: &[u8]) {
     let mut decoder = Decoder::new(Sum(0), &[]);
     let mut rest = bytes;
@@ -54,7 +54,7 @@ pub fn stream(bytes: &[u8]) {
     assert!(report.total().is_complete(), "{:?}", report.total());
 }
 
-/// Reads text of nfsdump, and asks for an account that adds up.
+/// Reads nfsdump text, and checks that its account adds up.
 pub fn dump(text: &[u8]) {
     let mut decoder = DumpDecoder::new(Sum(0));
     let _ = read_lines(text, |line| {

@@ -1,13 +1,13 @@
-//! Reads NFS requests out of captures of packets: pcap and pcapng; NFS v2, v3 and v4.0 to v4.2, over TCP and UDP, IPv4 and IPv6.
+//! Reads NFS requests from packet captures: pcap and pcapng; NFS v2, v3 and v4.0 to v4.2, over TCP and UDP, IPv4 and IPv6.
 //!
 //! ```text
 //! file -> packets -> link -> fragments -> tcp (streams with holes) -> record (marks) -> rpc -> nfs -> pairing -> Receiver
 //! ```
 //!
-//! Text of nfsdump takes a short way: line -> nfsdump -> pairing -> Receiver.
+//! Text of nfsdump takes a shorter path: line -> nfsdump -> pairing -> Receiver.
 //!
-//! Packets are read and decompressed by a thread of their own. It goes over a capture once and keeps no file data: of a message only the beginning is read, or more if names or later operations
-//! stand there. All memory is bounded, whatever the capture says. At the end every byte is in one of the sums of [`Account`].
+//! A separate thread reads and decompresses packets. The decoder makes one pass and keeps no file data: it reads the beginning of each
+//! message, and more only for names or later operations. Memory is bounded for any input. At the end, [`Account`] covers every byte.
 
 mod account;
 mod compression;

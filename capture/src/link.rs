@@ -1,30 +1,30 @@
-//! From a frame to what its IP packet carries: Ethernet with VLAN tags, Linux cooked (1 and 2), raw IP, loopback; IPv4 and IPv6.
+//! From a frame to the payload of its IP packet: Ethernet with VLAN tags, Linux cooked (1 and 2), raw IP, loopback; IPv4 and IPv6.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use etherparse::LaxIpSlice;
 
-/// Why a frame was not looked into.
+/// Why a frame was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Skipped {
-    /// A link type that is not known, by its number in the file.
+    /// An unknown link type, by its number in the file.
     LinkType(i32),
-    /// No IP: ARP, LLDP and the like.
+    /// Not IP: ARP, LLDP and the like.
     NotIp,
-    /// Headers that end too early or contradict themselves.
+    /// Headers that end too early or contradict each other.
     Malformed,
-    /// A packet in a packet.
+    /// A packet inside a packet.
     Tunnel(&'static str),
-    /// RoCE, which carries NFS over RDMA among others.
+    /// RoCE, which carries among others NFS over RDMA.
     Rdma,
     /// TCP or UDP that is not NFS, and other protocols.
     OtherTraffic,
-    /// Fragments of datagrams of which the rest is not in the capture.
+    /// Fragments of datagrams that the capture does not have completely.
     IncompleteDatagram,
-    /// Datagrams that the capture has twice.
+    /// Datagrams that the capture contains twice.
     Repeated,
-    /// Packets of pcapng that have no time that can be read.
+    /// Packets of pcapng without a readable time.
     Untimed,
 }
 
@@ -44,10 +44,10 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Place of a fragment.
+/// Place of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Which datagram it belongs to, with addresses and protocol.
+    /// Identifies the datagram, together with addresses and protocol.
     pub identification: u32,
     /// Its first byte in the datagram.
     pub offset: u32,
@@ -55,7 +55,7 @@ pub struct Fragment {
     pub has_more: bool,
 }
 
-/// What an IP packet carries.
+/// The content of an IP packet.
 #[derive(Clone, Copy, Debug)]
 pub struct IpPacket<'a> {
     /// Sender.
@@ -66,15 +66,15 @@ pub struct IpPacket<'a> {
     pub protocol: u8,
     /// Number of the datagram; 0 where there is none.
     pub identification: u32,
-    /// If it is only a part of a datagram.
+    /// Set if the packet is only a part of a datagram.
     pub fragment: Option<Fragment>,
     /// Payload, as far as it was captured.
     pub payload: &'a [u8],
-    /// Its length on the wire.
+    /// Length of the payload on the wire.
     pub payload_bytes: u32,
 }
 
-/// Numbers of protocols.
+/// Protocol numbers.
 pub mod protocol {
     /// TCP.
     pub const TCP: u8 = 6;
@@ -85,15 +85,15 @@ pub mod protocol {
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// Finds the IP packet of a frame that had `frame_bytes` on the wire.
+/// Finds the IP packet in a frame of `frame_bytes` on the wire.
 pub fn ip_packet(link_type: i32, frame: &[u8], frame_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
     let (ether_type, header) = match link_type {
         1 => (u16_at(frame, 12)?, 14),
         113 => (u16_at(frame, 14)?, 16),
         276 => (u16_at(frame, 0)?, 20),
-        // BSD loopback: the address family, in the byte order of whoever captured, or in the network's.
+        // BSD loopback: the address family, in the byte order of the capturing host or of the network.
         0 | 108 => (IPV4, 4),
-        // Raw IP, and its numbers in files of other systems.
+        // Raw IP, also with its numbers in files of other systems.
         12 | 14 | 101 | 228 | 229 => (IPV4, 0),
         other => return Err(Skipped::LinkType(other)),
     };
@@ -159,7 +159,7 @@ fn sliced(packet: &[u8], packet_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
             (total, part.map_or(0, |part| part.identification), part)
         }
     };
-    // A length of 0 is that of a packet which the network card would have cut into pieces (TSO, BIG TCP).
+    // The length is 0 if the network card splits the packet later (TSO, BIG TCP).
     let total = if total == 0 { packet_bytes } else { total };
     let captured = u32::try_from(payload.payload.len()).map_err(|_| Skipped::Malformed)?;
     Ok(IpPacket {
@@ -173,9 +173,9 @@ fn sliced(packet: &[u8], packet_bytes: u32) -> Result<IpPacket<'_>, Skipped> {
     })
 }
 
-/// The place of a fragment among extension headers (RFC 8200, section 4), of which `first` is the first one's number.
+/// Finds the place of a fragment among extension headers (RFC 8200, section 4). `first` is the number of the first header.
 ///
-/// etherparse's own iterator over them reads behind the end of headers that contradict themselves (0.21.0).
+/// The iterator of etherparse 0.21.0 reads past the end of headers that contradict each other.
 fn ipv6_fragment(first: u8, headers: &[u8]) -> Option<Fragment> {
     let (mut number, mut rest) = (first, headers);
     while let Some(header) = rest.first_chunk::<8>() {
@@ -200,7 +200,7 @@ fn ipv6_fragment(first: u8, headers: &[u8]) -> Option<Fragment> {
     None
 }
 
-/// The name of a tunnel, by the IP protocol or by UDP's port.
+/// The name of a tunnel, by IP protocol or UDP port.
 pub fn tunnel(protocol: u8, udp_port: Option<u16>) -> Option<Skipped> {
     Some(match (protocol, udp_port) {
         (4 | 41, _) => Skipped::Tunnel("IP in IP"),
@@ -217,7 +217,7 @@ pub fn tunnel(protocol: u8, udp_port: Option<u16>) -> Option<Skipped> {
 mod tests {
     use super::*;
 
-    /// An IPv6 packet with these headers and a payload behind its own.
+    /// An IPv6 packet with these headers and a payload.
     fn ipv6(first: u8, rest: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x60, 0, 0, 0, 0, rest.len() as u8, first, 64];
         packet.extend([0; 32]);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn headers_that_end_early_are_no_fragments() {
-        // A routing header, and another one that says it is longer than the packet.
+        // A routing header, followed by another one that claims to be longer than the packet.
         let packet = ipv6(43, &[43, 0, 0, 0, 0, 0, 0, 0, 44, 200, 0, 0]);
         for end in 40..packet.len() {
             if let Ok(ip) = ip_packet(101, &packet[..end], packet.len() as u32) {

@@ -1,4 +1,4 @@
-//! What is found in a capture: calls, replies, and requests, which are a call with its reply.
+//! The content of a capture: calls, replies, and requests. A request is a call with its reply.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::account::Account;
 
-/// Which protocol carries RPCs.
+/// The protocol that carries RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     /// TCP, with record marks.
     Tcp,
-    /// UDP, a datagram for each message.
+    /// UDP, one datagram for each message.
     Udp,
 }
 
@@ -24,29 +24,29 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Whom a call goes from and to. For callbacks of NFSv4 the client is the NFS server.
+/// The two ends of a call. For NFSv4 callbacks, the client is the NFS server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peers {
-    /// Who calls.
+    /// The end that calls.
     pub client: SocketAddr,
-    /// Who answers.
+    /// The end that answers.
     pub server: SocketAddr,
-    /// How.
+    /// The protocol between them.
     pub transport: Transport,
 }
 
-/// When a message was seen at the capture's place, ns since the epoch.
+/// When the capture saw a message, ns since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Its first byte.
     pub begin_ns: i64,
-    /// Its last byte, as far as it was seen.
+    /// Its last byte that was seen.
     pub end_ns: i64,
     /// Whether the capture has its last byte.
     pub has_end: bool,
 }
 
-/// A file handle, as it is on the wire.
+/// A file handle, as on the wire.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub Box<[u8]>);
 
@@ -56,37 +56,37 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Who calls, as the call says.
+/// The identity of the caller, as the call gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credential {
     /// `AUTH_NONE` 0, `AUTH_SYS` 1, `RPCSEC_GSS` 6, `AUTH_TLS` 7.
     pub flavor: u32,
-    /// User, of `AUTH_SYS`.
+    /// User (`AUTH_SYS`).
     pub uid: Option<u32>,
-    /// Group, of `AUTH_SYS`.
+    /// Group (`AUTH_SYS`).
     pub gid: Option<u32>,
     /// What RPCSEC_GSS protects.
     pub protection: Protection,
 }
 
-/// What RPCSEC_GSS (RFC 2203) does with arguments and results.
+/// How RPCSEC_GSS (RFC 2203) protects arguments and results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
-    /// They are as without it: also of other flavors, and of krb5.
+    /// Not at all: other flavors, and krb5.
     #[default]
     None,
-    /// They stand behind their length and a sequence number: krb5i.
+    /// They follow their length and a sequence number: krb5i.
     Integrity,
     /// They are encrypted: krb5p.
     Privacy,
-    /// They are tokens that make a security context.
+    /// They are tokens that set up a security context.
     Setup,
 }
 
-/// Type of a file, as NFSv3 numbers it (RFC 1813, `ftype3`).
+/// Type of a directory in NFSv3 (RFC 1813, `ftype3`).
 pub const DIRECTORY: u32 = 2;
 
-/// What a reply says of a file.
+/// The attributes of a file in a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Type: regular 1, directory 2, and so on; NFSv4 has more.
@@ -95,16 +95,16 @@ pub struct Attributes {
     pub size_bytes: Option<u64>,
     /// Number of its file system.
     pub fsid: Option<(u64, u64)>,
-    /// Its number there.
+    /// Its number in that file system.
     pub fileid: Option<u64>,
-    /// When it was modified, ns since the epoch; of NFSv2 and v3.
+    /// Time of modification, ns since the epoch; NFSv2 and v3 only.
     pub mtime_ns: Option<i64>,
 }
 
-/// An entry of READDIRPLUS, or of READDIR of NFSv4, that has a handle.
+/// An entry of READDIRPLUS, or of NFSv4 READDIR, that has a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Name, bytes of any encoding.
+    /// Name, in any encoding.
     pub name: Box<[u8]>,
     /// Handle.
     pub handle: Handle,
@@ -112,22 +112,22 @@ pub struct DirectoryEntry {
     pub attributes: Attributes,
 }
 
-/// An operation as it was called. NFSv2 and v3 have one in a call, NFSv4 several.
+/// An operation of a call. A call has one in NFSv2 and v3, and several in NFSv4.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OperationCall {
     /// Number: the procedure, or the operation of NFSv4.
     pub number: u32,
-    /// File or directory that it is about, where that is known: NFSv4 has it from the operations before.
+    /// File or directory of the operation, if known. In NFSv4, earlier operations set it.
     pub handle: Option<Handle>,
     /// Name in that directory.
     pub name: Option<Box<[u8]>>,
-    /// Directory and name that RENAME and LINK make.
+    /// Directory and name that RENAME and LINK create.
     pub target: Option<(Option<Handle>, Box<[u8]>)>,
     /// First byte.
     pub offset: Option<u64>,
-    /// Bytes, or for READDIR most bytes of the reply.
+    /// Bytes; for READDIR, the most bytes of the reply.
     pub count: Option<u32>,
-    /// WRITE: whether stable storage was asked for.
+    /// WRITE: whether the client asked for stable storage.
     pub is_stable: Option<bool>,
 }
 
@@ -138,21 +138,21 @@ pub struct OperationReply {
     pub number: u32,
     /// NFS status, 0 if it succeeded; `None` for NULL, which has none.
     pub status: Option<u32>,
-    /// File or directory that it was about (NFSv4), or that it found or made.
+    /// The file or directory of the operation (NFSv4), or the one it found or created.
     pub handle: Option<Handle>,
     /// Bytes read or written.
     pub count: Option<u32>,
     /// READ: whether the file ends there.
     pub is_eof: Option<bool>,
-    /// Attributes of the file that it was about, found or made.
+    /// Attributes of the file that the operation used, found or created.
     pub attributes: Option<Attributes>,
-    /// Attributes of the directory in which it looked for, made or removed a name.
+    /// Attributes of the directory in which the operation looked up, created or removed a name.
     pub directory: Option<Attributes>,
-    /// Entries with handles of a directory.
+    /// Directory entries that have handles.
     pub entries: Vec<DirectoryEntry>,
 }
 
-/// Why arguments or results were not read although the message is there.
+/// Why arguments or results of a captured message were not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Opaque {
     /// krb5p.
@@ -165,11 +165,11 @@ pub enum Opaque {
     Version(u32),
     /// A procedure that the version does not have.
     Procedure(u32),
-    /// An operation of NFSv4 that is not known; those after it are not read.
+    /// An unknown operation of NFSv4; the operations after it are not read.
     Operation(u32),
-    /// Values that the protocol does not have.
+    /// Values that the protocol does not allow.
     Malformed,
-    /// Bytes that the capture does not have, or more than are looked at.
+    /// Bytes that the capture lacks, or more bytes than the reader keeps.
     Lost,
     /// A reply whose call is not in the capture.
     CallMissing,
@@ -194,40 +194,40 @@ impl fmt::Display for Opaque {
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// From whom to whom.
+    /// The client and the server.
     pub peers: Peers,
     /// Transaction id.
     pub xid: u32,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
-    /// Its length, without record marks, bytes.
+    /// Length without record marks, bytes.
     pub bytes: u64,
-    /// Of these, those of the arguments: behind the header of the RPC.
+    /// Bytes of the arguments, after the RPC header.
     pub payload_bytes: u64,
     /// RPC program.
     pub program: u32,
-    /// Its version.
+    /// Version of the program.
     pub version: u32,
-    /// Minor version, of a COMPOUND.
+    /// Minor version of a COMPOUND.
     pub minor_version: Option<u32>,
     /// Procedure.
     pub procedure: u32,
-    /// Who calls.
+    /// The caller.
     pub credential: Credential,
     /// Operations, in order.
     pub operations: Vec<OperationCall>,
-    /// Why they are not all there.
+    /// Why `operations` is incomplete.
     pub opaque: Option<Opaque>,
-    /// Hash of the arguments that were looked at: a retransmission has the same.
+    /// Hash of the arguments that were read: the same for a retransmission.
     pub(crate) fingerprint: u64,
 }
 
-/// How the server took an RPC (RFC 5531, section 9).
+/// How the server handled an RPC (RFC 5531, section 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RpcStatus {
     /// It was executed.
     Success,
-    /// It was accepted and not executed: `accept_stat`.
+    /// It was accepted but not executed: `accept_stat`.
     NotExecuted(u32),
     /// It was denied: `reject_stat`.
     Denied(u32),
@@ -236,21 +236,21 @@ pub enum RpcStatus {
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// From whom (server) to whom (client).
+    /// The client and the server. The reply goes from the server to the client.
     pub peers: Peers,
     /// Transaction id.
     pub xid: u32,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
-    /// Its length, without record marks, bytes.
+    /// Length without record marks, bytes.
     pub bytes: u64,
-    /// Of these, those of the results: behind the header of the RPC.
+    /// Bytes of the results, after the RPC header.
     pub payload_bytes: u64,
-    /// How the RPC was taken.
+    /// How the server handled the RPC.
     pub status: RpcStatus,
-    /// Results, in order; of NFSv4 those up to the one that failed.
+    /// Results, in order; in NFSv4, up to the operation that failed.
     pub operations: Vec<OperationReply>,
-    /// Why they are not all there.
+    /// Why `operations` is incomplete.
     pub opaque: Option<Opaque>,
     /// Its call.
     pub call: Option<Arc<Call>>,
@@ -263,7 +263,7 @@ pub struct Request {
     pub call: Arc<Call>,
     /// The reply.
     pub reply: Reply,
-    /// Last byte of the reply, ns since the epoch.
+    /// When the last byte of the reply was seen, ns since the epoch.
     pub end_ns: i64,
     /// How often the call was sent again.
     pub retransmissions: u32,
@@ -276,13 +276,13 @@ impl Request {
     }
 }
 
-/// Takes what is found. All methods do nothing unless they are written.
+/// Receives calls, replies and requests. The default methods do nothing.
 pub trait Receiver {
-    /// A call, also one that is a retransmission, when its last byte was seen.
+    /// A call whose last byte was seen. It may be a retransmission.
     fn call(&mut self, call: &Arc<Call>, seen: Seen, is_retransmission: bool) {
         let _ = (call, seen, is_retransmission);
     }
-    /// A reply, when its last byte was seen. `is_repeated` if its call was answered before.
+    /// A reply whose last byte was seen. `is_repeated` if its call was already answered.
     fn reply(&mut self, reply: &Reply, seen: Seen, is_repeated: bool) {
         let _ = (reply, seen, is_repeated);
     }
@@ -290,11 +290,11 @@ pub trait Receiver {
     fn request(&mut self, request: Request) {
         let _ = request;
     }
-    /// A call that will not be answered: the client connected again, or minutes passed.
+    /// A call without a reply: the client reconnected, or minutes passed.
     fn unanswered(&mut self, call: &Arc<Call>) {
         let _ = call;
     }
-    /// What a direction of a connection has more in its account, whose last packet was captured at `last_ns`.
+    /// What the account of one direction gained. Its last packet was captured at `last_ns`.
     fn account(&mut self, peers: &Peers, is_from_client: bool, last_ns: i64, more: &Account) {
         let _ = (peers, is_from_client, last_ns, more);
     }

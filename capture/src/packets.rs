@@ -1,4 +1,4 @@
-//! Packets of a capture: pcap (us, ns, both byte orders) and pcapng (several interfaces, resolutions, offsets); as they are, gz or zst.
+//! Packets of a capture: pcap (us, ns, both byte orders) and pcapng (several interfaces, resolutions, offsets); plain, gz or zst.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -13,10 +13,10 @@ use pcap_parser::{
 use crate::compression::decompressed;
 use crate::read_ahead::Window;
 
-/// A larger packet, or block of pcapng, is none.
+/// A larger packet, or block of pcapng, is damage.
 const LARGEST_BLOCK: usize = 16 << 20;
 const NS: i128 = 1_000_000_000;
-/// A packet as pcapng had it before 2010.
+/// The packet block of pcapng before 2010.
 const OBSOLETE_PACKET: u32 = 2;
 
 /// A packet.
@@ -26,7 +26,7 @@ pub struct Packet<'a> {
     pub time_ns: i64,
     /// Number of its link type.
     pub link_type: i32,
-    /// Its bytes, as far as they were stored.
+    /// Its bytes, as far as the capture stored them.
     pub data: &'a [u8],
     /// Its length on the wire.
     pub bytes: u32,
@@ -35,7 +35,7 @@ pub struct Packet<'a> {
 /// Why a file, or the rest of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
-    /// It is no capture.
+    /// The file is not a capture.
     #[error("this is neither pcap nor pcapng; captures may be compressed with gzip, bzip2 or zstd")]
     NotACapture,
     /// It is compressed with bzip2.
@@ -53,10 +53,9 @@ pub enum PacketsError {
 pub struct FileEnd {
     /// Packets that were read.
     pub packets: u64,
-    /// Packets of pcapng that have no time that can be read, such as its simple packets, and their bytes on the wire. They are not passed
-    /// on.
+    /// Packets of pcapng without a readable time, such as simple packets, and their bytes on the wire. They are not passed on.
     pub untimed: (u64, u64),
-    /// Why what follows was not read, if the file does not end there.
+    /// Why the rest of the file was not read.
     pub damage: Option<String>,
 }
 
@@ -68,7 +67,7 @@ struct Interface {
     offset_s: i128,
 }
 
-/// Reads the packets of a capture, as long as `take` says so.
+/// Reads the packets of a capture until `take` breaks.
 pub fn read_packets(
     input: impl Read + Send,
     take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
@@ -123,7 +122,7 @@ fn read(
     }
 }
 
-/// Whether process information of pcapng is shorter than a block can be: pcap-parser 0.17 subtracts without looking.
+/// Whether a process information block of pcapng is too short for a block: pcap-parser 0.17 subtracts without a check.
 fn is_too_short(data: &[u8]) -> bool {
     match data.first_chunk::<8>() {
         Some([1, 0, 0, 0x80, len @ ..]) => u32::from_le_bytes(*len) < 12,
@@ -132,20 +131,20 @@ fn is_too_short(data: &[u8]) -> bool {
     }
 }
 
-/// What a file goes on with.
+/// The next part of a file.
 enum Next<'a> {
-    /// A block of this length, and what is in it.
+    /// A block of this length, and its content.
     Block(usize, Content<'a>),
-    /// Less than a block is in sight.
+    /// The window does not contain a whole block.
     More,
-    /// No block.
+    /// Not a block.
     Damage,
 }
 
-/// What is in a block.
+/// The content of a block.
 enum Content<'a> {
     Packet(Packet<'a>),
-    /// A packet without a time that can be read.
+    /// A packet without a readable time.
     Untimed {
         bytes: u32,
     },
@@ -154,13 +153,13 @@ enum Content<'a> {
 
 type ParseRecord = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
 
-/// What packets of a file have in common.
+/// Facts that all packets of a file share.
 enum File {
     Pcap {
         parse: ParseRecord,
         link_type: i32,
         is_ns: bool,
-        /// The header comes first.
+        /// Length of the file header, until it has been consumed.
         header: usize,
     },
     Pcapng {
@@ -170,7 +169,7 @@ enum File {
 }
 
 impl File {
-    /// What a file is that begins so.
+    /// Recognises the format of a file by its first bytes.
     fn begin(data: &[u8]) -> Option<Self> {
         if parse_sectionheaderblock(data).is_ok() {
             return Some(Self::Pcapng {
@@ -240,7 +239,7 @@ impl File {
     }
 }
 
-/// The packet of a block of pcapng; of others, what is to be known of interfaces.
+/// Returns the packet of a pcapng block. From other blocks, takes the facts about interfaces.
 fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Content<'a> {
     match block {
         Block::SectionHeader(_) => {
@@ -265,7 +264,7 @@ fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Content<'
                     bytes: packet.origlen,
                 };
             };
-            // As `packet_data` of a block that is borrowed for as long as its data.
+            // The same as `packet_data`, whose result cannot be borrowed for as long as the data.
             let stored = packet.data.len().min(packet.caplen as usize);
             Content::Packet(Packet {
                 time_ns,
@@ -285,14 +284,14 @@ fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Content<'
 }
 
 impl Interface {
-    /// A time that counts units since the epoch.
+    /// Converts a time in units since the epoch.
     fn time_ns(&self, units: i128) -> Option<i64> {
         let ns = self.offset_s * NS + units * NS / self.units_per_second;
         i64::try_from(ns).ok()
     }
 }
 
-/// Upper bits of the field say whether frames end with a checksum.
+/// The upper bits of the field say whether frames end with a checksum.
 fn link_type(field: i32) -> i32 {
     field & 0xffff
 }

@@ -1,4 +1,4 @@
-//! Which reply belongs to which call of a connection: by the direction of the call and its transaction id.
+//! Pairs calls and replies of a connection by direction and transaction id.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use ahash::AHashMap;
 
 use crate::message::{Call, Receiver};
 
-/// A call is forgotten after so long, ns of the capture's time.
+/// A call is forgotten after this time, ns of the capture.
 const LONGEST_WAIT_NS: i64 = 300_000_000_000;
-/// Calls of a connection that are remembered, at most.
+/// Most calls of a connection that are remembered.
 const MOST_CALLS: usize = 1 << 14;
-/// So many are remembered that were answered, for replies that come twice.
+/// Most answered calls that are remembered, to recognise repeated replies.
 const MOST_ANSWERED: usize = 1 << 10;
 
-/// What a call takes of memory, and each of its operations, about.
+/// Approximate memory of a call, and of each of its operations.
 const CALL_BYTES: usize = 512;
 
-/// Which of a connection's two ends called, and with which transaction id.
+/// Whether the first end of the connection called, and the transaction id.
 type Key = (bool, u32);
 
 struct Pending {
@@ -31,10 +31,10 @@ struct Pending {
 #[derive(Default)]
 pub struct Pairing {
     calls: AHashMap<Key, Pending>,
-    /// In the order in which they came.
+    /// Calls in order of arrival.
     order: VecDeque<(Key, u64, i64)>,
     serials: u64,
-    /// What `calls` takes of memory.
+    /// Memory that `calls` takes.
     kept_bytes: usize,
 }
 
@@ -42,18 +42,18 @@ fn weight(call: &Call) -> usize {
     CALL_BYTES * (1 + call.operations.len())
 }
 
-/// What a reply is.
+/// The kind of a reply.
 pub enum Answer {
-    /// The first one to a call, which was sent again so often.
+    /// The first reply to a call, and how often the call was sent again.
     First(Arc<Call>, u32),
-    /// Another one.
+    /// A further reply to a call.
     Repeated,
-    /// One whose call is not known.
+    /// A reply whose call is unknown.
     Orphan,
 }
 
 impl Pairing {
-    /// Takes a call, and returns whether it is a retransmission.
+    /// Adds a call. Returns whether it is a retransmission.
     pub fn call(
         &mut self,
         from_first: bool,
@@ -67,7 +67,7 @@ impl Pairing {
                 pending.retransmissions += u32::from(!pending.is_answered);
                 return true;
             }
-            // Another call with its id. Forgotten here, so that it is unanswered once.
+            // A different call has taken the id. Remove the old one here, so that it counts as unanswered once.
             if let Some(old) = self.calls.remove(&key) {
                 self.kept_bytes = self.kept_bytes.saturating_sub(weight(&old.call));
                 if !old.is_answered {
@@ -89,7 +89,7 @@ impl Pairing {
         false
     }
 
-    /// The call to which a reply with this transaction id belongs.
+    /// The call of a reply with this transaction id.
     pub fn call_of(&self, from_first: bool, xid: u32) -> Option<&Arc<Call>> {
         self.calls
             .get(&(from_first, xid))
@@ -101,7 +101,7 @@ impl Pairing {
         self.calls.contains_key(&(from_first, xid))
     }
 
-    /// A reply to a call of that end.
+    /// Takes a reply to a call of one end.
     pub fn answer(&mut self, from_first: bool, xid: u32) -> Answer {
         match self.calls.get_mut(&(from_first, xid)) {
             None => Answer::Orphan,
@@ -144,7 +144,7 @@ impl Pairing {
         }
     }
 
-    /// The connection is over: no reply will come.
+    /// The connection is over: no more replies will come.
     pub fn finish(&mut self, receiver: &mut impl Receiver) {
         for (key, serial, _) in self.order.drain(..) {
             let pending = self.calls.get(&key);
@@ -156,17 +156,17 @@ impl Pairing {
         self.kept_bytes = 0;
     }
 
-    /// What it takes of memory, about.
+    /// Memory in use, approximately.
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 }
 
-/// Counts calls that are not answered.
+/// A receiver that counts unanswered calls.
 pub struct Counting<'a, R> {
-    /// Who is given them.
+    /// The receiver that gets the calls.
     pub receiver: &'a mut R,
-    /// Their number.
+    /// The number of unanswered calls.
     pub unanswered: u64,
 }
 

@@ -1,18 +1,18 @@
-//! Bytes of a file, read by a thread of its own while those before are looked into: copying them out of the page cache, or decompressing them,
-//! takes as long as finding packets in them.
+//! Reads the bytes of a file ahead, in a separate thread. Copying them from the page cache, or decompressing them, takes as long as finding
+//! packets in them.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, Scope};
 
-/// What is read at once.
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Room before it for the end of the chunk before.
+/// Room before a chunk for the unread end of the previous one.
 const HEADROOM: usize = 64 << 10;
-/// Chunks that wait.
+/// Most chunks that wait.
 const AHEAD: usize = 4;
 
-/// A piece of the file, behind the headroom.
+/// A piece of the file, after the headroom.
 struct Chunk {
     bytes: Vec<u8>,
     end: usize,
@@ -26,7 +26,7 @@ impl Chunk {
         }
     }
 
-    /// Fills it as long as there is something: a pipe gives what it has.
+    /// Fills the chunk until it is full or the input ends. A pipe gives what it has.
     fn fill(&mut self, input: &mut impl Read) -> io::Result<()> {
         self.end = HEADROOM;
         while self.end < self.bytes.len() {
@@ -34,7 +34,7 @@ impl Chunk {
                 Ok(0) => break,
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What came before it is not lost.
+                // Keep the bytes that were read before the error.
                 Err(_) if self.end > HEADROOM => break,
                 Err(error) => return Err(error),
             }
@@ -43,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// The part of a file that is in sight.
+/// The part of a file in memory.
 pub struct Window {
     chunk: Chunk,
     start: usize,
@@ -55,7 +55,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Nothing of it is in sight yet. The thread ends with the scope, or with the window when something more of the file has come.
+    /// Starts the thread with an empty window. The thread ends with the scope, or at its first chunk after the window is dropped.
     pub fn new<'scope>(
         scope: &'scope Scope<'scope, '_>,
         mut input: impl Read + Send + 'scope,
@@ -87,23 +87,23 @@ impl Window {
         })
     }
 
-    /// What is in sight.
+    /// The bytes in the window.
     pub fn data(&self) -> &[u8] {
         &self.chunk.bytes[self.start..self.chunk.end]
     }
 
-    /// Bytes of the file before that.
+    /// Bytes of the file before the window.
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// The first bytes in sight are done with.
+    /// Drops the first bytes of the window.
     pub fn consume(&mut self, bytes: usize) {
         self.start += bytes;
         self.consumed += bytes as u64;
     }
 
-    /// Brings more into sight, if there is more.
+    /// Adds more bytes to the window. Returns whether there were any.
     pub fn more(&mut self) -> io::Result<bool> {
         if self.is_at_end {
             return Ok(false);
@@ -120,9 +120,9 @@ impl Window {
             next.bytes[start..HEADROOM].copy_from_slice(self.data());
             let before = std::mem::replace(&mut self.chunk, next);
             self.start = start;
-            // One that was joined is longer than the others.
+            // A joined chunk is longer than the others.
             if before.bytes.len() == HEADROOM + CHUNK_BYTES {
-                // Without room, or without a reader, it is dropped.
+                // If the channel is full or closed, drop the chunk.
                 let _ = self.spare.try_send(before);
             }
         } else {
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What pieces of a file come to that are looked at in steps of different lengths.
+    /// Reads a file in pieces of `step` bytes, and joins them.
     fn read_in_steps(file: &[u8], step: usize) -> Vec<u8> {
         let mut seen = Vec::new();
         scope(|scope| {

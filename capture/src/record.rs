@@ -1,6 +1,6 @@
-//! RPC messages in a stream: record marks (RFC 5531, section 11), and where the next record begins after a hole.
+//! RPC messages in a stream: finds record marks (RFC 5531, section 11), and the next record after a hole.
 //!
-//! Of a record only the beginning is kept, and whatever else the message's reader asks for; the rest is counted.
+//! Keeps only the beginning of a record, and the bytes that the reader of the message asks for. The rest is only counted.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::rpc::{HEADER_BYTES, LAST_FRAGMENT, Message, Unread, is_plausible};
 use crate::tcp::{Absence, Piece};
 use crate::xdr::SparseRecord;
 
-/// So much of a record is looked at first: enough for a call with its credential, or for a reply without data.
+/// Bytes of a record to read first: enough for a call with its credential, or for a reply without data.
 const FIRST_BYTES: u64 = 1024;
-/// More of a record is never kept. READDIRPLUS needs it, and its replies are as large as `rsize` says.
+/// Most bytes of a record in memory. READDIRPLUS needs them: its replies may be as large as `rsize`.
 const MOST_BYTES: usize = 1 << 20;
-/// A fragment that is larger says that this is no mark.
+/// A mark with a larger fragment is not a mark.
 const LARGEST_FRAGMENT: u32 = 64 << 20;
 
-/// Reads messages, and takes them.
+/// Reads and takes messages.
 pub trait MessageReader {
-    /// Reads a message of this length, as [`crate::rpc::read`].
+    /// Reads a message of this length, like [`crate::rpc::read`].
     fn read(
         &mut self,
         record: &SparseRecord,
@@ -27,7 +27,7 @@ pub trait MessageReader {
         begin_ns: i64,
         bytes: u64,
     ) -> Result<Message, Unread>;
-    /// A message of which the last byte was seen.
+    /// Takes a message whose last byte was seen.
     fn take(&mut self, message: Message, seen: Seen, account: &mut Account);
     /// Whether a call from the other side waits for a reply.
     fn is_pending(&self, xid: u32) -> bool;
@@ -38,11 +38,11 @@ enum State {
     /// Looking for a record.
     #[default]
     Searching,
-    /// In a record's mark; this many of its bytes were read.
+    /// In the mark of a record, after this many of its bytes.
     Mark([u8; 4], usize),
     /// In a fragment.
     Body,
-    /// Nothing of it can be read any more.
+    /// The rest of the stream cannot be read.
     Opaque,
 }
 
@@ -54,29 +54,29 @@ enum Outcome {
     Unreadable,
 }
 
-/// One direction's records.
+/// The records of one direction.
 #[derive(Debug, Default)]
 pub struct RecordReader {
     state: State,
     record: SparseRecord,
-    /// What is to be kept next.
+    /// The part of the record to keep next.
     wanted: Range<u64>,
     outcome: Outcome,
-    /// Where in the record, marks apart.
+    /// Position in the record, without marks.
     position: u64,
     fragment_left: u64,
     is_last_fragment: bool,
-    /// Bytes of the record that were there, and those of its marks.
+    /// Bytes of the record that were captured, and bytes of its marks.
     seen_bytes: u64,
     mark_bytes: u64,
     begin_ns: i64,
     end_ns: i64,
-    /// The last bytes among which no record was found, and in which one may begin.
+    /// The last bytes in which no record was found: one may begin in them.
     tail: Vec<u8>,
 }
 
 impl RecordReader {
-    /// What comes next in the stream.
+    /// Takes the next piece of the stream.
     pub fn piece(
         &mut self,
         piece: Piece<'_>,
@@ -100,7 +100,7 @@ impl RecordReader {
         self.record.kept()
     }
 
-    /// Reads the message as far as it is there, and keeps none of its bytes.
+    /// Reads the message as far as it was captured, and drops its bytes.
     pub fn let_go(&mut self, reader: &mut impl MessageReader) {
         if matches!(self.state, State::Body) && matches!(self.outcome, Outcome::Reading) {
             self.read(true, reader);
@@ -114,7 +114,7 @@ impl RecordReader {
         self.state = State::Opaque;
     }
 
-    /// Gives up the record that is being read, and looks for another one.
+    /// Gives up the current record, and looks for the next one.
     pub fn abandon(&mut self, account: &mut Account) {
         account.not_understood_bytes += match &self.state {
             State::Searching => self.tail.len() as u64,
@@ -225,7 +225,7 @@ impl RecordReader {
         self.fragment_left -= bytes;
     }
 
-    /// Reads the message if all is there that was wanted.
+    /// Reads the message if all wanted bytes are there.
     fn look(&mut self, reader: &mut impl MessageReader) {
         if matches!(self.outcome, Outcome::Reading) && self.position >= self.wanted.end {
             self.read(false, reader);
@@ -242,7 +242,7 @@ impl RecordReader {
                 self.wanted = at..at.saturating_add(more);
                 Outcome::Reading
             }
-            // It needs what is over.
+            // The message needs a byte that was already passed.
             Err(Unread::Need(_)) if !is_all => return self.read(true, reader),
             Err(_) => Outcome::Unreadable,
         };
@@ -316,7 +316,7 @@ impl RecordReader {
         }
     }
 
-    /// Looks for the beginning of a record. Returns how many bytes are done with.
+    /// Looks for the beginning of a record. Returns the number of bytes that it consumed.
     fn search(
         &mut self,
         data: &[u8],

@@ -1,4 +1,4 @@
-//! ONC RPC (RFC 5531): calls, replies, who calls; RPCSEC_GSS (RFC 2203) around arguments and results.
+//! ONC RPC (RFC 5531): calls, replies and credentials; RPCSEC_GSS (RFC 2203) around arguments and results.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ const RPCSEC_GSS: u32 = 6;
 /// RPC with TLS (RFC 9289): a NULL call asks for it, and the verifier of its reply says yes.
 pub const AUTH_TLS: u32 = 7;
 
-/// Bytes of a record's beginning by which [`is_plausible`] knows it: the mark, and a call up to its procedure.
+/// Bytes that [`is_plausible`] needs from the beginning of a record: the mark, and a call up to its procedure.
 pub const HEADER_BYTES: usize = 28;
 
-/// Larger records no server takes.
+/// No server accepts larger records.
 const LARGEST_RECORD: u32 = 8 << 20;
-/// Smaller ones are no messages of NFS.
+/// Smaller records cannot be NFS messages.
 const SMALLEST_RECORD: u32 = 24;
 
-/// A message of which as much was read as is wanted.
+/// A message that was read as far as needed.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// A call, and whether it is a retransmission, which the reader of the record does not know.
+    /// A call, and whether it is a retransmission, which the record reader does not know.
     Call(Arc<Call>, bool),
     /// A reply.
     Reply(Box<Reply>),
 }
 
-/// Why there is no message.
+/// Why a message was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It needs the byte at this position of the record.
+    /// The reader needs the byte at this position of the record.
     Need(u64),
-    /// This is no RPC.
+    /// The record is not an RPC message.
     NotRpc,
 }
 
@@ -50,18 +50,18 @@ impl From<XdrError> for Unread {
     }
 }
 
-/// Where a message comes from.
+/// Origin of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// Its sender as client, its receiver as server.
+    /// The sender as client, the receiver as server.
     pub peers: Peers,
     /// When its first byte was seen, ns since the epoch.
     pub begin_ns: i64,
-    /// Its length, as far as it is known, bytes.
+    /// Its length as far as known, bytes.
     pub bytes: u64,
 }
 
-/// Reads a message. With `is_all` there will be no more bytes, and what cannot be read for that is [`Opaque::Lost`].
+/// Reads a message. `is_all` means that no more bytes will come: what still needs bytes is [`Opaque::Lost`].
 pub fn read(
     record: &SparseRecord,
     is_all: bool,
@@ -112,9 +112,9 @@ fn stopped(read: Result<(), Stop>, is_all: bool) -> Result<Option<Opaque>, Unrea
     }
 }
 
-/// Hash of what a call asks for: a retransmission has the same.
+/// Hash of the content of a call: the same for a retransmission.
 pub fn fingerprint(call: &Call) -> u64 {
-    // The seeds are the same in a process, and nothing outlives it.
+    // Fixed seeds give one process equal hashes, and no hash outlives the process.
     RandomState::with_seeds(1, 2, 3, 4).hash_one((
         call.program,
         call.version,
@@ -194,7 +194,7 @@ fn read_arguments(reader: &mut Reader<'_>, call: &mut Call) -> Result<(), Stop> 
     nfs::read_arguments(reader, call)
 }
 
-/// Steps over what RPCSEC_GSS puts in front of arguments and results.
+/// Skips what RPCSEC_GSS puts before arguments and results.
 fn unwrap(reader: &mut Reader<'_>, protection: Protection) -> Result<(), Stop> {
     match protection {
         Protection::None => Ok(()),
@@ -236,14 +236,14 @@ fn read_results(reader: &mut Reader<'_>, reply: &mut Reply) -> Result<(), Stop> 
     nfs::read_results(reader, &call, &mut reply.operations)
 }
 
-/// Whether a reply to a call with `AUTH_TLS` begins TLS.
+/// Whether this reply to an `AUTH_TLS` call begins TLS.
 pub fn begins_tls(reply: &Reply) -> bool {
     let asked = reply.call.as_ref();
     asked.is_some_and(|call| call.credential.flavor == AUTH_TLS)
         && reply.status == RpcStatus::Success
 }
 
-/// Whether a call of NFS may begin at the first of these bytes, after a record's mark.
+/// Whether an NFS call may begin at the first of these bytes, after the record mark.
 pub fn is_call(message: &[u8]) -> bool {
     let word = |index: usize| word(message, index);
     word(1) == Some(0)
@@ -266,7 +266,7 @@ pub fn is_plausible(bytes: &[u8], is_pending: impl FnOnce(u32) -> bool) -> bool 
     match word(1) {
         Some(0) => is_call(message),
         Some(1) => match word(2) {
-            // Accepted, without a verifier, and with a status that there is.
+            // Accepted, without a verifier, and with a valid status.
             Some(0) if (word(3), word(4)) == (Some(0), Some(0)) => {
                 word(5).is_some_and(|status| status <= 5)
             }
@@ -277,7 +277,7 @@ pub fn is_plausible(bytes: &[u8], is_pending: impl FnOnce(u32) -> bool) -> bool 
     }
 }
 
-/// The bit of a record's mark that says that the fragment is the last one (RFC 5531, section 11).
+/// The bit of a record mark that marks the last fragment (RFC 5531, section 11).
 pub const LAST_FRAGMENT: u32 = 1 << 31;
 
 fn word(bytes: &[u8], index: usize) -> Option<u32> {

@@ -1,41 +1,41 @@
 //! One direction of a TCP connection: its bytes in order, with holes where the capture lacks some.
 //!
-//! A hole is decided as soon as the other side acknowledges bytes after it: it has them, so nobody will send them again.
+//! A hole is final when the other side acknowledges bytes after it: the bytes arrived, so the sender will not send them again.
 
 use std::collections::VecDeque;
 
 use crate::account::Account;
 
-/// A direction keeps at most this many bytes that came before their turn.
+/// Most bytes of a direction that wait for earlier bytes.
 const MOST_WAITING_BYTES: usize = 4 << 20;
-/// As long as no acknowledgement was seen, fewer: perhaps none is captured.
+/// The same limit before the first acknowledgement: perhaps the capture has none.
 const MOST_WAITING_UNACKNOWLEDGED: usize = 256 << 10;
-/// It keeps at most this many segments.
+/// Most segments of a direction that wait.
 const MOST_WAITING: usize = 4096;
-/// So long it waits for a retransmission, ns of the capture's time.
+/// How long a segment waits for a retransmission, ns of the capture's time.
 const LONGEST_WAIT_NS: i64 = 5_000_000_000;
-/// A segment this far before the next byte is none of this stream: windows have 1 GiB at most (RFC 7323).
+/// A segment this far before the next byte is not part of this stream: windows are 1 GiB at most (RFC 7323).
 const FARTHEST: i32 = 1 << 30;
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Bytes.
     Data(&'a [u8]),
-    /// Bytes that are not there: not captured, or captured and cut.
+    /// Bytes that are missing: not captured, or cut off.
     Hole(u64, Absence),
     /// Another stream begins, at its first byte.
     Begin,
-    /// The stream goes on somewhere else.
+    /// The stream continues at another position.
     Jump,
 }
 
-/// Why bytes are not there.
+/// Why bytes are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// The capture lost them.
     Lost,
-    /// The packet is there, and not all of it was stored.
+    /// The capture has the packet, but did not store all of it.
     Cut,
 }
 
@@ -46,7 +46,7 @@ pub struct Segment<'a> {
     pub sequence: u32,
     /// Its bytes, as far as they were captured.
     pub data: &'a [u8],
-    /// How many it had.
+    /// Its length on the wire.
     pub bytes: u32,
     /// When it was captured, ns since the epoch.
     pub time_ns: i64,
@@ -76,7 +76,7 @@ impl Waiting {
 pub struct Stream {
     /// Sequence number of the next byte.
     next: Option<u32>,
-    /// Up to where the other side has acknowledged.
+    /// The position up to which the other side has acknowledged.
     acknowledged: Option<u32>,
     /// Segments after a hole, ascending.
     waiting: VecDeque<Waiting>,
@@ -89,14 +89,14 @@ fn distance(a: u32, b: u32) -> i32 {
 }
 
 impl Stream {
-    /// A SYN with this sequence number: returns whether it begins another stream than the one that is followed.
+    /// Whether a SYN with this sequence number begins a stream other than the current one.
     pub fn begins_anew(&self, sequence: u32) -> bool {
         let first = sequence.wrapping_add(1);
-        // A retransmitted SYN has the number of the stream that it began.
+        // A retransmitted SYN has the same number as the SYN that began this stream.
         !(self.next == Some(first) && self.waiting.is_empty())
     }
 
-    /// A SYN with this sequence number.
+    /// Takes a SYN with this sequence number.
     pub fn begin(
         &mut self,
         sequence: u32,
@@ -112,7 +112,7 @@ impl Stream {
         pieces(Piece::Begin, time_ns, account);
     }
 
-    /// A segment with a payload.
+    /// Takes a segment with a payload.
     pub fn segment(
         &mut self,
         segment: Segment<'_>,
@@ -150,7 +150,7 @@ impl Stream {
         }
     }
 
-    /// The other side has all bytes before this one.
+    /// The other side has all bytes before this sequence number.
     pub fn acknowledge(
         &mut self,
         sequence: u32,
@@ -168,12 +168,12 @@ impl Stream {
         }
     }
 
-    /// Bytes that wait for their turn.
+    /// Bytes that wait for earlier ones.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// There will be no more.
+    /// There are no more segments.
     pub fn finish(
         &mut self,
         account: &mut Account,
@@ -206,7 +206,7 @@ impl Stream {
         self.waiting.insert(place, waiting);
     }
 
-    /// Hands on what has its turn now, over holes before what was acknowledged.
+    /// Passes on the bytes that are next in order. Skips holes before the acknowledged position.
     fn advance(
         &mut self,
         account: &mut Account,
@@ -228,7 +228,7 @@ impl Stream {
         }
     }
 
-    /// Hands on everything.
+    /// Passes on everything that waits.
     fn flush(
         &mut self,
         account: &mut Account,
@@ -273,7 +273,7 @@ impl Stream {
         }
     }
 
-    /// Hands on a segment that begins at the next byte or before it.
+    /// Passes on a segment that begins at the next byte or before it.
     fn deliver(
         &mut self,
         segment: Segment<'_>,
@@ -314,7 +314,7 @@ mod tests {
     const FIRST: u32 = u32::MAX - 100;
 
     proptest! {
-        /// However a stream is cut into segments, retransmitted, reordered, and acknowledged: each byte comes once, at its place.
+        /// However segments split, repeat, reorder and acknowledge a stream, each byte is passed on once, at its position.
         #[test]
         fn bytes_come_once_in_order_or_are_lost(
             segments in prop::collection::vec((0_u32..300, 1_u32..80, 0_u32..80, any::<Option<u16>>()), 1..60)

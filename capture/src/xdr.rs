@@ -1,25 +1,25 @@
-//! XDR (RFC 4506) over a record of which only some bytes are known.
+//! XDR (RFC 4506) over a record whose bytes are only partly known.
 //!
-//! A record's data is not kept: who reads it asks for what comes next, and may step over what it does not want.
+//! The data of a record is not kept: the reader asks for the next bytes it needs, and skips the others.
 
 /// Why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdrError {
     /// The byte at this position of the record is not there (yet).
     Missing(u64),
-    /// The value is none that the protocol has.
+    /// The protocol does not allow this value.
     Malformed,
 }
 
 /// Result of reading.
 pub type Xdr<T> = Result<T, XdrError>;
 
-/// Bytes of a record in one piece.
+/// A contiguous run of bytes in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
-    /// Where it begins in the record.
+    /// Its position in the record.
     at: u64,
-    /// Where it begins in [`SparseRecord::bytes`].
+    /// Its position in [`SparseRecord::bytes`].
     from: usize,
 }
 
@@ -31,11 +31,11 @@ pub struct SparseRecord {
     forgotten: usize,
 }
 
-/// Memory that is kept for the next record.
+/// Capacity that is kept for the next record.
 const KEPT_CAPACITY: usize = 16 << 10;
 
 impl SparseRecord {
-    /// Begins another record.
+    /// Starts another record.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_CAPACITY);
@@ -43,7 +43,7 @@ impl SparseRecord {
         self.forgotten = 0;
     }
 
-    /// Forgets the bytes, but not how many there were.
+    /// Drops the bytes, but not their number.
     pub fn forget(&mut self) {
         let known = self.known();
         self.clear();
@@ -60,14 +60,14 @@ impl SparseRecord {
         self.bytes.len()
     }
 
-    /// Where the last known byte ends in the record.
+    /// The end of the last known byte in the record.
     fn end(&self) -> u64 {
         self.extents
             .last()
             .map_or(0, |last| last.at + (self.bytes.len() - last.from) as u64)
     }
 
-    /// Adds bytes that begin at `at`, which is not before the end of what is known.
+    /// Adds bytes at `at`, which must not be before the end of the known bytes.
     pub fn push(&mut self, at: u64, bytes: &[u8]) {
         if self.extents.is_empty() || at != self.end() {
             let from = self.bytes.len();
@@ -95,7 +95,7 @@ impl SparseRecord {
     }
 }
 
-/// Reads a record from its beginning on.
+/// Reads a record from its beginning.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     record: &'a SparseRecord,
@@ -103,17 +103,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the record's first byte.
+    /// A reader at the first byte of the record.
     pub fn new(record: &'a SparseRecord) -> Self {
         Self { record, at: 0 }
     }
 
-    /// Where the next value begins.
+    /// Position of the next value.
     pub fn position(&self) -> u64 {
         self.at
     }
 
-    /// Goes on at another byte.
+    /// Moves to another position.
     pub fn seek(&mut self, at: u64) {
         self.at = at;
     }
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         Ok(high << 32 | u64::from(self.u32()?))
     }
 
-    /// 0 or 1.
+    /// A Boolean: 0 or 1.
     pub fn bool(&mut self) -> Xdr<bool> {
         match self.u32()? {
             0 => Ok(false),
@@ -148,14 +148,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes of a known number, with their padding.
+    /// `len` bytes, with their padding.
     pub fn fixed(&mut self, len: usize) -> Xdr<&'a [u8]> {
         let bytes = self.take(len)?;
         self.at += padding(len as u64);
         Ok(bytes)
     }
 
-    /// Bytes with their number before them, at most `most`.
+    /// Bytes that follow their length, at most `most`.
     pub fn opaque(&mut self, most: usize) -> Xdr<&'a [u8]> {
         let len = self.u32()? as usize;
         if len > most {
@@ -164,19 +164,19 @@ impl<'a> Reader<'a> {
         self.fixed(len)
     }
 
-    /// Steps over bytes of a known number and their padding, whether they are there or not.
+    /// Skips `len` bytes and their padding. They need not be there.
     pub fn skip(&mut self, len: u64) {
         self.at = self.at.saturating_add(len).saturating_add(padding(len));
     }
 
-    /// Steps over bytes with their number before them, and returns it.
+    /// Skips bytes that follow their length. Returns the length.
     pub fn skip_opaque(&mut self) -> Xdr<u32> {
         let len = self.u32()?;
         self.skip(u64::from(len));
         Ok(len)
     }
 
-    /// Reads a list whose elements each follow a "there is another one", at most `most`.
+    /// Reads a list of at most `most` elements. A Boolean before each element says whether there is one.
     pub fn list(&mut self, most: usize, mut element: impl FnMut(&mut Self) -> Xdr<()>) -> Xdr<()> {
         for _ in 0..most {
             if !self.bool()? {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         Err(XdrError::Malformed)
     }
 
-    /// Reads an array with its length before it, at most `most`.
+    /// Reads an array of at most `most` elements that follow their number.
     pub fn array(&mut self, most: u32, mut element: impl FnMut(&mut Self) -> Xdr<()>) -> Xdr<u32> {
         let len = self.u32()?;
         if len > most {

@@ -1,4 +1,4 @@
-//! Captures that were made to break readers, and captures with random damage.
+//! Captures that were made to crash readers, and captures with random damage.
 #![allow(clippy::expect_used)] // helpers of tests are tests
 
 mod support;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use support::{OwnPacket, found, found_in};
 
-/// Files of tcpdump's and Zeek's tests.
+/// Test files of tcpdump and Zeek.
 #[test]
 fn captures_that_break_readers_are_read_to_their_end() {
     let Some(folder) = support::captures() else {
@@ -74,7 +74,7 @@ fn peak_mib() -> u64 {
     kib.parse::<u64>().expect("a number") / 1024
 }
 
-/// Each connection begins, and continues after a hole that nobody acknowledges: 3 GB would wait.
+/// Each connection begins, and continues after a hole that is never acknowledged. Without a limit, 3 GB would wait.
 #[test]
 fn connections_that_wait_for_ever_do_not_fill_the_memory() {
     let packets = (0..50_000).flat_map(|connection| {

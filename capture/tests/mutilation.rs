@@ -1,4 +1,4 @@
-//! A good capture with losses: what is found is a part of the truth, and every byte is accounted for.
+//! Removes packets from a good capture. The result must be a part of the truth, and every byte must be accounted for.
 #![allow(clippy::expect_used)] // helpers of tests are tests
 
 mod support;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use support::{Found, OwnPacket, counted, found, packets};
 use trackiops_capture::{Call, OperationCall, OperationReply, Report};
 
-/// They are small enough to be read often: TCP with data and holes to make, UDP with fragments, small messages alone.
+/// Small enough to be read often: TCP with data, UDP with fragments, and only small messages.
 const CAPTURES: [&str; 4] = [
     "2sessions-tcp-wsize32k-tcp-wsize512k.pcap.bz2",
     "eth-ipv4-udp-nfsv3-dup-retransm.pcap.bz2",
@@ -27,7 +27,7 @@ fn each(mut check: impl FnMut(&str, &[OwnPacket], &Found)) {
     }
 }
 
-/// A call, but for when it was seen.
+/// A call without the time at which it was seen.
 fn of_call(call: &Call) -> (String, u32, u32, u32, Option<u32>, String) {
     let operations: &[OperationCall] = &call.operations;
     (
@@ -44,7 +44,7 @@ fn is_read(operations: &[OperationReply]) -> String {
     format!("{operations:?}")
 }
 
-/// Whether all that was found is true: calls, replies, and requests field by field.
+/// Checks that everything found is true: calls, replies, and each field of requests.
 fn check_is_part(what: &str, part: &Found, truth: &Found) {
     let calls = |found: &Found| counted(found.calls.iter().map(|(call, ..)| of_call(call)));
     let of_truth = calls(truth);
@@ -82,7 +82,7 @@ fn a_capture_that_lacks_packets_has_a_part_of_the_requests() {
                 let (part, report) = found(kept.map(|(_, packet)| packet));
                 check_is_part(&format!("{name}, without each {nth}th"), &part, truth);
                 if nth >= 50 {
-                    // A hole costs the messages that it touches and no others.
+                    // A hole loses only the messages that it touches.
                     let lost = truth.requests.len() - part.requests.len();
                     let most = 2 * packets.len() / nth + 2;
                     assert!(
@@ -141,7 +141,7 @@ fn packets_that_were_cut_have_what_stands_in_front() {
                 check_payload(name, &report, &all);
             }
             if snaplen == 200 && name.contains("udp") {
-                // Calls and replies begin with packets, so that what is wanted is in front.
+                // Calls and replies begin with packets, so the snaplen keeps all fields that are read.
                 assert_eq!(part.requests.len(), truth.requests.len(), "{name}");
             }
         }
@@ -158,7 +158,7 @@ fn a_capture_may_begin_and_end_anywhere() {
             let (part, _) = found(&packets[..begin]);
             check_is_part(&format!("{name}, until {begin}"), &part, truth);
         }
-        // All requests that begin after the first half are found in the second one.
+        // Every request that begins after the first half must be in the second half.
         let half = packets.len() / 2;
         let after_ns = packets[half].time_ns;
         let (part, _) = found(&packets[half..]);
@@ -175,7 +175,7 @@ fn one_direction_has_calls_and_no_requests() {
     each(|name, packets, truth| {
         let calls_only = |packet: &&OwnPacket| {
             let port = |at: usize| packet.data.get(at..at + 2) == Some(&[8, 1]);
-            // Ethernet and IPv4 without options.
+            // Source port, after the headers of Ethernet and of IPv4 without options.
             !port(34)
         };
         let (part, _) = found(packets.iter().filter(calls_only));

@@ -1,4 +1,4 @@
-//! What the captures at hand do not have: NFSv4.1, RPCSEC_GSS, TLS, records of several fragments, streams with holes, pcapng.
+//! Cases that the reference captures lack: NFSv4.1, RPCSEC_GSS, TLS, records of several fragments, streams with holes, pcapng.
 #![allow(clippy::expect_used)] // helpers of tests are tests
 
 mod support;
@@ -23,7 +23,7 @@ fn opaque(text: &[u8]) -> Vec<u8> {
 
 const AUTH_SYS: [u32; 7] = [1, 20, 0, 0, 1000, 100, 0];
 
-/// A call of NFS with this credential.
+/// An NFS call with this credential.
 fn call(xid: u32, version: u32, procedure: u32, credential: &[u32], arguments: &[u8]) -> Vec<u8> {
     let header = words(&[xid, 0, 2, 100_003, version, procedure]);
     [&header, &words(credential), &words(&[0, 0]), arguments].concat()
@@ -40,7 +40,7 @@ fn record(message: &[u8]) -> Vec<u8> {
 /// A connection between a client and its server, packet by packet.
 struct Connection {
     packets: Vec<OwnPacket>,
-    /// Sequence numbers: the client's and the server's.
+    /// Sequence numbers of client and server.
     next: [u32; 2],
 }
 
@@ -80,7 +80,7 @@ impl Connection {
         self.next[from] = self.next[from].wrapping_add(payload.len() as u32);
     }
 
-    /// Sends bytes in segments of so many.
+    /// Sends bytes in segments of `segment` bytes.
     fn send(&mut self, from: usize, bytes: &[u8], segment: usize) {
         bytes
             .chunks(segment)
@@ -99,7 +99,7 @@ impl Connection {
 
 const STATEID: [u32; 4] = [1, 2, 3, 4];
 
-/// SEQUENCE, PUTFH, OPEN of a name, GETFH, GETATTR, and a WRITE whose data stands before another GETATTR.
+/// SEQUENCE, PUTFH, OPEN by name, GETFH, GETATTR, and a WRITE whose data comes before another GETATTR.
 fn compound() -> (Vec<u8>, Vec<u8>) {
     let sequence = words(&[53, 1, 2, 3, 4, 7, 0, 0, 0]);
     let open = [
@@ -213,7 +213,7 @@ fn operations_of_a_compound_are_about_the_file_that_was_current() {
         (attributes.size_bytes, attributes.fileid),
         (Some(5001), Some(42))
     );
-    // The data was stepped over.
+    // The data was skipped.
     assert!(report.total().skipped_bytes > 3000, "{:?}", report.total());
     assert_eq!(report.total().not_understood_bytes, 0);
 }
@@ -248,7 +248,7 @@ fn a_hole_in_data_costs_nothing_and_one_in_a_header_its_message() {
     }
     let (whole, _) = connection.found();
     assert_eq!(whole.requests.len(), 10);
-    // Each message has six segments of calls, and one of a reply; the first two packets begin the connection.
+    // Each exchange takes seven packets: six segments for the call and one for the reply. The first two packets open the connection.
     let without = |lost: usize| {
         let kept = connection
             .packets
@@ -477,7 +477,7 @@ fn compressed_captures_are_read_as_they_come() {
     use std::io::Write;
     let header = [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 1, 1, 2, 3, 3];
     let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_be_bytes()).collect();
-    // Version numbers are two of 16 bits.
+    // The version consists of two 16-bit numbers.
     file[4..8].copy_from_slice(&[0, 2, 0, 4]);
     file.extend([9; 3]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,4 +1,4 @@
-//! What is found in captures is what tshark and nfstrace find in them.
+//! Compares the decoder with tshark and nfstrace.
 //!
 //! The captures and the references are not in the repository: see `support::captures`.
 #![allow(clippy::expect_used)] // helpers of tests are tests
@@ -82,7 +82,7 @@ fn is_nfs(request: &&Request) -> bool {
     request.call.program == NFS_PROGRAM
 }
 
-/// tshark counts calls that were executed by procedure, and a second reply again.
+/// tshark counts executed calls by procedure, and counts repeated replies again.
 fn by_tshark(reference: &Value, found: &Found, report: &Report) -> Vec<String> {
     let of = |call: &trackiops_capture::Call| {
         let name = procedure_name(call.version, call.procedure).unwrap_or("?");
@@ -107,7 +107,7 @@ fn by_tshark(reference: &Value, found: &Found, report: &Report) -> Vec<String> {
     compared("tshark", &ours, &theirs, report.total().holes)
 }
 
-/// nfstrace counts all calls that were answered, and of COMPOUNDs their operations.
+/// nfstrace counts all answered calls, and the operations of COMPOUNDs.
 fn by_nfstrace(reference: &Value, found: &Found, report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for table in reference["nfstrace_reference"]
@@ -168,7 +168,7 @@ fn name(version: u32, number: u32) -> String {
     operation_name(version, number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
-/// Beside a hole the others lack messages of which only data is lost, or the acknowledgement of which says that they were received.
+/// Next to a hole, the other tools lack messages that only lost data, or whose delivery only an acknowledgement proves.
 fn compared(who: &str, ours: &Counts, theirs: &Counts, may_have_more: u64) -> Vec<String> {
     let mut keys: Vec<_> = ours.keys().chain(theirs.keys()).collect();
     keys.sort();
@@ -188,7 +188,7 @@ fn compared(who: &str, ours: &Counts, theirs: &Counts, may_have_more: u64) -> Ve
     lines
 }
 
-/// A message in the words of the list.
+/// A message in the format of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     time_ns: i64,
@@ -252,7 +252,7 @@ fn by_messages(path: &Path, found: &Found) -> Vec<String> {
         .collect()
 }
 
-/// Of a failed operation tshark may have no status; of NFSv2 and v4 it has fields that NFSv3 has, too, and of several operations the first.
+/// tshark may lack the status of a failed operation. For NFSv2 and v4, it lacks some fields, and lists the first of several operations.
 fn tolerate(ours: &mut Line, theirs: &Line) {
     if theirs.status.is_empty() && ours.status != "0" {
         ours.status.clear();
@@ -379,7 +379,7 @@ fn lines_of(found: &Found) -> Vec<Line> {
             ..reply.peers
         };
         let first = results.first();
-        // The last operation's status is the COMPOUND's.
+        // A COMPOUND has the status of its last operation.
         let last = if of_4 { results.last() } else { first };
         let found = results
             .iter()
@@ -439,7 +439,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// As Wireshark shows a handle: CRC-32.
+/// CRC-32, as Wireshark shows a handle.
 fn hash(handle: Option<&Handle>) -> String {
     let Some(Handle(bytes)) = handle else {
         return String::new();

@@ -1,7 +1,7 @@
-//! A call by which an application reads or writes returns: it is added up with those of the same file, user, cgroup and window.
+//! When a read or write of an application returns: adds the call to the sum of its file, user, cgroup and window.
 //!
 //! Bytes are counted where the kernel counts them for `/proc/self/mountstats` (`NFSIOS_NORMALREADBYTES` and its like, fs/nfs/file.c and
-//! fs/nfs/direct.c): returned ones of calls through the page cache, and requested ones of direct I/O.
+//! fs/nfs/direct.c): returned bytes of calls through the page cache, requested bytes of direct I/O.
 
 use core::{arch::asm, ptr::NonNull};
 
@@ -34,7 +34,7 @@ use crate::{
     paths, window,
 };
 
-/// The programs that count calls or pages. Those of one kind are never used together.
+/// The programs that count calls or pages. Programs that share a number are never attached together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     Read = 0,
@@ -44,7 +44,7 @@ pub enum Program {
     SyscallWrite = 4,
     SyscallSync = 5,
     SyscallOpen = 6,
-    // Those before have room for how long each of their calls took.
+    // The programs above have room for the duration of each call.
     DirectRead = 7,
     DirectWrite = 8,
     PagesAdded = 9,
@@ -59,10 +59,10 @@ pub enum Program {
 const DIRECT_CALL: u32 = 1 << 17;
 /// `-EAGAIN`: the caller will come back, from a thread that may wait.
 const AGAIN: i64 = -11;
-/// `-EIOCBQUEUED` (include/linux/errno.h): it goes on without its caller.
+/// `-EIOCBQUEUED` (include/linux/errno.h): the call continues asynchronously.
 const QUEUED: i64 = -529;
 
-/// A call of this thread begins, and is to be timed.
+/// Notes when a call of this thread begins, if calls are timed.
 #[inline(always)]
 pub fn begun<M: Memory>(begins: &Array<AppBegin>) {
     if is_shed::<M>(shed::CALL_TIMES) {
@@ -70,7 +70,7 @@ pub fn begun<M: Memory>(begins: &Array<AppBegin>) {
     }
     let thread = bpf_get_current_pid_tgid();
     if let Some(begin) = begin_of(begins, thread) {
-        // SAFETY: an element of an array. Threads with the same place write over each other, and see that at their ends.
+        // SAFETY: `begin` is an element of an array. Threads that share it overwrite each other; the stored thread id reveals that at the end.
         unsafe {
             (&raw mut (*begin).thread).write_volatile(thread);
             (&raw mut (*begin).begin_ns).write_volatile(now_ns());
@@ -78,7 +78,7 @@ pub fn begun<M: Memory>(begins: &Array<AppBegin>) {
     }
 }
 
-/// When this thread's call began, ns; 0 if nobody knows.
+/// When this thread's call began, ns; 0 if unknown.
 #[inline(always)]
 pub fn begin_ns<M: Memory>(begins: &Array<AppBegin>) -> u64 {
     if !is_timed() || is_shed::<M>(shed::CALL_TIMES) {
@@ -88,12 +88,12 @@ pub fn begin_ns<M: Memory>(begins: &Array<AppBegin>) -> u64 {
     let Some(begin) = begin_of(begins, thread) else {
         return 0;
     };
-    // SAFETY: as above.
+    // SAFETY: `begin` is an element of an array, and the load of each word is a single access.
     unsafe {
         if (&raw const (*begin).thread).read_volatile() != thread {
             return 0;
         }
-        // Of its next call the begin may be missed.
+        // Cleared, because the begin of this thread's next call may be missed.
         (&raw mut (*begin).thread).write_volatile(0);
         valid_begin::<M>((&raw const (*begin).begin_ns).read_volatile())
     }
@@ -115,12 +115,12 @@ pub fn returned(program: Program, call: u64, result: u64) {
     let call = Address::<Typed>::new(call);
     let own = &DIRECT.app;
     let result = result.cast_signed();
-    // One that goes on without its caller may have ended meanwhile, and its `struct kiocb` with it.
+    // An asynchronous call may have ended already, and its `struct kiocb` may be freed.
     if is_unfinished(result) || is_shed::<Typed>(shed::CALLS) {
         return;
     }
     let is_direct = is_direct(call);
-    // As `count` decides it, before anything else is read.
+    // `count` would return early as well; this saves the reads below.
     if is_direct && result >= 0 && !is_timed() {
         return;
     }
@@ -135,20 +135,20 @@ pub fn returned(program: Program, call: u64, result: u64) {
     }
 }
 
-/// Whether it goes past the page cache.
+/// Whether the call bypasses the page cache.
 #[inline(always)]
 fn is_direct(call: Address<impl Memory>) -> bool {
     call.field::<u32>(&DIRECT.app.call_flags)
         .is_some_and(|flags| flags & DIRECT_CALL != 0)
 }
 
-/// Whether its caller comes back, or it goes on without its caller.
+/// Whether the call is retried by its caller or continues asynchronously.
 #[inline(always)]
 fn is_unfinished(result: i64) -> bool {
     result == AGAIN || result == QUEUED
 }
 
-/// A call that is for a `struct file` returns.
+/// A call on a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
     if is_shed::<Typed>(shed::CALLS) {
@@ -158,7 +158,7 @@ pub fn returned_of_file(program: Program, file: u64, result: u64) {
     count::<Typed>(program, file, false, result.cast_signed(), begin_ns);
 }
 
-/// A call begins that is described by a `struct kiocb`: a probe remembers it, for that at its end does not see the parameters.
+/// A call that is described by a `struct kiocb` begins. Its parameters are stored, because the probe at the return does not see them.
 #[inline(always)]
 pub fn probed_begin(registers: *const u64) {
     if is_shed::<Probe>(shed::CALLS) {
@@ -170,7 +170,7 @@ pub fn probed_begin(registers: *const u64) {
     }
 }
 
-/// The same of one that is for a `struct file`.
+/// [`probed_begin`] for a call on a `struct file`.
 #[inline(always)]
 pub fn probed_begin_of_file(registers: *const u64) {
     if !is_shed::<Probe>(shed::CALLS) {
@@ -182,7 +182,7 @@ pub fn probed_begin_of_file(registers: *const u64) {
 #[inline(always)]
 pub fn probed_return(program: Program, registers: *const u64) {
     let thread = bpf_get_current_pid_tgid();
-    // SAFETY: a map value, copied; only this thread writes it.
+    // SAFETY: a map value, copied at once; only this thread writes the entry of its id.
     let Some(CallUnderWay {
         file,
         is_direct,
@@ -191,7 +191,7 @@ pub fn probed_return(program: Program, registers: *const u64) {
     else {
         return;
     };
-    // It is there.
+    // Cannot fail: the entry was just found.
     let _ = APP_CALLS_UNDER_WAY.remove(&thread);
     let result = returned_value(registers).cast_signed();
     count::<Probe>(program, file, is_direct != 0, result, begin_ns);
@@ -207,7 +207,7 @@ fn remember(file: u64, is_direct: bool) {
             false => 0,
         },
     };
-    // Without room it is missed. There are more places than threads that call at once.
+    // Without room the call is missed. The map has more entries than threads that call at once.
     let _ = APP_CALLS_UNDER_WAY.insert(&bpf_get_current_pid_tgid(), &call, 0);
 }
 
@@ -222,7 +222,7 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
     }
 }
 
-/// [`returned_of_file`] from such a function.
+/// [`returned_of_file`] from a function that other file systems call as well.
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     if !is_shed::<Typed>(shed::CALLS) && is_of_nfs(file) {
@@ -231,7 +231,7 @@ pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     }
 }
 
-/// A call begins that goes past the page cache.
+/// A call begins that bypasses the page cache.
 #[inline(always)]
 pub fn direct(program: Program, call: u64, iterator: u64) {
     if is_shed::<Typed>(shed::CALLS) {
@@ -247,7 +247,7 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
     }
 }
 
-/// The same from a probe, whose registers these are. Nobody tells when that call returns.
+/// [`direct`] from a probe, with the probed function's registers. The return of these calls is not probed.
 #[inline(always)]
 pub fn probed_direct(program: Program, registers: *const u64) {
     if is_shed::<Probe>(shed::CALLS) {
@@ -278,7 +278,7 @@ fn parameter<const NTH: usize>(registers: *const u64) -> u64 {
     }
 }
 
-/// What a probed function returns.
+/// The return value of a probed function.
 #[inline(always)]
 fn returned_value(registers: *const u64) -> u64 {
     if global(&DIRECT.app.registers) & registers::X86_64 != 0 {
@@ -291,7 +291,7 @@ fn returned_value(registers: *const u64) -> u64 {
 
 #[inline(always)]
 fn count_direct(sum: *mut AppValue, bytes: u64) {
-    // SAFETY: see `count`.
+    // SAFETY: `sum` is a map value, which stays in place while the program runs; every CPU adds atomically.
     unsafe {
         add!(AppValue, sum.calls, 1);
         add!(AppValue, sum.direct_calls, 1);
@@ -299,11 +299,11 @@ fn count_direct(sum: *mut AppValue, bytes: u64) {
     }
 }
 
-/// A register of a probed function. The verifier wants its place to stand in the instruction.
+/// A register of a probed function. The verifier requires the offset to be a constant of the instruction.
 #[inline(always)]
 pub fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
     let value;
-    // SAFETY: one of the registers.
+    // SAFETY: `registers` is the context, a `struct pt_regs` of the probed function, and `OFFSET` is one of its members.
     unsafe {
         asm!(
             "{value} = *(u64 *)({registers} + {offset})",
@@ -316,20 +316,19 @@ pub fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
     value
 }
 
-/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed and how long it took. `begin_ns` is 0 if it is
-/// not known.
+/// Adds a call to its sum. A direct call was counted when it began, so only its failure and its duration are added. `begin_ns` is 0 if unknown.
 #[inline(always)]
 fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64, begin_ns: u64) {
-    // Most direct ones: nothing is left to add, and the clock need not be read.
+    // The common case of direct calls: nothing is left to add, so the clock is not read.
     if is_unfinished(result) || (is_direct && result >= 0 && begin_ns == 0) {
         return;
     }
     let now_ns = now_ns();
-    // Each by itself: the verifier would follow what comes after for both.
+    // Two copies of the same code: otherwise the verifier follows the rest for both cases.
     if is_direct {
         if let Some(sum) = sum_of::<M>(program, file, now_ns) {
             let sum = sum.as_ptr();
-            // SAFETY: as below.
+            // SAFETY: `sum` is a map value, which stays in place while the program runs; every CPU adds atomically.
             unsafe {
                 if result < 0 {
                     add!(AppValue, sum.errors, 1);
@@ -342,10 +341,10 @@ fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64, b
     let Some(sum) = sum_of::<M>(program, file, now_ns) else {
         return;
     };
-    // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
-    // before it reads it.
+    // SAFETY: `sum` is a map value, which stays in place while the program runs; every CPU adds atomically. Userspace takes a map away before it
+    // reads it.
     let is_first = unsafe { add(sum.as_ptr(), false, 1, result, begin_ns, now_ns) };
-    // What is written is soon sent, and names its file then. It comes last: the verifier would follow it for each kind of sum.
+    // Writes need no name here: their requests follow soon and report it. Last, because the verifier would follow it for each kind of sum.
     if let Program::Read = program
         && is_first
     {
@@ -353,7 +352,7 @@ fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64, b
     }
 }
 
-/// Adds calls that have returned `result` together to their sum. Whether they are the first ones there.
+/// Adds `calls` calls, which returned `result` in total, to their sum. Returns whether they are the first ones in it.
 ///
 /// # Safety
 ///
@@ -367,7 +366,7 @@ pub unsafe fn add(
     begin_ns: u64,
     now_ns: u64,
 ) -> bool {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes a map value, which stays in place while the program runs; every CPU adds atomically.
     unsafe {
         let is_first = (&raw const (*sum).calls).read_volatile() == 0;
         add!(AppValue, sum.calls, calls);
@@ -386,7 +385,7 @@ pub unsafe fn add(
     }
 }
 
-/// Adds how long a call took whose begin is known.
+/// Adds the duration of a call whose begin is known.
 ///
 /// # Safety
 ///
@@ -397,7 +396,7 @@ unsafe fn count_time(sum: *mut AppValue, begin_ns: u64, now_ns: u64) {
         return;
     }
     let ns = now_ns.saturating_sub(begin_ns);
-    // SAFETY: by the caller; elements of an array.
+    // SAFETY: the caller passes a map value; `latencies` is an element of the array; every CPU adds atomically.
     unsafe {
         add!(AppValue, sum.timed, 1);
         add!(AppValue, sum.latency_ns_sum, ns);
@@ -427,11 +426,11 @@ fn is_of_nfs(file: u64) -> bool {
     magic() == Some(NFS_SUPER_MAGIC)
 }
 
-/// The sum for a call that is for this `struct file`.
+/// The sum for a call on this `struct file`.
 #[inline(always)]
 fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
-    // By the helper: these programs are loaded on kernels, too, that do not hand over threads by their type.
+    // By the helper: these programs also load on kernels that do not pass threads as typed pointers.
     let cgroup = cgroup::of_thread::<Probe>(Probe::thread);
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let of_file = Address::<M>::new(file);
@@ -456,7 +455,7 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
     begin(places, nth, file, now_ns)
 }
 
-/// The entry by which a file (`struct file`) was opened.
+/// The directory entry (`struct dentry`) by which a `struct file` was opened.
 #[inline(always)]
 fn entry<M: Memory>(file: Address<M>) -> Option<Address<M>> {
     file.field(&DIRECT.app.file_entry).map(Address::new)
@@ -469,14 +468,14 @@ pub fn number(program: u32, inode: Address<impl Memory>) -> Option<u64> {
     in_range(u64::from(program) * PLACES as u64 + hash)
 }
 
-/// The number of the other place.
+/// The number of the alternative place.
 #[inline(always)]
 fn other(nth: u64) -> Option<u64> {
     in_range(nth ^ 1)
 }
 
-/// The verifier wants to see it where it does not know the program, and of the other place. In one piece, and with all bits: before Linux 6.2 it
-/// forgets what it knew of halves and of parts.
+/// The verifier requires this check where it does not know the program, and for the alternative place. All 64 bits are checked at once: before
+/// Linux 6.2 the verifier forgets bounds of partial registers.
 #[inline(always)]
 fn in_range(nth: u64) -> Option<u64> {
     let nth = opaque(nth);
@@ -489,14 +488,14 @@ pub fn program_of(nth: u64) -> u32 {
     (nth / PLACES as u64) as u32
 }
 
-/// Which file an inode is: it may be another one soon, with the same address and number.
+/// Identifies the file of an inode: another file may reuse its address and number soon.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct File {
     /// The address of the inode.
     pub inode: u64,
     pub fileid: u64,
-    /// The inode's generation. NFS has none: what [`handle::fold`] makes of its handle.
+    /// The inode's generation. NFS has none: there it is the result of [`handle::fold`].
     pub generation: u64,
 }
 
@@ -510,21 +509,21 @@ impl File {
         }
     }
 
-    /// That of a local file system.
+    /// A file of a local file system.
     #[inline(always)]
     pub fn of_local(inode: Address<impl Memory>) -> Self {
         let generation: u32 = inode.field_or_zero(&DIRECT.local.inode_generation);
         Self::with(inode, generation.into())
     }
 
-    /// That of NFS.
+    /// A file of NFS.
     #[inline(always)]
     pub fn of_nfs(inode: Address<impl Memory>) -> Self {
         let handle = file_operation::handle_in_typed(inode);
         Self::with(inode, handle.map_or(0, handle::fold))
     }
 
-    /// That of either.
+    /// A file of either kind.
     #[inline(always)]
     pub fn of<M: Memory>(inode: Address<M>) -> Self {
         let superblock = Address::<M>::new(inode.field_or_zero(&DIRECT.inode_superblock));
@@ -534,7 +533,7 @@ impl File {
         }
     }
 
-    /// The same of NFS as the filter sees it: in the directory of this entry, whose address stands for the generation.
+    /// An NFS file as the filter sees it: the address of the directory above `entry` takes the place of the generation.
     #[inline(always)]
     pub fn below<M: Memory>(
         inode: Address<impl Memory>,
@@ -552,11 +551,11 @@ impl File {
 /// The sum of a place.
 #[inline(always)]
 pub fn value_of(place: *mut AppPlace) -> *mut AppValue {
-    // SAFETY: it is not read.
+    // SAFETY: only computes an address inside the place; nothing is read.
     unsafe { &raw mut (*place).value }
 }
 
-/// The place that has the sum.
+/// The place that already has the sum.
 #[inline(always)]
 pub fn begun_before(
     places: *mut AppPlaces,
@@ -565,7 +564,7 @@ pub fn begun_before(
     (uid, cgroup): (u32, u64),
     now_ns: u64,
 ) -> Option<NonNull<AppPlace>> {
-    // SAFETY: of an element of the array.
+    // SAFETY: the places are an element of the array, and `nth` was checked by `in_range`. Only this CPU and program begin sums in them.
     unsafe {
         let first = place(places, nth);
         let is_ours = |place: *mut AppPlace| {
@@ -579,7 +578,7 @@ pub fn begun_before(
         if is_ours(first) {
             return NonNull::new(first);
         }
-        // Until userspace has taken the sums of a window, the next one has the other place.
+        // The next window uses the alternative place until userspace has taken the sums of this window.
         let second = place(places, other(nth)?);
         if is_ours(second) {
             return NonNull::new(second);
@@ -595,7 +594,7 @@ pub fn begun_before(
 /// `nth` is below the number of places of a half.
 #[inline(always)]
 unsafe fn place(places: *mut AppPlaces, nth: u64) -> *mut AppPlace {
-    // SAFETY: by the caller.
+    // SAFETY: `half` is 0 or 1, and the caller guarantees that `nth` is inside a half.
     unsafe {
         let half = (&raw const (*places).half).read_volatile() as usize & 1;
         (&raw mut (*places).halves[half])
@@ -604,7 +603,7 @@ unsafe fn place(places: *mut AppPlaces, nth: u64) -> *mut AppPlace {
     }
 }
 
-/// The sum in its place, or in a map. The first of these calls in its window begins it.
+/// Finds or begins the sum in its place or in a map.
 #[inline(never)]
 fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
@@ -648,7 +647,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
     claim(places, nth, File::of_nfs(inode), &mut key, pid, begin_ns)
 }
 
-/// A place for a sum that begins, or the sum in a map. What is not counted is in no map.
+/// Claims a place for a new sum, or finds the sum in a map. Sums with [`UNCOUNTED`] use no map.
 #[inline(always)]
 pub fn claim(
     places: *mut AppPlaces,
@@ -659,7 +658,7 @@ pub fn claim(
     begin_ns: u64,
 ) -> Option<NonNull<AppValue>> {
     let is_known = key.fileid != 0;
-    // SAFETY: a place of this CPU and program, which nobody else writes before userspace has taken its half away.
+    // SAFETY: `in_range` checks the numbers. Only this CPU and program write the place until userspace has taken its half.
     unsafe {
         let nth = in_range(nth)?;
         let half = || (&raw const (*places).half).read_volatile() as u32 & 1;
@@ -676,7 +675,7 @@ pub fn claim(
             (&raw mut (*place).generation).write_volatile(file.generation);
             (&raw mut (*place).key).write_volatile(*key);
             (&raw mut (*place).value.pid).write_volatile(pid);
-            // Where userspace has just exchanged the halves, nobody knows of which one the place is.
+            // If userspace has just exchanged the halves, the place may be in either one: then it gets no latencies.
             if is_timed() && (taken as usize) < PLACES * APP_TIMED_PROGRAMS && half() == half_before
             {
                 let of_cpu = cpu() * APP_LATENCIES_OF_CPU as u32;
@@ -700,7 +699,7 @@ pub fn claim(
     NonNull::new(sum)
 }
 
-/// The hash of the file's handle; more than 32 bits if that is not known. An `Option` would be returned through memory.
+/// The hash of the file's handle; a value above 32 bits if unknown. An `Option` would be returned through memory.
 #[inline(never)]
 pub fn hash(inode: u64) -> u64 {
     let handle = file_operation::handle_in(inode);
@@ -718,12 +717,12 @@ fn in_map(map: u32, key: &AppKey, pid: u64) -> Option<*mut AppValue> {
     }
     let sum: *mut AppValue = sums.entry(key, &APP_CALL_BEGIN)?;
     maps::count(&APP_CALLS_BEGUN, map);
-    // SAFETY: a map value. Another CPU may write its own.
+    // SAFETY: a map value, which stays in place while the program runs. CPUs that race store any one of their pids.
     unsafe { (&raw mut (*sum).pid).write_volatile(pid) };
     Some(sum)
 }
 
-/// Tells the path of the file, by the name that it was opened by. A file of which all is cached has no request that would.
+/// Reports the path of the file, by the name that it was opened by. A fully cached file sends no request that would report it.
 #[inline(never)]
 fn name(file: u64) {
     if let Some((inode, entry)) = opened(file) {
@@ -731,7 +730,7 @@ fn name(file: u64) {
     }
 }
 
-/// The inode of a file (`struct file`) and the name that it was opened by, where paths are read.
+/// The inode of a `struct file` and the name that it was opened by, if paths are read.
 #[inline(always)]
 pub fn opened(file: u64) -> Option<(u64, u64)> {
     let own = &DIRECT.app;

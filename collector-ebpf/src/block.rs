@@ -1,7 +1,7 @@
-//! The block level: a request to a device completes. Its bytes go to the files whose pages it moved.
+//! The block level: when a request to a device completes, its bytes go to the files whose pages it moved.
 //!
 //! One program on `block_rq_complete(request, status, bytes)`, which the kernel calls before it ends the bios of the request
-//! (`blk_update_request`, block/blk-mq.c). Nothing is kept for each request.
+//! (`blk_update_request`, block/blk-mq.c). It keeps no state between a request's start and completion.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{
@@ -22,13 +22,13 @@ use crate::{
     left_out, local, paths,
 };
 
-/// Bios of a request that are looked at, and in how many runs of one file each they may be. More is more than the verifier follows. What is behind
-/// them is counted for the other files of the device.
+/// Limits of one request: bios looked at, and runs of consecutive bios of one file. The verifier follows no more. Bytes beyond the limits are
+/// counted for the other files of the device.
 const MOST_BIOS: usize = 256;
 const MOST_RUNS: usize = 32;
-/// Most steps from a bio of a disk back to the bio of the file: one for each device between them that splits or clones bios.
+/// Most steps from a disk's bio back to the file's bio: one for each device in between that splits or clones bios.
 const MOST_COPIES: usize = 5;
-/// Where the search for the original of a cloned bio looks: the first words behind `bi_private`, and the words before the bio.
+/// Where the search for the original of a cloned bio looks: the first words after `bi_private`, and the words before the bio.
 const WORDS_BEHIND: u64 = 12;
 const WORDS_BEFORE: u64 = 20;
 /// An original is less than 8 TiB from its clone: see [`if_near`].
@@ -41,9 +41,9 @@ const MOST_COPIED: usize = 4;
 const OPERATION: u32 = 0xff;
 const DISCARD: u32 = 3;
 const WRITES: u32 = 1;
-/// Bits of a page's `mapping` that say that it is none (`PAGE_MAPPING_FLAGS`, include/linux/page-flags.h).
+/// Bits in a page's `mapping` that mark a value that is not a mapping (`PAGE_MAPPING_FLAGS`, include/linux/page-flags.h).
 pub const NO_MAPPING: u64 = 3;
-/// Bytes of `struct bio_vec`: userspace compares them.
+/// Bytes of `struct bio_vec`; userspace checks this size.
 const VECTOR_BYTES: u64 = 16;
 
 /// File systems that may be on several disks, by their magic numbers (include/uapi/linux/magic.h, fs/bcachefs/bcachefs_format.h).
@@ -55,18 +55,18 @@ const ON_SEVERAL_DISKS: [u64; 5] = [
     0x5846_5342, // xfs, whose real-time files are on a disk of their own
 ];
 
-/// Whose pages a bio has: the address of an inode, whose lowest bit says whether it was direct I/O; 0 for nobody; or this.
+/// The owner of a bio's pages: the address of an inode, whose lowest bit marks direct I/O; 0 if unknown; or this value.
 const NOT_LOOKED_AT: u64 = 2;
 const IS_DIRECT: u64 = 1;
 
-/// Files whose path was handed over lately, by a hash of the inode: [`paths::token`]s.
+/// Files whose path was reported lately, by a hash of the inode: [`paths::token`]s.
 static mut NAMED_INODES: [u64; 1 << NAMED_BITS] = [0; 1 << NAMED_BITS];
 const NAMED_BITS: u32 = 9;
 
 /// `block_rq_complete(request, status, bytes)`.
 #[inline(always)]
 pub fn completed<M: Memory>(request: u64, status: u64, bytes: u64) {
-    // It is never 0.
+    // It is never 0, but the verifier requires the check.
     if request != 0 {
         account::<M>(Address::new(request), status as u32, bytes as u32);
     }
@@ -76,7 +76,7 @@ pub fn completed<M: Memory>(request: u64, status: u64, bytes: u64) {
 fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     let own = &DIRECT.block;
     let operation = request.held_or_zero::<u32>(&own.request_operation) & OPERATION;
-    // What the kernel's statistics leave out, such as a flush of its own, has no `part`. They have discards apart, which move no bytes.
+    // Requests that the kernel's statistics leave out, such as its own flushes, have no `part`. Discards move no bytes; they have separate counters.
     let part: u64 = request.held_or_zero(&own.request_part);
     if part == 0 || operation == DISCARD {
         return;
@@ -86,8 +86,8 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     if operation & WRITES != 0 {
         bits |= flags::WRITE;
     }
-    // A request may complete in several pieces. While one is in a sequence of flushes, somebody else is called at the end of its data, and it
-    // completes once more, without bytes (`blk_insert_flush`, block/blk-flush.c).
+    // A request may complete in several pieces. One in a flush sequence has an `end_io` at the end of its data, and completes once more without
+    // bytes (`blk_insert_flush`, block/blk-flush.c).
     let left: u32 = request.held_or_zero(&own.request_left);
     if left != bytes || request.held_or_zero::<u64>(&own.request_end) != 0 {
         bits |= flags::PIECE;
@@ -98,7 +98,7 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         issued_ns: request.held_or_zero(&own.request_issued),
         error: errno(status),
     };
-    // Most have one bio, and need no more than this.
+    // Most requests have one bio and take this short way.
     if M::SINCE_6_2 {
         let bio = request.follow(&own.request_bio);
         if bio.field_or_zero::<u32>(&own.bio_bytes) >= bytes
@@ -108,20 +108,20 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         }
     }
     let Some(scratch) = take() else {
-        // Those that are interrupted have them.
+        // The programs that this one interrupts use all scratch areas.
         if let Some(completion) = Completion::seen::<M>() {
             completion.lost();
         }
         return;
     };
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         (&raw mut (*scratch).record.end_ns).write_volatile(end_ns);
         (*scratch).bits = course.note(&raw mut (*scratch).record, bits);
         (*scratch).device = Address::<M>::new(part).field_or_zero(&own.part_dev);
         (*scratch).disk = disk::<M>(request, part);
         (*scratch).bio = Address::<M>::new(request.0).held_or_zero(&own.request_bio);
-        // Each by itself: of plain assignments the compiler makes a loop over their bytes.
+        // One store each: the compiler turns plain assignments into a loop over bytes.
         (&raw mut (*scratch).left).write_volatile(u64::from(bytes));
         (&raw mut (*scratch).unnamed).write_volatile(0);
         (&raw mut (*scratch).runs).write_volatile(0);
@@ -139,18 +139,18 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     }
 }
 
-/// Writes a member of a record, each by itself: a copy of several would be a loop over their bytes.
+/// Writes one member of a record. A copy of several members would become a loop over their bytes.
 macro_rules! write {
     ($record:ident.$field:ident, $value:expr) => {
         (&raw mut (*$record).$field).write_volatile($value)
     };
 }
 
-/// Writes what was moved, where on the device that begins, and the cgroup that the bio is charged to.
+/// Writes the bytes that were moved, their first sector, and the cgroup that the bio is charged to.
 ///
 /// # Safety
 ///
-/// There is room for a record.
+/// `record` is valid for writes.
 #[inline(always)]
 unsafe fn note_bytes<B: Memory>(
     record: *mut RequestRecord,
@@ -159,7 +159,7 @@ unsafe fn note_bytes<B: Memory>(
     error: i32,
 ) {
     let sector: u64 = bio.field_or_zero(&DIRECT.block.bio_sector);
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees that `record` is valid for writes.
     unsafe {
         write!(record.asked_bytes, bytes);
         write!(record.done_bytes, if error == 0 { bytes } else { 0 });
@@ -171,7 +171,7 @@ unsafe fn note_bytes<B: Memory>(
 /// When a request completed and began, and how it ended.
 struct Course {
     end_ns: u64,
-    /// 0 if nobody knows, as the other one.
+    /// 0 if unknown, like `issued_ns`.
     start_ns: u64,
     /// When it went to its device.
     issued_ns: u64,
@@ -179,11 +179,11 @@ struct Course {
 }
 
 impl Course {
-    /// Writes what all records of a request have, and returns the flags of the first one.
+    /// Writes the members that all records of a request share, and returns the flags of the first record.
     ///
     /// # Safety
     ///
-    /// There is room for a record.
+    /// `record` is valid for writes.
     #[inline(always)]
     unsafe fn note(&self, record: *mut RequestRecord, mut bits: u32) -> u32 {
         let Self {
@@ -192,13 +192,13 @@ impl Course {
             issued_ns,
             error,
         } = *self;
-        // The clock of BPF may be some ns behind.
+        // The clock of BPF may lag by some ns.
         let mut latency_ns = since(end_ns, start_ns);
         if start_ns == 0 {
             bits |= flags::UNTIMED;
             latency_ns = 0;
         }
-        // The kernel notes it only where somebody asks for it, such as the throttling of writeback.
+        // The kernel notes this time only if a feature such as writeback throttling needs it.
         let (mut queue_ns, mut rtt_ns) = (0, 0);
         if issued_ns == 0 {
             bits |= flags::UNSPLIT;
@@ -206,7 +206,7 @@ impl Course {
             queue_ns = since(issued_ns, start_ns).min(latency_ns);
             rtt_ns = latency_ns - queue_ns;
         }
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that `record` is valid for writes.
         unsafe {
             write!(record.latency_ns, latency_ns);
             write!(record.queue_ns, queue_ns);
@@ -221,8 +221,8 @@ impl Course {
     }
 }
 
-/// Makes the record of a request with one bio in its slot, unless the filter leaves it out: as the rest does for those with more, but without a
-/// place in between. Whether there is a slot.
+/// Makes the record of a request with one bio directly in its slot, without the scratch area, unless the filter leaves it out. Returns false if
+/// there is no slot.
 #[inline(always)]
 fn of_one<M: Memory>(
     request: Address<M::Trusted>,
@@ -261,7 +261,7 @@ fn of_one<M: Memory>(
     let Some(completion) = Completion::seen::<M>() else {
         return true;
     };
-    // SAFETY: a slot for a record.
+    // SAFETY: `free_slot` returned this slot, and only this CPU writes to it until `in_slot` publishes it.
     unsafe {
         write!(slot.flags, course.note(slot, bits));
         note_bytes(slot, bio, bytes, course.error);
@@ -277,21 +277,20 @@ fn of_one<M: Memory>(
     true
 }
 
-/// What is known of a request while it is walked through. Not on the stack, where the verifier would follow each of the numbers, on each of the
-/// ways through each of the bios.
+/// State of the walk through a request. Not on the stack: there the verifier would follow every number, on every way through every bio.
 #[repr(C)]
 pub struct Scratch {
-    /// 1 while somebody uses it. A program may be interrupted by another one of the same CPU.
+    /// 1 while in use. A program may be interrupted by another one on the same CPU.
     busy: u64,
-    /// Where one is.
+    /// The bio that the walk has reached.
     bio: u64,
-    /// Bytes that follow.
+    /// Bytes that are not yet assigned to a run.
     left: u64,
-    /// Files whose path is to be told.
+    /// Files whose path must be reported.
     unnamed: u64,
     /// Runs that were found.
     runs: u64,
-    /// Whose the bytes of the last one are.
+    /// The owner of the last run's bytes.
     last: u64,
     /// The disk (`struct gendisk`).
     disk: u64,
@@ -301,13 +300,13 @@ pub struct Scratch {
     bits: u32,
     record: RequestRecord,
     run: [Run; MOST_RUNS],
-    /// Numbers of the runs that begin with a clone, and how many there are.
+    /// Indexes of the runs that begin with a clone, and their count.
     cloned_runs: [u64; MOST_COPIED],
     cloned: u64,
     unnamed_inodes: [u64; MOST_RUNS],
 }
 
-/// Bios that follow each other and have pages of one file.
+/// Consecutive bios with pages of one file.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Run {
@@ -317,19 +316,19 @@ struct Run {
     bytes: u64,
 }
 
-/// Requests complete in threads, in soft interrupts and in hard ones, and each kind may interrupt the ones before. Linux 5.10 runs a program once
-/// more that it has interrupted.
+/// Requests complete in threads, in soft interrupts and in hard ones, and each kind may interrupt the ones before. On Linux 5.10 an
+/// interrupted program runs again inside the interrupt.
 const MOST_NESTED: u32 = 3;
 
 #[map]
 static BLOCK_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(MOST_NESTED, 0);
 
-/// Until [`leave`] it is nobody else's.
+/// A scratch area that only this program uses until [`leave`].
 #[inline(never)]
 fn take() -> Option<*mut Scratch> {
     for number in 0..MOST_NESTED {
         let scratch = BLOCK_SCRATCH.get_ptr_mut(number)?;
-        // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
+        // SAFETY: an element of this CPU. A program that interrupts between the load and the store has released the element when this one continues.
         unsafe {
             let busy = &raw mut (*scratch).busy;
             if busy.read_volatile() == 0 {
@@ -343,14 +342,14 @@ fn take() -> Option<*mut Scratch> {
 
 #[inline(always)]
 unsafe fn leave(scratch: *mut Scratch) {
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and this program writes to it for the last time here.
     unsafe { (&raw mut (*scratch).busy).write_volatile(0) };
 }
 
-/// Hands over a record for each file whose pages follow each other in the request.
+/// Hands over one record per run of pages of one file.
 #[inline(always)]
 unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         find_runs::<M>(scratch);
         for number in 0..MOST_COPIED {
@@ -382,11 +381,11 @@ unsafe fn walk<M: Memory>(scratch: *mut Scratch) {
     }
 }
 
-/// Finds where in the request the pages of which file are.
+/// Splits the request into runs of pages of one file.
 #[inline(never)]
 unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
     let own = &DIRECT.block;
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`; `place` is masked to the length of `cloned_runs`.
     unsafe {
         let (bio, left) = (&raw mut (*scratch).bio, &raw mut (*scratch).left);
         let (runs, last) = (&raw mut (*scratch).runs, &raw mut (*scratch).last);
@@ -403,7 +402,7 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
                 (&raw mut (*run).bytes).write_volatile(0);
                 last.write_volatile(whose);
                 runs.write_volatile(number + 1);
-                // Without a branch, as above.
+                // Without a branch: the verifier would follow both ways, for each bio once more.
                 let cloned = (&raw const (*scratch).cloned).read_volatile();
                 let noted = (&raw mut (*scratch).cloned_runs).cast::<u64>();
                 let place = cloned as usize & (MOST_COPIED - 1);
@@ -432,7 +431,7 @@ unsafe fn find_runs<M: Memory>(scratch: *mut Scratch) {
 /// Finds the owner of a run of clones. The first and the last bio must lead to the same file.
 #[inline(never)]
 unsafe fn trace<M: Memory>(run: *mut Run) {
-    // SAFETY: of `walk`.
+    // SAFETY: `run` lies in the element that `take` returned, and only this program writes to it until `leave`.
     unsafe {
         let (first, last) = (
             (&raw const (*run).bio).read_volatile(),
@@ -447,15 +446,15 @@ unsafe fn trace<M: Memory>(run: *mut Run) {
 
 #[inline(always)]
 unsafe fn run(scratch: *mut Scratch, number: u64) -> Option<*mut Run> {
-    // SAFETY: one of the runs.
+    // SAFETY: `number` is below the length of the array.
     (number < MOST_RUNS as u64).then(|| unsafe { &raw mut (*scratch).run[number as usize] })
 }
 
-/// Whose pages a bio has. It has those of one file only. Without a branch: the verifier would follow both ways, for each bio once more.
+/// The owner of a bio's pages, which all belong to one file. Without a branch: the verifier would follow both ways, for each bio once more.
 #[inline(never)]
 fn owner<M: Memory>(bio: u64) -> u64 {
     let bio = Address::<M>::new(bio);
-    // First, because the pages of direct I/O may be those that map another file.
+    // Direct I/O first, because its buffer may be a mapping of another file.
     let (inode, host) = direct::<M, M>(
         bio.field_or_zero(&DIRECT.block.bio_private),
         Address::<M>::new,
@@ -474,7 +473,7 @@ fn owner<M: Memory>(bio: u64) -> u64 {
 /// ```
 ///
 /// A clone shares the vectors of its original (`bi_io_vec`), which identifies the original without any driver's types. Encryption and parity
-/// have pages and vectors of their own, so the search finds nothing there.
+/// use separate pages and vectors, so the search finds nothing there.
 #[inline(always)]
 fn original_file<M: Memory>(bio: u64) -> u64 {
     verified_once!(M, original_file_by_cast, original_file_by_probe: copied_from(bio: u64))
@@ -486,7 +485,7 @@ fn copied_from<M: Memory>(bio: u64) -> u64 {
     let mut bio = bio;
     let vectors: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_vectors);
     for step in 0..MOST_COPIES as u64 {
-        // Any other bio owns its pages.
+        // A bio that is not a clone owns its pages, so it has no original.
         let flags: u16 = Address::<M>::new(bio).field_or_zero(&own.bio_flags);
         if flags & CLONED == 0 || vectors == 0 {
             break;
@@ -512,9 +511,9 @@ static mut ORIGINALS: [u64; MOST_COPIES] = [0; MOST_COPIES];
 fn original<M: Memory>(bio: u64, vectors: u64, step: u64) -> u64 {
     let own = &DIRECT.block;
     let private: u64 = Address::<M>::new(bio).field_or_zero(&own.bio_private);
-    // SAFETY: one of the words.
+    // SAFETY: `step` is below `MOST_COPIES`, the length of the array.
     let last = unsafe { (&raw mut ORIGINALS).cast::<u64>().add(step as usize) };
-    // SAFETY: as above. Another CPU may write a number that does not fit here; then the search runs.
+    // SAFETY: `last` is an aligned word of the array. Another CPU may store a number that does not fit here; then the search runs.
     let place = unsafe { last.read_volatile() };
     let known = candidate::<M>(bio, private, place);
     if is_with::<M>(known, bio, vectors) {
@@ -531,7 +530,7 @@ fn original<M: Memory>(bio: u64, vectors: u64, step: u64) -> u64 {
     }
     let found = opaque(found);
     if found != 0 {
-        // SAFETY: as above.
+        // SAFETY: `last` is an aligned word of the array, and any number below `WORDS_BEHIND + WORDS_BEFORE + 1` is a valid hint.
         unsafe { last.write_volatile(at) };
     }
     found
@@ -544,7 +543,7 @@ fn is_with<M: Memory>(bio: u64, other: u64, vectors: u64) -> bool {
         && Address::<M>::new(bio).field_or_zero::<u64>(&DIRECT.block.bio_vectors) == vectors
 }
 
-/// A possible address of the original: `bi_private`, then the words behind it, then the words before the bio. 0 if no bio can be at that address.
+/// A possible address of the original: `bi_private`, then the words after it, then the words before the bio. 0 if no bio can be at that address.
 #[inline(always)]
 fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
     let private = if_near(private, bio);
@@ -558,7 +557,7 @@ fn candidate<M: Memory>(bio: u64, private: u64, place: u64) -> u64 {
     if_near(word::<M>(at).unwrap_or(0), bio)
 }
 
-/// The address, or 0 if it is not in the direct map, where bios are. Reading a device's registers may change them; they are mapped at least 10 TiB
+/// The address, or 0 if it is outside the direct map, where bios are. Reading device registers may change them; they are mapped at least 10 TiB
 /// behind the end of memory (`kernel_randomize_memory`, arch/x86/mm/kaslr.c).
 #[inline(always)]
 fn if_near(address: u64, bio: u64) -> u64 {
@@ -566,8 +565,8 @@ fn if_near(address: u64, bio: u64) -> u64 {
     address & if_zero(distance >> (NEAR_BITS + 1))
 }
 
-/// The inode of the file of direct I/O by iomap, by the private word of its bio, and what stands where an inode names itself. Anything may be where
-/// `struct iomap_dio` is looked for: it is one if both are the same, and not 0.
+/// For a bio's `bi_private` under direct I/O by iomap: the inode of its file, and the inode that this one names as its host. The word may point
+/// to anything: it is a `struct iomap_dio` only if both are equal and not 0.
 #[inline(always)]
 fn direct<M: Memory, F: Memory>(private: u64, file: impl Fn(u64) -> Address<F>) -> (u64, u64) {
     let own = &DIRECT.block;
@@ -580,13 +579,13 @@ fn direct<M: Memory, F: Memory>(private: u64, file: impl Fn(u64) -> Address<F>) 
     )
 }
 
-/// The file in whose page cache the first page of a bio is, or 0.
+/// The inode whose page cache holds the first page of a bio, or 0.
 #[inline(always)]
 fn cached<M: Memory>(bio: Address<M>) -> u64 {
     let own = &DIRECT.block;
     let vectors: u64 = bio.field_or_zero(&own.bio_vectors);
     let index: u32 = bio.field_or_zero(&own.bio_index);
-    // Of a bio that has completed before, the index is behind the last vector.
+    // After an earlier completion, the index of the bio is behind the last vector.
     let bytes: u32 = bio.field_or_zero(&own.bio_bytes);
     let index = u64::from(index).wrapping_add(if_zero(u64::from(bytes)));
     let vector = Address::<M>::new(vectors.wrapping_add(index.wrapping_mul(VECTOR_BYTES)));
@@ -594,13 +593,13 @@ fn cached<M: Memory>(bio: Address<M>) -> u64 {
     let page = Address::<M>::new(head(page.0, page.field_or_zero(&DIRECT.cgroup.page_head)));
     let mapping: u64 = page.field_or_zero(&own.page_mapping);
     let inode: u64 = Address::<M>::new(mapping).field_or_zero(&own.mapping_host);
-    // Pages that are in no cache have something else there, or bits that say so.
+    // Pages outside any cache have other contents there, or bits that mark them.
     let mapping_in_inode = global(&own.inode_host).wrapping_sub(global(&own.mapping_host));
     let its = inode.wrapping_add(u64::from(mapping_in_inode));
     inode & if_zero(its ^ mapping | mapping & NO_MAPPING)
 }
 
-/// As [`cgroup::head`], without a branch.
+/// [`cgroup::head`] without a branch.
 #[inline(always)]
 fn head(page: u64, info: u64) -> u64 {
     let is_first = if_zero(info & 1);
@@ -609,11 +608,11 @@ fn head(page: u64, info: u64) -> u64 {
     page & is_first | first & !is_first
 }
 
-/// Completes the record with the file whose pages these are and with the cgroup of the bio, and hands it over. The next one of the same request
-/// is a piece of it.
+/// Completes the record with the owner of the pages and the cgroup of the bio, and hands it over. Later records of the same request are flagged
+/// as pieces.
 #[inline(never)]
 fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         let record = &raw mut (*scratch).record;
         let bits = (&raw const (*scratch).bits).read_volatile();
@@ -650,7 +649,7 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
     }
 }
 
-/// Of which file a record is.
+/// The file that a record belongs to.
 struct File {
     dev: u32,
     fileid: u64,
@@ -658,7 +657,7 @@ struct File {
 }
 
 impl File {
-    /// What the file system keeps on this device, or who reads and writes the device itself.
+    /// Stands for the file system's metadata on this device, and for I/O on the device itself.
     #[inline(always)]
     fn device(dev: u32) -> Self {
         Self {
@@ -668,14 +667,14 @@ impl File {
         }
     }
 
-    /// Writes it into a record.
+    /// Writes the file into a record.
     ///
     /// # Safety
     ///
-    /// There is room for one.
+    /// `record` is valid for writes.
     #[inline(always)]
     unsafe fn note(&self, record: *mut RequestRecord) {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that `record` is valid for writes.
         unsafe {
             write!(record.dev, self.dev);
             write!(record.fileid, self.fileid);
@@ -684,7 +683,7 @@ impl File {
     }
 }
 
-/// The file of an inode; `None` for a device's own cache.
+/// The file of an inode; `None` for the cache of a block device.
 #[inline(always)]
 fn file_of<M: Memory>(inode: Address<M>) -> Option<File> {
     let (offsets, own) = (&DIRECT, &DIRECT.local);
@@ -705,22 +704,22 @@ fn file_of<M: Memory>(inode: Address<M>) -> Option<File> {
     })
 }
 
-/// The file of an inode whose pages a request to a device moves; `None` where there is none, or where another device has counted them.
+/// The file of an inode whose pages a request to a device moves; `None` if there is none or another device has counted them.
 #[inline(always)]
 fn file_on<M: Memory>(inode: u64, device: u32, disk: impl FnOnce() -> u64) -> Option<File> {
     if inode == 0 {
         return None;
     }
     let file = file_of(Address::<M>::new(inode))?;
-    // Most file systems have the number of their device.
+    // Most file systems have the device number of their disk.
     (file.dev == device || is_first::<M>(inode, disk()) != 0).then_some(file)
 }
 
 /// 1 if no other disk completes a request for the same pages of a file before this one, else 0.
 ///
-/// A disk that stands on others may hand on the pages themselves: a loop device with direct I/O, multipath, what a target exports to its own machine.
-/// Then both disks complete a request, and the one that its file system is on counts for the file. Disks without a queue of requests, such as
-/// linear and RAID ones, complete none.
+/// A stacked disk may pass on the pages themselves: a loop device with direct I/O, multipath, a target exported to its own machine.
+/// Then both disks complete a request, and the disk that holds the file system counts for the file. Disks without a request queue, such as
+/// linear and RAID, complete none.
 #[inline(always)]
 fn is_first<M: Memory>(inode: u64, disk: u64) -> u64 {
     verified_once!(M, first_by_cast, first_by_probe: completes_first(inode: u64, disk: u64))
@@ -744,12 +743,12 @@ fn completes_first<M: Memory>(inode: u64, disk: u64) -> u64 {
     if !ON_SEVERAL_DISKS.contains(&magic) {
         return 0;
     }
-    // The superblock names one of them.
+    // The superblock names only one of its disks.
     let its = standing(Address::<M>::new(its));
     u64::from(its == 0 || its == standing(Address::<M>::new(disk)))
 }
 
-/// The begin of a disk's name, if it is of a kind that stands on others: `loop0` or `dm-0`. Else 0.
+/// The first bytes of a disk's name if its kind is stacked on others: `loop0` or `dm-0`. Else 0.
 #[inline(always)]
 fn standing<M: Memory>(disk: Address<M>) -> u32 {
     const LOOP: u32 = u32::from_le_bytes(*b"loop");
@@ -766,7 +765,7 @@ fn standing<M: Memory>(disk: Address<M>) -> u32 {
 #[inline(always)]
 fn disk<M: Memory>(request: Address<M::Trusted>, part: u64) -> u64 {
     let own = &DIRECT.block;
-    // Before Linux 5.11 a part does not lead to it.
+    // Before Linux 5.11 a part does not lead to its disk.
     if M::SINCE_6_2 || global(own.request_disk.word()) == 0 {
         Address::<M>::new(part).field_or_zero(&own.device_disk)
     } else {
@@ -774,19 +773,19 @@ fn disk<M: Memory>(request: Address<M::Trusted>, part: u64) -> u64 {
     }
 }
 
-/// Whether the path of the file was not told lately.
+/// Whether the path of the file was not reported lately.
 #[inline(always)]
 fn is_unnamed(inode: Address<Probe>, end_ns: u64) -> bool {
-    // SAFETY: one of the words.
+    // SAFETY: `named` returns an aligned word of the table.
     unsafe { named(inode).read_volatile() != paths::token(inode.0, end_ns) }
 }
 
-/// Tells it. Whoever does so at the same time for another inode has that one's told once more.
+/// Reports the path. If two CPUs race for one word, one of the files is reported once more.
 #[inline(always)]
 fn name(inode: Address<Probe>, end_ns: u64) {
-    // Otherwise the next request tries again.
+    // On failure the next request tries again.
     if paths::name_cached(inode.0, end_ns) {
-        // SAFETY: one of the words.
+        // SAFETY: `named` returns an aligned word of the table, where any value is valid.
         unsafe { named(inode).write_volatile(paths::token(inode.0, end_ns)) };
     }
 }
@@ -797,7 +796,7 @@ fn named(inode: Address<Probe>) -> *mut u64 {
     (&raw mut NAMED_INODES).cast::<u64>().wrapping_add(place)
 }
 
-/// The id of the cgroup that a bio is charged to, 0 if that is not known.
+/// The id of the cgroup that a bio is charged to; 0 if unknown.
 #[inline(always)]
 fn group<M: Memory>(bio: Address<M>) -> u64 {
     let own = &DIRECT.block;
@@ -811,7 +810,7 @@ fn group<M: Memory>(bio: Address<M>) -> u64 {
     node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
-/// Whether the filter leaves out what a request did with a file, which is counted then.
+/// Whether the filter leaves out a request on a file; if so, counts it as left out.
 #[inline(always)]
 fn is_left_out(bits: u32, cgroup: u64, file: &File, inode: u64, bytes: u32) -> bool {
     if filter::admits_block(bits, cgroup, file.dev, file.fileid, inode) {
@@ -843,7 +842,7 @@ fn deliver<M: Memory>(record: &mut RequestRecord, file: &File, inode: u64) {
     }
     match completion.slot::<M>() {
         Some(slot) => {
-            // SAFETY: a slot for a record. The time of its end, which says that it is there, is written last.
+            // SAFETY: `slot` returned a slot that only this CPU writes to. `in_slot` writes the end time last, which publishes the record.
             unsafe { copy_words(record, slot, 1) };
             completion.in_slot(slot, record.end_ns, true);
         }
@@ -861,7 +860,7 @@ fn since(later_ns: u64, earlier_ns: u64) -> u64 {
         .cast_unsigned()
 }
 
-/// What a status is as an error. Linux before 5.16 hands over the error itself.
+/// The error of a status. Linux before 5.16 passes the error itself.
 #[inline(always)]
 fn errno(status: u32) -> i32 {
     let error = status.cast_signed();

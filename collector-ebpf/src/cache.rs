@@ -1,4 +1,4 @@
-//! The page cache: pages come into it, leave it and become dirty. They are added up as calls of applications are, by file, user, cgroup and
+//! The page cache: pages that are added, evicted or dirtied are added up like calls of applications, by file, user, cgroup and
 //! window.
 
 use core::ptr::NonNull;
@@ -26,13 +26,13 @@ use crate::{
     paths, window,
 };
 
-/// Bits of a page's `mapping` that say that it is none.
+/// Bits in a page's `mapping` that mark a value that is not a mapping.
 const NO_MAPPING: u32 = block::NO_MAPPING as u32;
 
-/// A page, or a folio of several, comes, leaves or becomes dirty.
+/// A page, or a folio of several, is added, evicted or dirtied.
 #[inline(always)]
 pub fn changed<M: Memory>(program: Program, folio: u64) {
-    // It is never 0.
+    // It is never 0, but the verifier requires the check.
     if folio != 0 && !is_shed::<M>(shed::PAGE_CACHE) {
         let _ = count::<M>(program, Address::new(folio));
     }
@@ -65,7 +65,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> 
         Some(place) => application::value_of(place.as_ptr()),
         None => begin::<M>(places, nth, inode.0, now_ns)?.as_ptr(),
     };
-    // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU.
+    // SAFETY: a map value, which stays in place while the program runs; every CPU adds atomically.
     unsafe {
         add!(AppValue, sum.calls, 1);
         add!(AppValue, sum.bytes, bytes);
@@ -73,7 +73,7 @@ fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> 
     Some(())
 }
 
-/// Where only NFS is recorded, nobody knows where an inode has its generation.
+/// The file of an inode. If only NFS is recorded, the offset of an inode's generation is not set.
 #[inline(always)]
 fn file_of<M: Memory>(inode: Address<M>) -> File {
     let own = &DIRECT.cache;
@@ -86,8 +86,8 @@ fn file_of<M: Memory>(inode: Address<M>) -> File {
 
 /// Bytes of a folio.
 ///
-/// `struct folio` is as long as several `struct page`. Only the first one is there for certain: that of a folio of one page may be the last one before a
-/// hole in physical memory. So its own flags say first whether there are more, and what lies behind is loaded as if it were not there.
+/// `struct folio` is as long as several `struct page`, but only the first is sure to exist: that of a one-page folio may be the last one before a
+/// hole in physical memory. So the first page's flags are checked for more pages, and later members are loaded with a fault handler.
 #[inline(always)]
 fn bytes<M: Memory>(folio: Address<M::Trusted>) -> u64 {
     let own = &DIRECT.cache;
@@ -103,7 +103,7 @@ fn bytes<M: Memory>(folio: Address<M::Trusted>) -> u64 {
     page * u64::from(pages.max(1))
 }
 
-/// The user and the cgroup that make pages come or become dirty. Who needs the room of others is somebody else.
+/// The user and cgroup that add or dirty pages. Evictions have neither: the thread that needs the memory is unrelated to the file.
 #[inline(always)]
 fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
     if is_evicted {
@@ -111,7 +111,7 @@ fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
     }
     let thread = M::thread();
     let cred = thread.follow(&DIRECT.thread.task_cred);
-    // It is never 0, which the verifier wants to see where it knows that it is freed later.
+    // It is never 0. The verifier requires the check for a type whose objects may be freed.
     let uid = match cred.0 {
         0 => NO_USER,
         _ => cred.held_or_zero(&DIRECT.cred_uid),
@@ -119,7 +119,7 @@ fn who<M: Memory>(is_evicted: bool) -> (u32, u64) {
     (uid, cgroup::of_local_thread::<M>(|| thread))
 }
 
-/// The sum in its place, or in a map. The first of these pages in its window begins it.
+/// Finds or begins the sum in its place or in a map.
 #[inline(never)]
 fn begin<M: Memory>(
     places: *mut AppPlaces,
@@ -176,7 +176,7 @@ fn begin<M: Memory>(
         return None;
     }
     let sum = application::claim(places, nth, file_of(object), &mut key, pid, begin_ns)?;
-    // SAFETY: a map value.
+    // SAFETY: a map value, which stays in place while the program runs; `calls` is an aligned word.
     let is_first = unsafe { (&raw const (*sum.as_ptr()).calls).read_volatile() == 0 };
     if has_path && is_first && global(&PATHS) != 0 {
         paths::name_cached(inode, now_ns);

@@ -1,8 +1,8 @@
-//! Details that userspace has shed. Each program looks before it does anything for one of them.
+//! Details that userspace has shed. Each program checks this before it does work for a detail.
 
 use crate::{kernel_memory::Memory, maps};
 
-/// Whether a detail, of [`trackiops_schemas::ebpf::ceiling::shed`], is left out.
+/// Whether a detail, of [`trackiops_schemas::ebpf::ceiling::shed`], is shed.
 #[inline(always)]
 pub fn is_shed<M: Memory>(detail: u64) -> bool {
     maps::ceiling::<M>().is_some_and(|ceiling| {
@@ -12,11 +12,11 @@ pub fn is_shed<M: Memory>(detail: u64) -> bool {
     })
 }
 
-/// The begin of a call, ns; 0 if it was noted before calls were last taken up: then it may be that of another call.
+/// The begin of a call, ns; 0 if it was noted before the detail was last resumed: it may be another call's.
 #[inline(always)]
 pub fn valid_begin<M: Memory>(begin_ns: u64) -> u64 {
     let since_ns = maps::ceiling::<M>().map_or(0, |ceiling| {
-        // SAFETY: as above.
+        // SAFETY: an aligned word of the map, which userspace writes with one store.
         unsafe { (&raw const (*ceiling).since_ns).read_volatile() }
     });
     if begin_ns < since_ns { 0 } else { begin_ns }

@@ -1,4 +1,4 @@
-//! Whose memory the data of a request is in, and who calls.
+//! The cgroup that a request's data is charged to, and the cgroup of the calling thread.
 
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use trackiops_schemas::ebpf::ring::{CgroupOffsets, cgroups};
@@ -8,15 +8,15 @@ use crate::{
     kernel_memory::{Address, Memory, Window, global},
 };
 
-/// In a page's `memcg_data`: it is a `struct obj_cgroup` that the page is charged to
+/// In a page's `memcg_data`: the page is charged to a `struct obj_cgroup`
 /// (`MEMCG_DATA_KMEM`, include/linux/memcontrol.h).
 const BY_OBJECT: u64 = 1 << 1;
 /// All bits of `memcg_data` that do not belong to the address.
 const BITS: u64 = 7;
 
-/// The id of the cgroup that the first page of an NFS request is charged to; `None` if to none.
+/// The id of the cgroup that the first page of an NFS request is charged to; `None` if there is none.
 ///
-/// The page holds a reference to what it is charged to, and the request to the page.
+/// The request holds a reference to the page, and the page to the group that it is charged to.
 #[inline(always)]
 pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffsets) -> Option<u64> {
     let way = global(&offsets.way);
@@ -36,7 +36,7 @@ pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffset
     node.held(&offsets.node_id)
 }
 
-/// The id of the cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
+/// The id of the current thread's cgroup; 0 where the cgroup of data is unknown, so that rows do not split.
 #[inline(always)]
 pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     match global(&DIRECT.cgroup.way) & cgroups::KNOWN {
@@ -45,7 +45,7 @@ pub fn of_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64
     }
 }
 
-/// The same for local file systems.
+/// [`of_thread`] for local file systems.
 #[inline(always)]
 pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     match global(&DIRECT.local.has_groups) {
@@ -57,9 +57,9 @@ pub fn of_local_thread<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) 
 #[inline(always)]
 fn own<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     let own = &DIRECT.thread;
-    // Where loads are plain, they take a tenth of what the helper does.
+    // Plain loads, where possible, take a tenth of the helper's time.
     if !M::SINCE_6_2 || global(own.task_cgroups.word()) == 0 {
-        // SAFETY: takes nothing.
+        // SAFETY: the helper takes no arguments.
         return unsafe { bpf_get_current_cgroup_id() };
     }
     let cgroup = thread().follow(&own.task_cgroups).follow(&own.cgroups_own);
@@ -67,7 +67,7 @@ fn own<M: Memory>(thread: impl FnOnce() -> Address<M::Trusted>) -> u64 {
     node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
-/// The `memcg_data` that is a page's.
+/// The `memcg_data` of a page.
 #[inline(always)]
 fn owner<M: Memory>(page: Address<M>, offsets: &'static CgroupOffsets) -> Option<u64> {
     let mut window = Window::<7>::EMPTY;
@@ -78,9 +78,9 @@ fn owner<M: Memory>(page: Address<M>, offsets: &'static CgroupOffsets) -> Option
     }
 }
 
-/// The page that speaks for all pages of its folio, if it is another one.
+/// The head page of a page's folio, if that is another page.
 ///
-/// Bit 0 marks the others. They hold the head's address, or, on kernels that share the memory of
+/// Bit 0 marks tail pages. They hold the head's address, or, on kernels that share the memory of
 /// equal page structures, a mask that leads to it (`_compound_head`, include/linux/page-flags.h).
 #[inline(always)]
 fn head<M: Memory>(page: Address<M>, info: u64) -> Option<Address<M>> {

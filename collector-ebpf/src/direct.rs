@@ -1,4 +1,4 @@
-//! The direct engine: a request is read from its own structures when it completes.
+//! The direct engine: reads a request from the kernel's structures when it completes.
 
 use core::{marker::PhantomData, mem::MaybeUninit};
 
@@ -27,13 +27,13 @@ const UNSTABLE: u32 = 0;
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
 pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
-    // Neither is ever 0.
+    // Neither is ever 0, but the verifier requires the checks.
     if task != 0 && header != 0 {
         Completed::<M>::new(task, header).account(direction);
     }
 }
 
-/// The same where the kernel may skip the program, so that the request is looked at once more when it is released. See
+/// [`alone`] on kernels that may skip the program, where the release looks at the request once more. See
 /// [`crate::release`].
 #[inline(always)]
 pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
@@ -41,7 +41,7 @@ pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
     if marked.0 == 0 {
         return;
     }
-    // What has no slot is not looked at again.
+    // The release does not look at a task without a transmission slot (`rpc_rqst`).
     let has_slot = marked.held::<u64>(&DIRECT.task_transmission) != Some(0);
     if !has_slot || marks::leave_request(marked) {
         alone::<M>(task, header, direction);
@@ -50,27 +50,27 @@ pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
     }
 }
 
-/// The program was skipped, or has left the request to the release.
+/// Records a request at its release, for which the program was skipped or had no room for a mark.
 #[inline(always)]
 pub fn recovered<M: Memory>(task: u64, header: u64, direction: u32) {
     Recovered::<M>::new(task, header).account(direction);
 }
 
-/// In a function of its own, like the others that are seldom called.
+/// Counts a request that was left to the release. `#[inline(never)]`: cold path.
 #[inline(never)]
 fn left<M: Memory>() {
     if let Some(recovery) = maps::recovery::<M>() {
-        // SAFETY: an element of an array.
+        // SAFETY: an element of an array, and the addition is atomic.
         unsafe { add!(Recovery, recovery.requests_left, 1) };
     }
 }
 
-/// As a tracepoint hands it over.
+/// A request as a tracepoint passes it.
 type Completed<M> = Request<M, <M as Memory>::Trusted, true>;
-/// As it is found at its release, where there is no time for its path: the file's next request hands that over.
+/// A request as it is found at its release, where there is no time for its path: the file's next request hands that over.
 type Recovered<M> = Request<M, M, false>;
 
-/// A request, of which `R` reads what the tracepoint hands over.
+/// A request; `R` reads the tracepoint's arguments.
 #[derive(Clone, Copy)]
 struct Request<M, R: Reader, const TELLS_PATHS: bool> {
     task: Address<R>,
@@ -122,7 +122,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         }
     }
 
-    /// Whether the filter wants it.
+    /// Whether the filter wants the request.
     #[inline(always)]
     fn is_wanted(self, direction: u32) -> bool {
         let kinds = global(&FILTER);
@@ -141,7 +141,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         }
         if kinds & filters::UIDS != 0 {
             let cred = self.header.follow(&offsets.header_cred);
-            // Where it is 0 the verifier wants to see that nothing is read.
+            // The verifier requires that nothing is read through 0.
             who.uid = match cred.0 {
                 0 => NO_USER,
                 _ => cred.held_or_zero(&offsets.cred_uid),
@@ -155,13 +155,13 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         let inode = self.header.follow(&offsets.header_inode);
         let file = File::below(inode, || {
             let context: u64 = self.header.held(&offsets.tree.header_context)?;
-            // Not every kernel's BTF has its type.
+            // Some kernels' BTF lacks its type.
             let context = Address::<M>::new(context);
             context
                 .field(&offsets.tree.context_entry)
                 .map(Address::<M>::new)
         });
-        // The program at the release may interrupt the one on the event, whose elements these are.
+        // The elements belong to the program on the event, which the program at the release may interrupt.
         if TELLS_PATHS && filter::is_left_out(kind, file, who) {
             return false;
         }
@@ -172,11 +172,11 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         is_wanted
     }
 
-    /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
+    /// Folds the request. `#[inline(never)]`: cold path. The arguments are packed to fit into the five registers of a call.
     #[inline(never)]
     fn fold(self, completion: Completion, end_ns: u64, hash_and_direction: u64) {
-        // Not by `R`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel four times
-        // (`btf_nested_type_is_trusted`, kernel/bpf/btf.c), on each of the many ways on which it comes here.
+        // Reads by `M`, not by `R`. For a load of a pointer by `R`, the verifier of 6.12 searches all types of the kernel four times
+        // (`btf_nested_type_is_trusted`, kernel/bpf/btf.c). Many ways lead here, and each would repeat that.
         let request = Request::<M, M, false>::new(self.task.0, self.header.0);
         let subject = Subject {
             crc: (hash_and_direction >> 32) as u32,
@@ -192,20 +192,20 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
     fn record(self, subject: &Subject, end_ns: u64, direction: u32) -> Option<RequestRecord> {
         let mut record = MaybeUninit::uninit();
         self.describe(record.as_mut_ptr(), subject, end_ns, direction)?;
-        // SAFETY: it is a number.
+        // SAFETY: an aligned member of the local record.
         unsafe { (&raw mut (*record.as_mut_ptr()).end_ns).write(end_ns) };
-        // SAFETY: all of it is written.
+        // SAFETY: `describe` has written every member but `end_ns`, which is written above.
         Some(unsafe { record.assume_init() })
     }
 
-    /// What it is about. Comes first, while the verifier has only one state to follow its loops in.
+    /// The file and the range of the request. Read first, while the verifier has only one state in which to follow the loops.
     #[inline(always)]
     fn subject(self, end_ns: u64) -> Option<Subject> {
         let offsets = &DIRECT;
         let mut window = Window::<8>::EMPTY;
         let arguments = window.fill(self.header, Some(&offsets.arguments_window))?;
         let handle: u64 = arguments.held(&offsets.header_handle)?;
-        // Kernels that cast describe it.
+        // Kernels with casts have BTF for the distance.
         if !M::SINCE_6_2 {
             file_operation::learn_from(self.header, handle);
         }
@@ -213,7 +213,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         if TELLS_PATHS
             && global(&PATHS) != 0
             && let context = arguments.held(&offsets.tree.header_context)?
-            // Not every kernel's BTF has its type.
+            // Some kernels' BTF lacks its type.
             && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
             && !handle::is_named(slot, paths::token(entry, end_ns))
         {
@@ -231,7 +231,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         })
     }
 
-    /// Writes all of the record but the time of its end, field by field as they are read, which takes less than to hold all of them.
+    /// Writes the whole record except its end time. Each member is written as soon as it is read, so that few of them are kept.
     #[inline(always)]
     fn describe(
         self,
@@ -243,7 +243,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         let offsets = &DIRECT;
         macro_rules! write {
             ($field:ident, $value:expr) => {
-                // SAFETY: a field of the record, which is there to be written.
+                // SAFETY: the caller passes room for a record, and the members are aligned.
                 unsafe { (&raw mut (*record).$field).write($value) }
             };
         }
@@ -268,7 +268,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
             bits |= flags::UNTIMED;
             0
         } else {
-            // As a signed number: the clock of BPF may be some ns behind that of RPC.
+            // As a signed number: the clock of BPF may lag some ns behind that of RPC.
             (end_ns.wrapping_sub(start_ns).cast_signed())
                 .max(0)
                 .cast_unsigned()
@@ -285,14 +285,14 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         }
         let mut window = Window::<5>::EMPTY;
         let header = window.fill(self.header, None)?;
-        // What takes most to read comes first, while there is little to be kept meanwhile. Its type is told by name only in some
-        // kernels' BTF.
+        // The most expensive read comes first, while few registers are in use. Some kernels' BTF has only a forward declaration of its
+        // type.
         let request = Address::<M>::new(header.held(&offsets.cgroup.header_request)?);
         write!(
             cgroup,
             cgroup::of_request(request, &offsets.cgroup).unwrap_or(0)
         );
-        // The opener's also when somebody else writes his data back.
+        // The opener's user, even if another thread writes the data back.
         let cred = Address::<R::Followed>::new(header.held(&offsets.header_cred)?);
         let uid = match cred.0 {
             0 => None,
@@ -311,7 +311,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
         let (done_bytes, eof) = result(self.header, offsets)?;
-        // On error the count is not a transfer, and `eof` shares its memory with something else.
+        // On error the count is not a transfer, and `eof` is a member of a union with other contents.
         if !failed && direction != flags::WRITE && eof {
             bits |= flags::EOF;
         }
@@ -324,7 +324,7 @@ impl<M: Memory, R: Reader, const TELLS_PATHS: bool> Request<M, R, TELLS_PATHS> {
     }
 }
 
-/// The filter leaves it out. In a function of its own, like the others that are seldom called.
+/// Counts a request that the filter leaves out. `#[inline(never)]`: cold path.
 #[inline(never)]
 fn left_out_by_filter<M: Memory>(header: u64, table: u64) -> Option<()> {
     let (header, offsets) = (Address::<M>::new(header), &DIRECT);
@@ -344,11 +344,11 @@ fn left_out_by_filter<M: Memory>(header: u64, table: u64) -> Option<()> {
     Some(())
 }
 
-/// What a request is about.
+/// The file and range of a request.
 struct Subject {
     /// The hash of the file's handle.
     crc: u32,
-    /// Where that is read with the handle. Else it is read when it is needed, which takes no more: it would only be kept on the stack.
+    /// The range, if it is read together with the handle. Otherwise it is read later, so that it is not kept on the stack.
     range: Option<Range>,
 }
 
@@ -373,7 +373,7 @@ fn timing(task: Address<impl Reader>, offsets: &'static DirectOffsets) -> Option
     })
 }
 
-/// What a latency consists of: waiting in the client, network and server, and the rest.
+/// The parts of a latency: waiting in the client, network and server. The rest is completion.
 pub struct Parts {
     pub queue_ns: u64,
     pub rtt_ns: u64,
@@ -381,11 +381,11 @@ pub struct Parts {
     xid: u32,
 }
 
-/// Writes that no parts are known, and returns the flag that says so. In a function of its own: else the compiler prepares these
-/// zeros for each request.
+/// Clears the parts of a record and returns the flag that marks them as unknown. `#[inline(never)]`: otherwise the compiler prepares
+/// the zeros for each request.
 #[inline(never)]
 fn unsplit(record: *mut RequestRecord) -> u32 {
-    // SAFETY: fields of the record, which is there to be written.
+    // SAFETY: the caller passes room for a record, and the members are aligned.
     unsafe {
         (&raw mut (*record).queue_ns).write(zero());
         (&raw mut (*record).rtt_ns).write(zero());
@@ -395,7 +395,7 @@ fn unsplit(record: *mut RequestRecord) -> u32 {
     flags::UNSPLIT
 }
 
-/// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
+/// The parts that the RPC client has noted; `None` if the request has no RPC or the parts are not wanted.
 #[inline(always)]
 pub fn parts<R: Reader>(
     task: Address<R>,
@@ -419,13 +419,13 @@ pub fn parts<R: Reader>(
     let sent_ns: u64 = view.field(&offsets.transmission_sent)?;
     let rtt_ns: u64 = view.field(&offsets.transmission_rtt)?;
     let count: u32 = view.field(&offsets.transmission_count)?;
-    // The parts never exceed the whole. What was not transmitted since its start has waited all the time: then the
-    // difference is beyond any latency.
+    // The parts never exceed the whole. A request that was not transmitted since its start has waited all the time: the
+    // subtraction wraps to more than any latency.
     let queue_ns = sent_ns.wrapping_sub(start_ns).min(latency_ns);
     Some(Parts {
         queue_ns,
         rtt_ns: rtt_ns.min(latency_ns - queue_ns),
-        // Of 0 it is the larger one.
+        // The field is 0 before the first transmission: `count - 1` wraps, so the minimum is 0.
         retransmissions: count.wrapping_sub(1).min(count),
         xid: if told & told_parts::XIDS == 0 {
             0
@@ -435,7 +435,7 @@ pub fn parts<R: Reader>(
     })
 }
 
-/// Bytes transferred, and whether the file ends behind them.
+/// Bytes transferred, and whether the file ends after them.
 #[inline(always)]
 fn result(header: Address<impl Reader>, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
     let mut window = Window::<3>::EMPTY;

@@ -1,7 +1,7 @@
-//! An RPC of any procedure but READ and WRITE completes: it is added up with those of the same file, procedure, user, cgroup and window.
+//! When an RPC other than READ and WRITE completes: adds it to the sum of its file, procedure, user, cgroup and window.
 //!
-//! Always, not only when there is no room for more: there are few beside READs and WRITEs. The file is that whose handle the RPC's
-//! arguments have, as far as it is the one in an inode of NFS.
+//! Such RPCs have no records of single requests: they are always added up, because they are few beside READs and WRITEs. The
+//! file is found by the handle in the RPC's arguments, if that handle is part of an NFS inode.
 
 use trackiops_schemas::ebpf::{
     file_op_sums::{
@@ -24,30 +24,30 @@ use crate::{
 
 /// Number of the NFS program (RFC 1813, RFC 7530).
 const NFS_PROGRAM: u32 = 100_003;
-/// `RPC_TASK_ASYNC` in a task's flags (include/linux/sunrpc/sched.h): it completes in a thread that is not its caller's.
+/// `RPC_TASK_ASYNC` in a task's flags (include/linux/sunrpc/sched.h): the task completes in another thread than its caller's.
 const ASYNCHRONOUS: u16 = 1;
 
 /// `S_IFMT` and `S_IFDIR` (include/uapi/linux/stat.h).
 const TYPE: u16 = 0o170_000;
 const DIRECTORY: u16 = 0o040_000;
 
-/// Procedures of NFSv3 by their numbers (RFC 1813) whose arguments are the handle itself: GETATTR, FSSTAT, FSINFO, PATHCONF.
+/// Procedures of NFSv3 by number (RFC 1813) whose arguments are the handle itself: GETATTR, FSSTAT, FSINFO, PATHCONF.
 const BY_HANDLE: u32 = 1 << 1 | 1 << 18 | 1 << 19 | 1 << 20;
-/// Those whose arguments are as those of NFSv4: READ, WRITE, REMOVE, RENAME, COMMIT. Of the others' the handle's address is the begin.
+/// Procedures of NFSv3 whose arguments hold the handle's address where NFSv4's do: READ, WRITE, REMOVE, RENAME, COMMIT. Others begin with it.
 const LIKE_V4: u32 = READ_AND_WRITE | 1 << 12 | 1 << 14 | 1 << 21;
 /// READ and WRITE.
 const READ_AND_WRITE: u32 = 1 << 6 | 1 << 7;
-/// How far an inode may be from the handle that is in the same `struct nfs_inode`: that has at most 130 bytes.
+/// Possible distances from a handle to the inode in the same `struct nfs_inode`. A handle has at most 130 bytes.
 const DISTANCES: core::ops::Range<u64> = 136..1024;
 /// COMMIT.
 const COMMIT: u32 = 1 << 21;
 
-/// The begin of a procedure's name, as far as it fits into a word.
+/// The first 8 bytes of a procedure's name, as a word.
 const fn name(text: [u8; 8]) -> u64 {
     u64::from_ne_bytes(text)
 }
 
-/// Bits of [`handles`] of the procedure, which has this name.
+/// Bits of [`handles`] for a procedure, whose name begins with `begin`.
 #[inline(always)]
 pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
     let own = &DIRECT.file_operation;
@@ -55,7 +55,7 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
         return 0;
     }
     let address = handles::ADDRESS | global(&own.arguments_handle) << handles::OFFSET_SHIFT;
-    // SAFETY: a word of a global, which is written in one piece.
+    // SAFETY: an aligned word of a global, which programs write with one store.
     let must_learn = global(&own.handle_inode) == 0
         && unsafe { (&raw const INODE_DISTANCE).read_volatile() } == 0;
     let of_requests = if must_learn {
@@ -92,10 +92,10 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
     }
 }
 
-/// Counts an RPC whose sum is `sum`, by the tracepoint's arguments. Where it begins a sum for a directory, returns the inode of that, whose path is
-/// to be told, and 0 otherwise. Without `TELLS_PATHS` that is for the next one of that sum.
+/// Counts an RPC of the sum `sum`, by the tracepoint's arguments. If it begins a sum for a directory, returns that directory's inode, whose path
+/// must be reported; else 0. Without `TELLS_PATHS`, the next RPC of that sum returns it.
 ///
-/// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
+/// `#[inline(never)]`: metadata is off the fast path, and its stack is free outside of the call.
 #[inline(never)]
 pub fn count<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
@@ -104,22 +104,22 @@ pub fn count<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     add_up::<M, R, TELLS_PATHS>(argument, sum).unwrap_or(0)
 }
 
-/// `None` if it is not known about which file it is.
+/// `None` if the RPC's file is unknown.
 #[inline(always)]
 fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
     sum: *mut OpValue,
 ) -> Option<u64> {
     let task = Address::<R>::new(argument(TASK));
-    // It never is 0.
+    // It is never 0, but the verifier requires the check.
     if task.0 == 0 {
         return None;
     }
-    // For pointers: see `direct::Request::fold`.
+    // For members that are pointers: see `direct::Request::fold`.
     let of_task = Address::<M>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);
     let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
-    // SAFETY: a map value, by the caller.
+    // SAFETY: the caller passes a map value; `handle` is an aligned word of it.
     let way = unsafe { (&raw const (*sum).handle).read_volatile() };
     let arguments: u64 = task.held(&own.task_arguments)?;
     let handle = if way & handles::ITSELF != 0 {
@@ -133,12 +133,12 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
             None => learn::<M>(handle)?,
         };
     if way & handles::TEACHES != 0 {
-        // SAFETY: a map value; whoever comes here writes the same.
+        // SAFETY: a map value; every program that gets here stores 0.
         unsafe { (&raw mut (*sum).handle).write_volatile(0) };
         return Some(0);
     }
     let superblock = superblock::<M>(inode)?;
-    // Before anything else, while the verifier has only one state to follow its loops in.
+    // Early, while the verifier has only one state in which to follow the loops.
     let handle_hash = handle::hash(Address::<M>::new(handle))?;
     let inode = Address::<M>::new(inode);
     let start_ns: u64 = task.held(&offsets.task_start)?;
@@ -166,7 +166,7 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
         }
     };
     let status: i32 = task.held(&offsets.operation.task_status)?;
-    // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes the map away before
+    // SAFETY: a map value, which stays in place while the program runs; every CPU adds atomically. Userspace takes the map away before
     // it reads it.
     unsafe {
         add!(FileOpValue, own_sum.requests, 1);
@@ -178,19 +178,19 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
         add!(FileOpValue, own_sum.latency_ns_sum, execute_ns);
         raise(&raw mut (*own_sum).latency_ns_max, execute_ns);
     }
-    // SAFETY: as above.
+    // SAFETY: computes the address of a member of the map value.
     let is_untold = unsafe { &raw mut (*own_sum).is_untold };
     if !TELLS_PATHS {
         if is_new {
-            // SAFETY: as above.
+            // SAFETY: an aligned member of the map value, which stays in place while the program runs.
             unsafe { is_untold.write_volatile(1) };
         }
         return Some(0);
     }
-    // SAFETY: as above.
+    // SAFETY: an aligned member of the map value, which stays in place while the program runs.
     let is_next = unsafe { is_untold.read_volatile() } != 0;
     if is_next {
-        // SAFETY: as above.
+        // SAFETY: an aligned member of the map value. CPUs that race report the path twice at worst.
         unsafe { is_untold.write_volatile(0) };
     }
     Some(if (is_new || is_next) && is_directory(inode) {
@@ -200,13 +200,14 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     })
 }
 
-/// The handle in an inode.
+/// The address of the handle in an inode.
 #[inline(always)]
 pub fn handle_in(inode: u64) -> Option<u64> {
     Some(inode.wrapping_sub(distance()?))
 }
 
-/// The same, whatever the verifier knows of the inode: from what has a type it lets nothing be subtracted that was learned. The inode names itself.
+/// [`handle_in`] for an inode of any type. The verifier lets nothing unknown be subtracted from a typed pointer, so the inode's `i_data.host`
+/// stands in for it.
 #[inline(always)]
 pub fn handle_in_typed(inode: Address<impl Memory>) -> Option<u64> {
     let own = &DIRECT.file_operation;
@@ -216,7 +217,8 @@ pub fn handle_in_typed(inode: Address<impl Memory>) -> Option<u64> {
     }
 }
 
-/// Whether its path can be told. That of a file is told when it is opened and used: which of its names is meant nothing says here.
+/// Whether this is a directory whose path can be reported. The path of a file is reported when it is used: an inode does not reveal which of its
+/// names is meant.
 #[inline(always)]
 fn is_directory(inode: Address<impl Memory>) -> bool {
     let own = &DIRECT.file_operation;
@@ -226,7 +228,7 @@ fn is_directory(inode: Address<impl Memory>) -> bool {
             .is_some_and(|mode| mode & TYPE == DIRECTORY)
 }
 
-/// The sum in one of the maps, and whether this RPC begins it: then it writes what the sum is of.
+/// The sum in one of the maps, and whether this RPC begins it. If so, writes the sum's identity.
 #[inline(always)]
 fn sum_of(
     map: u32,
@@ -240,7 +242,7 @@ fn sum_of(
     }
     let sum: *mut FileOpValue = sums.entry(key, &FILE_OP_BEGIN)?;
     maps::count(&FILE_OPS_BEGUN, map);
-    // SAFETY: map values. Another CPU may write the same.
+    // SAFETY: map values, which stay in place while the program runs. Racing CPUs write the same name.
     unsafe {
         let from = (&raw const (*of).name).cast::<u64>();
         let to = (&raw mut (*sum).name).cast::<u64>();
@@ -252,8 +254,8 @@ fn sum_of(
     Some((sum, true))
 }
 
-/// How far the inode is that this handle is in, if it is in one: a `struct nfs_inode` begins with the file's number and the handle, and the
-/// inode that follows them has that number, too.
+/// Finds the distance from this handle to its inode, if it is in one: a `struct nfs_inode` begins with the fileid and the handle, and the
+/// inode after them has the same number.
 #[inline(always)]
 fn learn<M: Memory>(handle: u64) -> Option<u64> {
     let fileid = word::<M>(handle.wrapping_sub(8))?;
@@ -262,7 +264,7 @@ fn learn<M: Memory>(handle: u64) -> Option<u64> {
         if superblock::<M>(inode).is_some()
             && Address::<M>::new(inode).field::<u64>(&DIRECT.inode_number) == Some(fileid)
         {
-            // SAFETY: a word of a global; whoever learns it writes the same.
+            // SAFETY: an aligned word of a global; every program that learns it writes the same value.
             unsafe { (&raw mut INODE_DISTANCE).write_volatile(distance) };
             return Some(distance);
         }
@@ -270,7 +272,7 @@ fn learn<M: Memory>(handle: u64) -> Option<u64> {
     None
 }
 
-/// The same from a request, which names both.
+/// Learns the distance from a request, which has the addresses of both.
 #[inline(always)]
 pub fn learn_from(header: Address<impl Reader>, handle: u64) {
     if distance().is_none()
@@ -278,26 +280,26 @@ pub fn learn_from(header: Address<impl Reader>, handle: u64) {
     {
         let distance = inode.wrapping_sub(handle);
         if DISTANCES.contains(&distance) {
-            // SAFETY: as above.
+            // SAFETY: an aligned word of a global; every program that learns it writes the same value.
             unsafe { (&raw mut INODE_DISTANCE).write_volatile(distance) };
         }
     }
 }
 
-/// From a handle to the inode that it is in.
+/// The distance from a handle to its inode, if known.
 #[inline(always)]
 fn distance() -> Option<u64> {
     let known = u64::from(global(&DIRECT.file_operation.handle_inode));
     if known != 0 {
         return Some(known);
     }
-    // SAFETY: a word of a global.
+    // SAFETY: an aligned word of a global, which programs write with one store.
     let learned = unsafe { (&raw const INODE_DISTANCE).read_volatile() };
     (learned != 0).then_some(learned)
 }
 
-/// That of an inode of NFS; `None` if there is something else at the address. An inode's mapping is of that very inode (`inode_init_always`,
-/// fs/inode.c), which nothing else says at that place, and its superblock is of NFS.
+/// The superblock of an NFS inode; `None` if the address holds something else. An inode's embedded mapping points back to the inode
+/// (`inode_init_always`, fs/inode.c), and its superblock has the magic number of NFS.
 #[inline(always)]
 fn superblock<M: Memory>(inode: u64) -> Option<Address<M>> {
     let own = &DIRECT.file_operation;
@@ -311,7 +313,7 @@ fn superblock<M: Memory>(inode: u64) -> Option<Address<M>> {
     (magic == NFS_SUPER_MAGIC).then_some(superblock)
 }
 
-/// In whose name: of the credentials that it was made with, or that were found for it.
+/// The user of an RPC: from the credentials of the task, or from those that were looked up for it.
 #[inline(always)]
 fn user<M: Memory>(task: Address<M>) -> Option<u32> {
     let own = &DIRECT.file_operation;
@@ -327,7 +329,7 @@ fn user<M: Memory>(task: Address<M>) -> Option<u32> {
     Address::<M>::new(cred).held(&DIRECT.cred_uid)
 }
 
-/// That of the caller, where this is its thread; 0 where it is not, and where that of data is not known either.
+/// The cgroup of the caller, if the task completes in its thread; 0 if not, or where the cgroup of data is unknown.
 #[inline(always)]
 fn cgroup<M: Memory>(task: Address<impl Reader>) -> Option<u64> {
     let flags: u16 = task.held(&DIRECT.file_operation.task_flags)?;

@@ -1,4 +1,4 @@
-//! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
+//! Which requests are wanted. Without a filter the verifier removes all of this code.
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, generated::bpf_jiffies64},
@@ -19,12 +19,12 @@ use crate::{
     paths,
 };
 
-/// What is beyond it is not looked for: paths are seldom as deep.
+/// Directories above a file that are looked at; few paths are deeper.
 const MAX_DEPTH: usize = 64;
-/// For 2^30 ns, about a second, what is known of a file's directories holds: then somebody may have moved it.
+/// The result for a file's directories holds for 2^30 ns, about a second: then the file may have been moved.
 const VALID_BITS: u32 = 30;
 
-/// Whom the filter asks for.
+/// The process, user and cgroup that the filter checks.
 #[derive(Clone, Copy)]
 pub struct Who {
     pub pid: u32,
@@ -33,11 +33,11 @@ pub struct Who {
 }
 
 impl Who {
-    /// Who calls, with a file of this user.
+    /// The calling process, with the user that owns the open file.
     #[inline(always)]
     pub fn calling(uid: u32, cgroup: u64) -> Self {
         Self {
-            // Not asked for, it would tell apart what is left out alike.
+            // 0 unless the filter asks for it: a process id would split entries that are left out alike.
             pid: match global(&FILTER) & filters::PIDS {
                 0 => 0,
                 _ => (bpf_get_current_pid_tgid() >> 32) as u32,
@@ -48,26 +48,26 @@ impl Who {
     }
 }
 
-/// What was left out: of a file, for somebody.
+/// A file and a user of it that were left out.
 #[repr(C)]
 struct LeftOut {
     file: File,
     who: Who,
-    /// When, in `jiffies`.
+    /// The time, in `jiffies`.
     at: u64,
 }
 
-/// Numbers of what is left out, behind those of the programs of [`crate::application`].
+/// Kinds of left-out entries, after the numbers of the programs of [`crate::application`].
 pub const READ_REQUESTS: u32 = APP_PROGRAMS as u32;
 pub const WRITE_REQUESTS: u32 = READ_REQUESTS + 1;
 const KINDS: usize = APP_PROGRAMS + 2;
-/// Elements of each on a CPU, a power of two.
+/// Elements of each kind on a CPU; a power of two.
 const ELEMENTS: usize = 32;
-/// How long it holds, in `jiffies`: a tenth of a second where they are shortest, and a second where they are longest. Then a file may have moved.
+/// How long an entry holds, in `jiffies`: 0.1 s at 1000 HZ, 1 s at 100 HZ. Then a file may have moved.
 const VALID: u64 = 100;
 
-/// What the filter has left out lately, of each CPU: to look here takes a fraction of asking it again. Each program has elements of its own, and is
-/// never interrupted by itself. Userspace makes it larger where there is a filter.
+/// What the filter has left out lately, for each CPU. A lookup here costs a fraction of the full check. Each program has separate elements and
+/// never interrupts itself. Userspace makes the map larger if there is a filter.
 #[map]
 static LEFT_OUT: Array<[[LeftOut; ELEMENTS]; KINDS]> = Array::with_max_entries(1, 0);
 
@@ -80,17 +80,17 @@ fn element(kind: u32, inode: u64) -> Option<*mut LeftOut> {
     if number >= (KINDS * ELEMENTS) as u64 {
         return None;
     }
-    // SAFETY: an element of the map.
+    // SAFETY: `number` was checked against the number of elements above.
     Some(unsafe { of_cpu.cast::<LeftOut>().add(number as usize) })
 }
 
-/// Whether the filter has just left out what is done with this file.
+/// Whether the filter has just left out this file for `who`.
 #[inline(always)]
 pub fn is_left_out(kind: u32, file: File, who: Who) -> bool {
     let Some(element) = element(kind, file.inode) else {
         return false;
     };
-    // SAFETY: as above.
+    // SAFETY: `element` is valid; only this CPU and program write it.
     unsafe {
         (&raw const (*element).file.inode).read_volatile() == file.inode
             && (&raw const (*element).file.fileid).read_volatile() == file.fileid
@@ -102,11 +102,11 @@ pub fn is_left_out(kind: u32, file: File, who: Who) -> bool {
     }
 }
 
-/// The filter has left it out.
+/// Notes that the filter has left out this file for `who`.
 #[inline(always)]
 pub fn leave_out(kind: u32, file: File, who: Who) {
     if let Some(element) = element(kind, file.inode) {
-        // SAFETY: as above. Each by itself: on the stack there is no room for all.
+        // SAFETY: `element` is valid; only this CPU and program write it. Word by word, because the stack has no room for the whole.
         unsafe {
             (&raw mut (*element).file.inode).write_volatile(file.inode);
             (&raw mut (*element).file.fileid).write_volatile(file.fileid);
@@ -121,15 +121,15 @@ pub fn leave_out(kind: u32, file: File, who: Who) {
 
 #[inline(always)]
 fn jiffies() -> u64 {
-    // SAFETY: takes nothing, and every program may call it. A load of the kernel's counter takes its place.
+    // SAFETY: the helper takes no arguments and any program may call it. The kernel inlines it as a load of its counter.
     unsafe { bpf_jiffies64() }
 }
 
-/// Whether the request that completes is wanted. In a function of its own, like the others that are seldom called, and with memory read by
-/// the helper, whatever reads the rest: nobody waits for what a filter takes.
+/// Whether the request that completes is wanted. `#[inline(never)]`, and reads memory by the helper: this is off the fast path, because a filter may
+/// take its time.
 #[inline(never)]
 pub fn admits(task: u64, header: u64, direction: u32) -> bool {
-    // What cannot be read is wanted: it is counted as lost, then.
+    // A request that cannot be read is admitted; it is then counted as lost.
     request(Address::new(task), Address::new(header), direction).unwrap_or(true)
 }
 
@@ -178,7 +178,7 @@ fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Opti
     }))
 }
 
-/// The same for a request of which all is known but its directories.
+/// [`admits`] for a record of the tracepoint engine, which knows everything but the directories.
 #[inline(always)]
 pub fn admits_record(record: &RequestRecord) -> bool {
     let kinds = global(&FILTER);
@@ -190,13 +190,13 @@ pub fn admits_record(record: &RequestRecord) -> bool {
         && (kinds & filters::PLACES == 0 || is_at(kinds, record.dev, record.fileid))
 }
 
-/// The same for a call of an application, of the process `pid`, that is for this `struct file`.
+/// [`admits`] for a call of process `pid` on this `struct file`.
 #[inline(never)]
 pub fn admits_call(key: &AppKey, pid: u32, file: Address<Probe>) -> bool {
     admits_sum(key, pid, || file.field(&DIRECT.app.file_entry))
 }
 
-/// The same for pages of this `struct inode`.
+/// [`admits`] for pages of this `struct inode`.
 #[inline(never)]
 pub fn admits_pages(key: &AppKey, pid: u32, inode: u64) -> bool {
     admits_sum(key, pid, || paths::only_name(inode))
@@ -207,7 +207,7 @@ fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bo
     let kinds = global(&FILTER);
     let left_out = match key.direction & !(LOCAL | FILE_SYSTEM) {
         WRITES | PAGES_DIRTIED => filters::NO_WRITES,
-        // Where only reads or only writes are wanted, these are not.
+        // Syncs and opens are wanted only if both reads and writes are.
         SYNCS | OPENS => filters::NO_READS | filters::NO_WRITES,
         _ => filters::NO_READS,
     };
@@ -226,7 +226,7 @@ fn admits_sum(key: &AppKey, pid: u32, entry: impl FnOnce() -> Option<u64>) -> bo
             || kinds & filters::DIRECTORIES != 0 && is_inside(key.dev, fileid, entry))
 }
 
-/// Whether a request to a block device is wanted, for this file and `struct inode` if it has one. Userspace filters those by no process and no user.
+/// Whether a request to a block device is wanted, for this file and its `struct inode`, if any. Processes and users do not apply to block requests.
 #[inline(never)]
 pub fn admits_block(bits: u32, cgroup: u64, dev: u32, fileid: u64, inode: u64) -> bool {
     let kinds = global(&FILTER);
@@ -260,7 +260,7 @@ fn is_listed(kind: u32, dev: u32, id: u64) -> bool {
     FILTER_SET.get_ptr(FilterKey { kind, dev, id }).is_some()
 }
 
-/// Whether the file is in one of the directories, or somewhere below. `entry` is the name that it was opened by.
+/// Whether the file is in or below one of the directories. `entry` is the name that it was opened by.
 #[inline(always)]
 fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool {
     let key = FilterKey {
@@ -270,7 +270,7 @@ fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool
     };
     let valid = now_ns() >> VALID_BITS << 1;
     if let Some(known) = INSIDE.get_ptr_mut(key) {
-        // SAFETY: a map value, which is read in one piece.
+        // SAFETY: a map value, read as one aligned word.
         let known = unsafe { known.read_volatile() };
         if known & !1 == valid {
             return known & 1 != 0;
@@ -281,10 +281,10 @@ fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool
     inside != 0
 }
 
-/// From the name that the file was opened by to the top of its file system: 1 if one of the directories is on the way.
+/// Walks from the name that the file was opened by to the top of its file system; 1 if one of the wanted directories is on the way.
 ///
-/// A function with a symbol is one that the verifier follows once, by itself, whatever it is called with ("global" in its words): this one's steps
-/// would be more than it takes where several calls of a file are counted.
+/// `no_mangle` makes it a global function, which the verifier follows once, whatever its arguments. Otherwise its steps would exceed the limit
+/// where several calls of a file are counted.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn directory_above(mut entry: u64, dev: u32) -> u64 {

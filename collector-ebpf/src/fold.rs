@@ -1,4 +1,4 @@
-//! When a ring is full: the request is added up instead of being described.
+//! When a ring is full: adds the request to a sum instead of writing its record.
 
 use trackiops_schemas::ebpf::ring::{
     FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
@@ -10,13 +10,13 @@ use crate::{
     window,
 };
 
-/// Adds a request to those of the same file, direction, user, cgroup and window, or where there is no room
-/// for another such sum, to those of all such files of its mount. False if there is no room for that, either.
+/// Adds a request to the sum of its file, direction, user, cgroup and window. Without room for another such sum, adds it
+/// to the sum of its mount. Returns false if there is no room for that either.
 ///
-/// In a function of its own, for its stack.
+/// `#[inline(never)]`, so that its stack is in use only during the call.
 #[inline(never)]
 pub fn fold(record: &mut RequestRecord) -> bool {
-    // By these it is added up in one way or another, which the verifier would go through for each way of making a record.
+    // These select how the request is added up. The verifier would follow each value of them for each way of making a record.
     record.flags = untraced(record.flags);
     record.error = untraced(record.error.cast_unsigned()).cast_signed();
     record.done_bytes = untraced(record.done_bytes);
@@ -50,11 +50,11 @@ fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
     FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key, &FOLD_BEGIN)
 }
 
-/// Userspace takes the map away before it reads it, so a sum is never read in the middle of this. No function of its own: each in a chain
-/// of calls takes at least 32 of the 512 bytes of stack that they have together.
+/// Userspace takes the map away before it reads it, so it never reads a sum in the middle of this. Inlined: each function in a chain
+/// of calls takes at least 32 of the 512 bytes of stack that they share.
 #[inline(always)]
 fn count(sum: *mut FoldValue, record: &RequestRecord) {
-    // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically.
+    // SAFETY: a map value, which stays in place while the program runs; every CPU adds atomically.
     unsafe {
         add!(FoldValue, sum.bytes, u64::from(record.done_bytes));
         if record.flags & flags::DIRECT != 0 {

@@ -1,4 +1,4 @@
-//! What userspace sets before it loads the programs, and a word that the programs learn.
+//! Globals that userspace sets before it loads the programs, and one that the programs learn.
 
 use trackiops_schemas::ebpf::block::{BLOCK_STATUS_ERRNOS, BLOCK_STATUSES};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
@@ -12,24 +12,24 @@ use trackiops_schemas::ebpf::syscalls::SYSCALLS;
 #[unsafe(no_mangle)]
 pub static OFFSETS: TracepointOffsets = TracepointOffsets::NONE;
 
-/// Where this kernel keeps what a request consists of; userspace sets it before loading.
+/// Where this kernel keeps the members of a request's structures; userspace sets it before loading.
 #[unsafe(no_mangle)]
 pub static DIRECT: DirectOffsets = DirectOffsets::NONE;
 
-/// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until an RPC has told.
+/// Bytes from a file handle in an NFS inode to the inode, if userspace does not know them; 0 until a program has learnt it.
 #[unsafe(no_mangle)]
 pub static mut INODE_DISTANCE: u64 = 0;
 
-/// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
+/// By the highest bits of a time, below the leading one: its bucket, and the last time in that bucket; userspace sets
 /// it.
 #[unsafe(no_mangle)]
 pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 
-/// What the statuses of requests to block devices are as errors.
+/// The errors of statuses of requests to block devices.
 #[unsafe(no_mangle)]
 pub static BLOCK_ERRNOS: [i32; BLOCK_STATUSES] = BLOCK_STATUS_ERRNOS;
 
-/// What system calls do, by number: of [`trackiops_schemas::ebpf::syscalls::kinds`]; userspace sets it.
+/// The kinds of system calls by number, of [`trackiops_schemas::ebpf::syscalls::kinds`]; userspace sets it.
 #[unsafe(no_mangle)]
 pub static SYSCALL_KINDS: [u8; SYSCALLS] = [0; SYSCALLS];
 
@@ -45,7 +45,7 @@ pub static SLOT_MASK: u32 = 0;
 #[unsafe(no_mangle)]
 pub static PARTS: u32 = parts::SPLIT;
 
-/// Whether paths are read: 1, or 0 for no; userspace sets it.
+/// 1 if paths are read, else 0; userspace sets it.
 #[unsafe(no_mangle)]
 pub static PATHS: u32 = 0;
 
@@ -53,7 +53,7 @@ pub static PATHS: u32 = 0;
 #[unsafe(no_mangle)]
 pub static FILTER: u32 = 0;
 
-/// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
+/// A record wakes the reader if the ring has at least this many unread bytes; userspace sets it.
 #[unsafe(no_mangle)]
 pub static WAKEUP_BYTES: u64 = 4096;
 

@@ -6,8 +6,8 @@ use aya_ebpf::{macros::map, maps::PerCpuArray};
 
 use crate::kernel_memory::{Address, Memory, Probe, View, Window, exchange, opaque};
 
-/// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
-/// most servers' all.
+/// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That
+/// covers the handles of most servers.
 const SHORT: usize = 6;
 /// Words of the longest handle: 128 bytes.
 const LONG: u64 = 16;
@@ -20,49 +20,49 @@ const SLOTS: usize = 128;
 /// No handle begins with this word: its size would be too large.
 const NO_HANDLE: u64 = u64::MAX;
 
-/// Those of a CPU.
+/// The handles of a CPU.
 type Slots = [Slot; SLOTS];
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]
 static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
 
-/// The same of programs that do not exchange words: they take slots otherwise, and must not share any with those that do.
+/// [`HANDLES`] for programs that do not exchange words: they take slots in another way, so the two kinds must not share slots.
 #[map]
 static HANDLES_BY_PROBE: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
 
 /// A handle and its hash.
 ///
-/// Bytes behind a shorter handle are garbage; those in its last word make the comparison fail more often than need be.
+/// Bytes after a shorter handle are garbage. Those in its last word are compared as well, so some comparisons fail needlessly.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slot {
-    /// A program may be interrupted by another one of the same CPU. The first word is [`NO_HANDLE`] while the rest is written.
+    /// [`NO_HANDLE`] in the first word means that a program writes the rest: another program on the same CPU may interrupt it.
     words: [u64; SHORT],
     /// Raised between the first word and the rest whenever they are written.
     version: u32,
     crc: u32,
-    /// [`crate::paths::token`] of the path that was told last of the file, or 0.
+    /// [`crate::paths::token`] of the path that was reported last for the file, or 0.
     token: u64,
 }
 
-/// What is known of a file by its handle.
+/// The hash of a file's handle, and its slot.
 pub struct Handle {
     /// The hash of the handle.
     pub crc: u32,
-    /// Where it is remembered. What is too long for that has a slot for its token alone.
+    /// The handle's slot. A handle that is too long to be remembered uses only the slot's token.
     pub slot: *mut Slot,
 }
 
 /// CRC-32 (IEEE) of the bytes of the `struct nfs_fh` at `handle`: `nfs_fhandle_hash` of the kernel.
 ///
-/// A CRC costs more than all the rest of a record, so the last ones are remembered.
+/// A CRC costs more than the rest of a record, so recent results are remembered.
 #[inline(always)]
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     Some(known(handle)?.crc)
 }
 
-/// The XOR of a handle's words. It distinguishes handles that one inode has in turn, for a fraction of the hash's cost. Bytes behind a short handle
+/// The XOR of a handle's words. It distinguishes successive handles of one inode for a fraction of the hash's cost. Bytes after a short handle
 /// count as well: they do not change while the inode has the handle.
 #[inline(never)]
 pub fn fold(handle: u64) -> u64 {
@@ -85,10 +85,10 @@ pub fn fold(handle: u64) -> u64 {
     all
 }
 
-/// The hash, with where it is remembered, on this CPU.
+/// The hash of a handle, and its slot on this CPU.
 #[inline(always)]
 pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
-    // Before the handle is read, so that what is read need not be kept meanwhile.
+    // Before the handle is read, so that no words of it are kept across the lookup.
     let slots = if M::SINCE_6_2 {
         HANDLES.get_ptr_mut(0)?
     } else {
@@ -98,7 +98,7 @@ pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     let view = window.fill(handle, None)?;
     let first = view.word(0);
     let size = first as u16;
-    // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
+    // The address is good enough to choose a slot; structures lie 64 bytes apart.
     let index = handle.hash::<{ SLOTS.ilog2() }>() as usize & (SLOTS - 1);
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
@@ -109,35 +109,35 @@ pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     Some(Handle { crc, slot })
 }
 
-/// Whether the path of the file in the slot was told, by this token.
+/// Whether the path of the file in the slot was reported with this token.
 #[inline(always)]
 pub fn is_named(slot: *mut Slot, token: u64) -> bool {
-    // SAFETY: of `known`. Another file that has the slot, too, writes another token.
+    // SAFETY: `slot` is an element of this CPU's slots, and the token is one aligned word. A file that shares the slot writes another token.
     unsafe { (&raw const (*slot).token).read_volatile() == token }
 }
 
-/// Notes that it was.
+/// Notes that the path was reported.
 #[inline(always)]
 pub fn set_named(slot: *mut Slot, token: u64) {
-    // SAFETY: as above.
+    // SAFETY: `slot` is an element of this CPU's slots, and the token is one aligned word.
     unsafe { (&raw mut (*slot).token).write_volatile(token) };
 }
 
-/// The hash in the slot, if it is this handle's.
+/// The hash in the slot, if it belongs to this handle.
 #[inline(always)]
 fn remembered<M: Memory>(slot: *mut Slot, first: u64, view: &View<'_, M, SHORT>) -> Option<u32> {
-    // SAFETY: by `hash`. Another program of this CPU may run in between and write: see `version`.
+    // SAFETY: `slot` is an element of this CPU's slots. `version` reveals a program that interrupts this one and writes the slot.
     unsafe {
         let version = (&raw const (*slot).version).read_volatile();
         if (&raw const (*slot).words[0]).read_volatile() != first {
             return None;
         }
-        // Where the handle does not end before this word.
+        // Words after the end of the handle do not count.
         let differs = |i: usize| {
             usize::from(first as u16) + 2 > i * 8
                 && (&raw const (*slot).words[i]).read_volatile() != view.word(i)
         };
-        // One by one: a loop takes twice as long.
+        // Unrolled: a loop takes twice as long.
         if differs(1) || differs(2) || differs(3) || differs(4) || differs(5) {
             return None;
         }
@@ -146,11 +146,11 @@ fn remembered<M: Memory>(slot: *mut Slot, first: u64, view: &View<'_, M, SHORT>)
     }
 }
 
-/// The hash of this handle, which goes into the slot unless that is being written, or the handle is too long for it. More than 32 bits if the
+/// Computes the hash of this handle, and remembers it unless the slot is being written or the handle is too long. More than 32 bits if the
 /// handle cannot be read: an `Option` would be returned through memory.
 ///
-/// In a function of its own, like the others that are seldom called, and small: Linux 7.2 looks at each instruction of a program before the
-/// verifier's first step (`bpf_compute_subprog_arg_access`), which takes it longer than several steps.
+/// `#[inline(never)]`: cold path. Small, because Linux 7.2 visits each instruction of a program before verification starts
+/// (`bpf_compute_subprog_arg_access`), which costs more than several steps of the verifier.
 #[inline(never)]
 fn computed<M: Memory>(slot: *mut Slot, handle: Address<M>, size: u16) -> u64 {
     compute(slot, handle, u64::from(size)).map_or(u64::MAX, u64::from)
@@ -180,12 +180,12 @@ fn word<M: Memory>(handle: Address<M>, at: u64) -> Option<u64> {
     Some(view.word(0))
 }
 
-/// Reads the handle once more. It does not change: whoever has it holds the inode that it is in.
+/// Reads the handle once more. It does not change meanwhile: the caller holds the inode that contains it.
 #[inline(always)]
 fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>, crc: u32) -> Option<()> {
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
-    // SAFETY: by `hash`, and as above.
+    // SAFETY: `slot` is an element of this CPU's slots. After `take`, no other program writes it until the first word is written, last.
     unsafe {
         if take::<M>(slot) {
             let version = (&raw const (*slot).version).read_volatile();
@@ -201,15 +201,15 @@ fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>, crc: u32) -> Option<
     Some(())
 }
 
-/// Takes the slot to write it, unless somebody else does. On kernels without an exchange programs interrupt each other, but do not take turns:
-/// whoever interrupts has ended before the other one goes on.
+/// Takes the slot for writing, unless another program has. On kernels without an exchange, programs interrupt but never preempt each other:
+/// the interrupting program ends before the interrupted one continues.
 ///
 /// # Safety
 ///
 /// The slot is one of this CPU's.
 #[inline(always)]
 unsafe fn take<M: Memory>(slot: *mut Slot) -> bool {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees that the slot belongs to this CPU; its first word is aligned.
     unsafe {
         let word = &raw mut (*slot).words[0];
         let first = word.read_volatile();
@@ -224,10 +224,10 @@ unsafe fn take<M: Memory>(slot: *mut Slot) -> bool {
     }
 }
 
-/// Bytes that a step of the CRC takes in.
+/// Bytes of input in one step of the CRC.
 const STEP: usize = 8;
 
-/// By a byte, and by how many bytes of its step come behind it.
+/// Indexed by the number of bytes that follow in the step, then by the byte.
 static CRC32: [[u32; 256]; STEP] = {
     let mut tables = [[0; 256]; STEP];
     let mut byte = 0;
@@ -246,28 +246,28 @@ static CRC32: [[u32; 256]; STEP] = {
     tables
 };
 
-/// Takes in the lowest bytes of a word, as many of its 8 as there are up to `left`, which is not 0.
+/// Adds the lowest bytes of a word to the CRC: 8, or `left` if that is less. `left` is not 0.
 ///
-/// Without a branch or a loop: the verifier would follow both ways from each branch. So it always takes in 8 bytes: zeros before the others, which
-/// change nothing, because what was taken in so far comes with the others.
+/// Without branches or loops, because the verifier follows both ways of each branch. So every step takes 8 bytes, with zeros in front of a
+/// shorter input: leading zeros change nothing, because the CRC so far is combined with the input bytes.
 #[inline(always)]
 fn update(crc: u32, word: u64, left: u64) -> u32 {
     let beyond = left.wrapping_sub(STEP as u64).cast_signed();
-    // All bits if it is negative; without a comparison.
+    // All bits if negative, without a comparison.
     let is_less = opaque((beyond >> 63).cast_unsigned());
     let bits = (is_less & beyond.cast_unsigned())
         .wrapping_mul(8)
         .wrapping_add(64);
     let mut bytes = 0;
-    // SAFETY: a word on the stack, in one piece.
+    // SAFETY: a local word, written with one store.
     unsafe { (&raw mut bytes).write_volatile((word ^ u64::from(crc)) << (64 - bits)) };
-    // In two halves, because it may be all 64 bits.
+    // Two shifts, because `bits` may be 64.
     let rest = u64::from(crc) >> (bits / 2) >> (bits / 2);
     let mut next = rest as u32;
     macro_rules! each_byte {
         ($($n:literal)*) => {
             $(
-                // SAFETY: an element of the tables.
+                // SAFETY: `byte_of` is below 256 and `$n` below `STEP`, so the element is inside the tables.
                 next ^= unsafe { CRC32.as_ptr().cast::<u32>().add(byte_of(&bytes, $n)).add((STEP - 1 - $n) * 256).read() };
             )*
         };
@@ -276,10 +276,10 @@ fn update(crc: u32, word: u64, left: u64) -> u32 {
     next
 }
 
-/// A byte of a word on the stack. The verifier does not follow where it comes from, as it does for each index into a table otherwise, and need not
-/// follow what comes of it for each value.
+/// A byte of a word on the stack. The verifier does not track the bytes of a spilled word, so it neither traces where an index comes from nor
+/// follows the code for each value.
 #[inline(always)]
 fn byte_of(word: &u64, n: usize) -> usize {
-    // SAFETY: one of its bytes.
+    // SAFETY: every caller passes an `n` below 8, the size of the word.
     usize::from(unsafe { ptr::from_ref(word).cast::<u8>().add(n).read_volatile() })
 }

@@ -1,19 +1,19 @@
-//! Requests of libaio: `io_submit` has begun as many of them (`struct iocb`, include/uapi/linux/aio_abi.h) as it returns. What each of them will
-//! transfer nobody tells: what it asks for counts.
+//! Requests of libaio: `io_submit` returns how many requests (`struct iocb`, include/uapi/linux/aio_abi.h) it has begun. Their results are not
+//! seen here, so the requested bytes count.
 //!
-//! They are added up by descriptor here: the verifier would follow all of the counting for each request.
+//! They are first added up by descriptor: otherwise the verifier would follow all of the counting for each request.
 
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::PerCpuArray};
 
 use crate::kernel_memory::{if_zero, opaque};
 
-/// Requests of a call that are looked at, and of how many descriptors they may be.
+/// Limits for one call: requests that are looked at, and their descriptors.
 const MOST_SUBMITTED: u32 = 128;
 pub const MOST_BATCHES: usize = 8;
 
 pub type Batches = [Batch; MOST_BATCHES];
 
-/// This CPU's element belongs to the program on the call: the kernel skips it while it runs there.
+/// This CPU's element belongs to the program on the call: the kernel skips the program while it runs on this CPU.
 #[map]
 static BATCHES: PerCpuArray<Batches> = PerCpuArray::with_max_entries(1, 0);
 
@@ -21,13 +21,13 @@ static BATCHES: PerCpuArray<Batches> = PerCpuArray::with_max_entries(1, 0);
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Batch {
-    /// The descriptor and one; 0 while there are none.
+    /// The descriptor plus one; 0 if the batch is free.
     pub of: u64,
-    /// Those that read, and those that write.
+    /// Reads, and writes.
     pub ways: [Way; 2],
 }
 
-/// How many, and bytes that they ask for.
+/// Requests, and the bytes that they ask for.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Way {
@@ -48,7 +48,7 @@ impl Batch {
 pub struct Submitted {
     data: u64,
     key_and_flags: u64,
-    /// `IOCB_CMD_PREAD` or `IOCB_CMD_PWRITE`; those of vectors are others.
+    /// `IOCB_CMD_PREAD` or `IOCB_CMD_PWRITE`; vectored requests have other numbers.
     pub operation: u16,
     priority: u16,
     descriptor: u32,
@@ -57,22 +57,22 @@ pub struct Submitted {
     pub offset: u64,
 }
 
-/// One of the requests of a call; `None` where there is none.
+/// One of the requests of a call; `None` if it cannot be read.
 #[inline(always)]
 fn submitted(requests: u64, number: u32) -> Option<Submitted> {
     let at = requests.wrapping_add(u64::from(number) * 8);
-    // SAFETY: it reads at any address without faulting.
+    // SAFETY: the helper reads at any address without faulting.
     unsafe {
         let request = bpf_probe_read_user(at as *const u64).ok()?;
         bpf_probe_read_user(request as *const Submitted).ok()
     }
 }
 
-/// Adds up the requests of a call, in batches of which the first one without a descriptor is behind the last.
+/// Adds up the requests of a call in batches. A free batch ends the list.
 #[inline(never)]
 pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
     let batches = BATCHES.get_ptr_mut(0)?;
-    // SAFETY: of the map.
+    // SAFETY: this CPU's element, which only this program uses; `number` and `place` are below `MOST_BATCHES`.
     unsafe {
         for number in 0..MOST_BATCHES {
             (&raw mut (*batches)[number]).write_volatile(Batch::NONE);
@@ -91,11 +91,11 @@ pub fn batches(requests: u64, count: u32) -> Option<*const Batches> {
     Some(batches)
 }
 
-/// Goes through the requests of a call that read or write, with the numbers of the batches that they belong to.
+/// Calls `with` for each read or write request of a call, with the index of its batch.
 ///
 /// # Safety
 ///
-/// The batches are those of the map.
+/// `batches` is an element of the map.
 #[inline(always)]
 pub unsafe fn each(
     requests: u64,
@@ -113,7 +113,7 @@ pub unsafe fn each(
         if request.operation > 1 {
             continue;
         }
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees an element of the map.
         if let Some(place) = unsafe { place_of(batches, of_batch(&request)) } {
             with(place, &request);
         }
@@ -126,16 +126,16 @@ fn of_batch(request: &Submitted) -> u64 {
     u64::from(request.descriptor) + 1
 }
 
-/// The first of the batches that is a descriptor's own, or nobody's. Without a branch: the verifier would follow both ways, for each request once more.
+/// The index of a descriptor's batch, or of the first free one. Without a branch: the verifier would follow both ways, for each request once more.
 ///
 /// # Safety
 ///
-/// They are those of the map.
+/// `batches` is an element of the map.
 #[inline(always)]
 unsafe fn place_of(batches: *const Batches, its: u64) -> Option<usize> {
     let mut place = MOST_BATCHES as u64;
     for number in (0..MOST_BATCHES).rev() {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees an element of the map, and `number` is below its length.
         let of = unsafe { (&raw const (*batches)[number].of).read_volatile() };
         let is_it = if_zero(of) | if_zero(of ^ its);
         place = place & !is_it | number as u64 & is_it;

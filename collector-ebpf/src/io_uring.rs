@@ -1,5 +1,5 @@
-//! The application view of local file systems: a request of io_uring by which an application reads or writes a file completes. It is added up as
-//! system calls are.
+//! The application view of local file systems: when an io_uring request that reads or writes a file completes, it is added up like a
+//! system call.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use trackiops_schemas::ebpf::{ceiling::shed, syscalls::rings};
@@ -13,7 +13,7 @@ use crate::{
     syscalls::{Ended, First, add_or_first, count_first, keeps, name},
 };
 
-/// What a request of io_uring is counted as that does this (`enum io_uring_op`, include/uapi/linux/io_uring.h).
+/// The program number that counts this operation (`enum io_uring_op`, include/uapi/linux/io_uring.h).
 #[inline(always)]
 fn program_of(operation: u8) -> Option<Program> {
     match operation {
@@ -26,7 +26,7 @@ fn program_of(operation: u8) -> Option<Program> {
     }
 }
 
-/// `io_uring_submit_req(request)`: a request begins. Loaded where single calls are kept.
+/// `io_uring_submit_req(request)`: a request begins. Loaded only if single calls are kept.
 #[inline(always)]
 pub fn begun(request: u64) {
     let own = &DIRECT.syscalls;
@@ -36,12 +36,12 @@ pub fn begun(request: u64) {
     }
 }
 
-/// `io_uring_complete`, whose arguments are other ones from kernel to kernel. The verifier does not know the type of the request on all of them.
+/// `io_uring_complete`, whose arguments differ between kernels. On some of them the verifier does not know the type of the request.
 #[inline(always)]
 pub fn completed<M: Memory>(argument: impl Fn(usize) -> u64) {
     let own = &DIRECT.syscalls;
     let request = Address::<M>::new(argument(1));
-    // What belongs to no request completes, too.
+    // Some completions belong to no request.
     if request.0 == 0 || is_shed::<M>(shed::CALLS) {
         return;
     }
@@ -73,7 +73,7 @@ fn count<M: Memory>(program: u32, file: u64, result: i64, request: u64) {
         kept = single_calls::of_ring(request, program == Program::RingSync as u32);
     }
     let mut is_first = false;
-    // SAFETY: of the map: on the stack there is no room for it.
+    // SAFETY: an element of a per-CPU map, which only this program uses. The stack has no room for it.
     unsafe {
         let ended = &raw mut (*noted).ended;
         let one = Ended {
@@ -93,6 +93,6 @@ fn count<M: Memory>(program: u32, file: u64, result: i64, request: u64) {
     }
 }
 
-/// This CPU's element belongs to the program that counts them: the kernel skips it while it runs there.
+/// This CPU's element belongs to the program that counts the requests: the kernel skips the program while it runs on this CPU.
 #[map]
 static RING_FIRST: PerCpuArray<First> = PerCpuArray::with_max_entries(1, 0);

@@ -1,4 +1,4 @@
-//! Reading what the kernel has, at offsets that only the running kernel knows.
+//! Reads kernel memory, at offsets that depend on the running kernel.
 
 use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
@@ -12,7 +12,7 @@ use trackiops_schemas::ebpf::{
 
 use crate::globals::DIRECT;
 
-/// Integers a field may be read as: any bytes are a value.
+/// Integer types of members: any bytes are a valid value.
 pub trait Field: Copy {}
 impl Field for u8 {}
 impl Field for u16 {}
@@ -20,67 +20,67 @@ impl Field for u32 {}
 impl Field for i32 {}
 impl Field for u64 {}
 
-/// A way to load members that are [`Held`]: all of them can.
+/// A way to load members that are [`Held`]; every way can do that.
 ///
 /// No load may fault, whatever the address. There are three kinds of loads:
 ///
 /// * a call of a helper, which copies ([`Probe`]);
 /// * a plain load from a pointer that the verifier does not trust, to which the JIT adds a check of the address and a fault handler ([`Cast`],
 ///   [`Typed`]);
-/// * a plain load from a pointer that the verifier trusts, which gets neither ([`Trusted`]). It faults where there is no memory, so it is for members
-///   only that are surely allocated: those are of the type [`Held`], and [`Trusted`] loads no others.
+/// * a plain load from a pointer that the verifier trusts, which gets neither ([`Trusted`]). It faults where there is no memory, so it is only for
+///   members that are always allocated. Those have the type [`Held`], and [`Trusted`] loads no others.
 ///
-/// `trackiops doctor --loads` compares this with what the verifier says of each load.
+/// `trackiops doctor --loads` compares this with the verifier's log of each load.
 pub trait Reader: Copy {
-    /// How to read what a member of an object points to.
+    /// How to read the target of a pointer in an object.
     type Followed: Memory;
 
-    /// Whether the kernel is Linux 6.2 at least. There programs may keep a pointer into a ring on their stack, exchange words
+    /// Whether the kernel is at least Linux 6.2. There programs may keep a pointer into a ring on their stack, exchange words
     /// ([`exchange`]), and find the only element of an array without a lookup.
     const SINCE_6_2: bool;
 
-    /// Brings `WORDS * 8` bytes of an object into sight, from the offset on that the global `start` holds, if any.
+    /// Makes `WORDS * 8` bytes of an object readable, from the offset in the global `start` on, if any.
     ///
-    /// Fails only where the kernel is locked down against reading its memory, or the object is not
-    /// there. Behind a short object lies other memory of the kernel's.
+    /// Fails only if the kernel is locked down against reading its memory, or the object is not
+    /// mapped. Behind a short object lies other kernel memory.
     fn view<'a, const WORDS: usize>(
         object: Address<Self>,
         start: Option<&u32>,
         room: &'a mut Window<WORDS>,
     ) -> Option<View<'a, Self, WORDS>>;
 
-    /// Loads at the offset, from the object's begin, that the word `offset` of [`DIRECT`] holds.
+    /// Loads the member whose offset from the begin of the object is the word `offset` of [`DIRECT`].
     fn load_in<T: Field, const WORDS: usize>(
         view: &View<'_, Self, WORDS>,
         offset: &u32,
     ) -> Option<T>;
 
-    /// The same, where nothing else of the object is read.
+    /// Loads the only member that is read of an object.
     fn load<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
 
-    /// The same, or 0 if there is no memory. The verifier has one way less to follow.
+    /// [`Self::load`], or 0 if there is no memory. The verifier has one branch less to follow.
     fn load_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T;
 }
 
-/// A way to load any member: by loads that may fault.
+/// A way to load any member, by loads whose address may be invalid.
 pub trait Memory: Reader {
-    /// The way to read what a tracepoint hands over, where that is another one.
+    /// The way to read the arguments of a tracepoint, if it differs.
     type Trusted: Reader<Followed = Self::Typed>;
 
-    /// The way to read what that leads to.
+    /// The way to read the targets of pointers in those.
     type Typed: Memory;
 
-    /// The object as a pointer, for several looks at it.
+    /// The object as a typed pointer, for several loads from it.
     fn typed(object: Address<Self>) -> Address<Self::Typed>;
 
     /// The `struct file` at an address.
     fn file(address: u64) -> Address<Self::Typed>;
 
-    /// The thread that runs (`struct task_struct`).
+    /// The current thread (`struct task_struct`).
     fn thread() -> Address<Self::Trusted>;
 }
 
-/// By a helper that copies: on every kernel, and at some 90 instructions a time.
+/// By a helper that copies: on every kernel, at about 90 instructions each.
 #[derive(Clone, Copy)]
 pub struct Probe;
 
@@ -119,7 +119,7 @@ impl Reader for Probe {
         })
     }
 
-    /// A field outside of what was copied is read by itself. Once `.rodata` is frozen the verifier knows the offset
+    /// A member outside of the copied words is read separately. Once `.rodata` is frozen the verifier knows the offset
     /// and removes the branch not taken.
     #[inline(always)]
     fn load_in<T: Field, const WORDS: usize>(
@@ -128,7 +128,7 @@ impl Reader for Probe {
     ) -> Option<T> {
         let inside = (global(offset) as usize).wrapping_sub(view.start as usize);
         if inside <= WORDS * 8 - size_of::<T>() && inside % align_of::<T>() == 0 {
-            // SAFETY: inside `words`, which the helper filled; aligned; any bytes are a `Field`.
+            // SAFETY: inside `words`, which the helper filled; aligned; any bytes are a valid `Field`.
             return Some(unsafe { view.words.byte_add(inside).cast::<T>().read() });
         }
         Self::load(view.object, offset)
@@ -138,7 +138,7 @@ impl Reader for Probe {
     fn load<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
         let mut room = MaybeUninit::uninit();
         let field: *const T = Self::copy(object, global(offset), &mut room)?;
-        // SAFETY: the helper filled it; any bytes are a `Field`.
+        // SAFETY: the helper filled it; any bytes are a valid `Field`.
         Some(unsafe { field.read() })
     }
 
@@ -146,8 +146,8 @@ impl Reader for Probe {
     fn load_or_zero<T: Field>(object: Address<Self>, offset: &u32) -> T {
         let mut room = MaybeUninit::uninit();
         let _ = Self::copy::<T>(object, global(offset), &mut room);
-        // SAFETY: the helper fills it with zeros where it cannot read (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c); any bytes
-        // are a `Field`.
+        // SAFETY: the helper fills it with zeros if it cannot read (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c); any bytes
+        // are a valid `Field`.
         unsafe { room.assume_init() }
     }
 }
@@ -168,26 +168,27 @@ impl Memory for Probe {
 
     #[inline(always)]
     fn thread() -> Address<Self> {
-        // SAFETY: takes nothing.
+        // SAFETY: the helper takes no arguments.
         Address::new(unsafe { bpf_get_current_task() })
     }
 }
 
 /// A way to read by plain loads from a pointer.
 pub trait Plain: Copy {
-    /// See [`Reader::Followed`].
+    /// Like [`Reader::Followed`].
     type Followed: Memory;
 
     /// The pointer. If the verifier trusts it, only [`Held`] members are loaded from it.
     fn pointer<T>(object: Address<Self>) -> *const T;
 }
 
-/// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
+/// Loads from a constant offset: the number of a word of [`DIRECT`], which userspace replaces by that word's value.
 #[inline(always)]
 fn load_plainly<T: Field>(object: *const T, offset: &u32) -> T {
     let bytes = ptr::from_ref(offset).addr() - ptr::from_ref(&DIRECT).addr();
     let number = bytes / size_of::<u32>();
-    // SAFETY: see `Plain::pointer`; any bytes are a `Field`. Volatile, so that it stays as it is.
+    // SAFETY: a load by `Plain::pointer` does not fault, because it has a fault handler or the member is always allocated. Any bytes are a valid
+    // `Field`. Volatile, so that the compiler keeps the instruction as it is.
     unsafe {
         object
             .wrapping_byte_add(CAST_OFFSETS as usize + number * 8)
@@ -232,19 +233,19 @@ impl<P: Plain> Reader for P {
     }
 }
 
-/// By plain loads from a pointer that the kernel's `bpf_rdonly_cast` (Linux 6.2) makes of the address. Where there is no
-/// memory they give 0. Userspace completes these programs: see [`CAST_CALL`].
+/// By plain loads from a pointer that the kernel's `bpf_rdonly_cast` (Linux 6.2) makes of the address. They give 0 where
+/// there is no memory. Userspace completes these programs: see [`CAST_CALL`].
 #[derive(Clone, Copy)]
 pub struct Cast;
 
 impl Cast {
-    /// As the type that userspace puts in the place of a [`CAST_TYPE`] or its like.
+    /// Casts to the type by which userspace replaces `stand_in`, such as [`CAST_TYPE`].
     #[inline(always)]
     fn as_type<T>(address: u64, stand_in: u32) -> *const T {
-        // SAFETY: userspace makes a call of that function of this call.
+        // SAFETY: userspace replaces this call by a call of `bpf_rdonly_cast`, which has this signature.
         let cast: unsafe extern "C" fn(u64, u32) -> *const T =
             unsafe { mem::transmute(CAST_CALL as usize) };
-        // SAFETY: takes any address; the kernel replaces the call by a move.
+        // SAFETY: the cast takes any address; the kernel replaces the call by a move.
         unsafe { cast(address, stand_in) }
     }
 }
@@ -252,7 +253,7 @@ impl Cast {
 impl Plain for Cast {
     type Followed = Self;
 
-    /// As an array of words, as which the verifier lets programs load what they like.
+    /// A pointer to an array of words, from which the verifier allows any load.
     #[inline(always)]
     fn pointer<T>(object: Address<Self>) -> *const T {
         Self::as_type(object.0, CAST_TYPE)
@@ -275,17 +276,17 @@ impl Memory for Cast {
 
     #[inline(always)]
     fn thread() -> Address<Trusted> {
-        // SAFETY: takes nothing.
+        // SAFETY: the helper takes no arguments.
         let thread = unsafe { generated::bpf_get_current_task_btf() };
         Address::new(thread.expose_provenance() as u64)
     }
 }
 
-/// By plain loads from a pointer whose type the verifier knows, but which it does not trust: what a trusted pointer leads to, or what a function is
-/// called with. As loads by [`Cast`], without the cast.
+/// By plain loads from a pointer whose type the verifier knows but does not trust: one loaded through a trusted pointer, or a function's
+/// argument. Like loads by [`Cast`], without the cast.
 ///
-/// A few such pointers the verifier does trust: what RCU protects (`BTF_TYPE_SAFE_RCU`, kernel/bpf/verifier.c), such as the credentials of a thread.
-/// Members that are read of these are [`Held`].
+/// The verifier trusts a few of these pointers: those that RCU protects (`BTF_TYPE_SAFE_RCU`, kernel/bpf/verifier.c), such as a thread's credentials.
+/// Members that are read through them are [`Held`].
 #[derive(Clone, Copy)]
 pub struct Typed;
 
@@ -318,8 +319,8 @@ impl Memory for Typed {
     }
 }
 
-/// By plain loads from what a tracepoint hands over, which the verifier knows by its type and trusts: an eighth of the instructions of a load by
-/// [`Cast`], and no fault handler. So [`Held`] members only. The verifier wants to see, before, that the pointer is not 0.
+/// By plain loads from the arguments of a tracepoint, which the verifier knows by type and trusts. They take an eighth of the instructions of a load
+/// by [`Cast`] and have no fault handler, so they are for [`Held`] members only. The verifier requires a check that the pointer is not 0.
 #[derive(Clone, Copy)]
 pub struct Trusted;
 
@@ -332,7 +333,7 @@ impl Plain for Trusted {
     }
 }
 
-/// A prime near the golden ratio of 2^32: products of numbers that are alike differ in their highest bits.
+/// A prime near the golden ratio of 2^32: products of similar numbers differ in their highest bits.
 pub const HASH_FACTOR: u32 = 0x9e37_79b1;
 
 /// An address in the kernel.
@@ -344,19 +345,19 @@ impl<R: Reader> Address<R> {
         Self(address, PhantomData)
     }
 
-    /// A member of an object that the kernel holds.
+    /// A [`Held`] member: the kernel guarantees that it is allocated.
     #[inline(always)]
     pub fn held<T: Field>(self, member: &Held) -> Option<T> {
         R::load(self, member.word())
     }
 
-    /// The same, or 0 if there is no memory.
+    /// [`Self::held`], or 0 if there is no memory.
     #[inline(always)]
     pub fn held_or_zero<T: Field>(self, member: &Held) -> T {
         R::load_or_zero(self, member.word())
     }
 
-    /// What such a member points to, or 0 if there is no memory.
+    /// The target of a [`Held`] pointer, or 0 if there is no memory.
     #[inline(always)]
     pub fn follow(self, member: &Held) -> Address<R::Followed> {
         Address::new(self.held_or_zero(member))
@@ -368,11 +369,11 @@ impl<R: Reader> Address<R> {
         self.low_half().wrapping_mul(HASH_FACTOR) >> (32 - BITS)
     }
 
-    /// The verifier lets no program multiply a pointer, but a copy of its lower half is a number.
+    /// The lower half as a number. The verifier lets no program multiply a pointer.
     #[inline(always)]
     pub fn low_half(self) -> u32 {
         let half: u32;
-        // SAFETY: moves one register to another one.
+        // SAFETY: copies one register to another.
         unsafe {
             asm!(
                 "{half} = {address}",
@@ -392,27 +393,27 @@ impl<M: Memory> Address<M> {
         M::load(self, offset)
     }
 
-    /// The same, or 0 if there is no memory.
+    /// [`Self::field`], or 0 if there is no memory.
     #[inline(always)]
     pub fn field_or_zero<T: Field>(self, offset: &u32) -> T {
         M::load_or_zero(self, offset)
     }
 
-    /// See [`Memory::typed`].
+    /// Like [`Memory::typed`].
     #[inline(always)]
     pub fn typed(self) -> Address<M::Typed> {
         M::typed(self)
     }
 }
 
-/// Room for `WORDS * 8` bytes of a kernel object, where they have to be copied: in one piece, which costs less than a
-/// copy of each field.
+/// Room for a copy of `WORDS * 8` bytes of a kernel object: one copy costs less than a copy of each member. Unused by
+/// plain loads.
 pub struct Window<const WORDS: usize>(MaybeUninit<[u64; WORDS]>);
 
 impl<const WORDS: usize> Window<WORDS> {
     pub const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// See [`Reader::view`].
+    /// Like [`Reader::view`].
     #[inline(always)]
     pub fn fill<R: Reader>(
         &mut self,
@@ -423,7 +424,7 @@ impl<const WORDS: usize> Window<WORDS> {
     }
 }
 
-/// A kernel object of which a part is in sight.
+/// A readable part of a kernel object.
 pub struct View<'a, M, const WORDS: usize> {
     object: Address<M>,
     start: u32,
@@ -432,7 +433,7 @@ pub struct View<'a, M, const WORDS: usize> {
 }
 
 impl<R: Reader, const WORDS: usize> View<'_, R, WORDS> {
-    /// See [`Address::held`].
+    /// Like [`Address::held`].
     #[inline(always)]
     pub fn held<T: Field>(&self, member: &Held) -> Option<T> {
         R::load_in(self, member.word())
@@ -440,16 +441,16 @@ impl<R: Reader, const WORDS: usize> View<'_, R, WORDS> {
 }
 
 impl<M: Memory, const WORDS: usize> View<'_, M, WORDS> {
-    /// See [`Address::field`].
+    /// Like [`Address::field`].
     #[inline(always)]
     pub fn field<T: Field>(&self, offset: &u32) -> Option<T> {
         M::load_in(self, offset)
     }
 
-    /// One of the words in sight.
+    /// One of the readable words.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        // SAFETY: `index` is checked, and as many words can be read. Volatile: see `load_plainly`.
+        // SAFETY: the index is checked against `WORDS`, and that many words are readable. Volatile, so that the compiler keeps the load.
         unsafe { (&raw const (*self.words)[index]).read_volatile() }
     }
 }
@@ -462,25 +463,25 @@ pub fn word<M: Memory>(address: u64) -> Option<u64> {
     Some(view.word(0))
 }
 
-/// A global as userspace has set it; the compiler only knows the value in the object.
+/// A global as userspace has set it; the compiler only knows its initial value.
 #[inline(always)]
 pub fn global<T: Copy>(global: &T) -> T {
     // SAFETY: a reference is valid for reads.
     unsafe { ptr::read_volatile(global) }
 }
 
-/// A value of which the compiler knows no longer where it comes from.
+/// The same value, whose origin the compiler no longer knows.
 #[inline(always)]
 pub fn opaque(mut value: u64) -> u64 {
-    // SAFETY: does nothing.
+    // SAFETY: the assembly is only a comment.
     unsafe {
         asm!("/* {value} */", value = inout(reg) value, options(pure, nomem, nostack, preserves_flags));
     }
     value
 }
 
-/// 0, of which the compiler does not know that it is. It clears fields side by side by a call of `memset`, a loop that takes six
-/// instructions for each of their bytes.
+/// 0, which the compiler does not know to be constant. It would clear adjacent members by `memset`, a loop of six
+/// instructions for each byte.
 #[inline(always)]
 pub fn zero() -> u64 {
     opaque(0)
@@ -489,29 +490,29 @@ pub fn zero() -> u64 {
 /// All bits if the value is 0, else none.
 #[inline(always)]
 pub fn if_zero(value: u64) -> u64 {
-    // Each step is hidden from the compiler, which would make a branch of them.
+    // `opaque` hides each step from the compiler, which would turn them into a branch.
     let negative = opaque(value.wrapping_neg());
     opaque(opaque(value | negative) >> 63).wrapping_sub(1)
 }
 
-/// The same number, of which the verifier does not know what it is and where it comes from: half of a word on the stack.
+/// The same number, with a range and origin unknown to the verifier: it is half of a word on the stack.
 ///
-/// Of each index into a table it follows that, back to where the number was loaded. And what it does not know, it need not follow for each
+/// Otherwise the verifier traces each index into a table back to its load. And a number without a known range need not be followed for each
 /// value.
 #[inline(always)]
 pub fn untraced(value: u32) -> u32 {
     let mut word = 0_u64;
-    // SAFETY: both halves of the word are written before one is read.
+    // SAFETY: the whole word is written before its upper half is read.
     unsafe {
         (&raw mut word).write_volatile(u64::from(value) << 32);
         (&raw const word).cast::<u32>().add(1).read_volatile()
     }
 }
 
-/// Adds to the member at the offset, a counter that other CPUs add to, too. See [`add`].
+/// Adds atomically to the counter at `OFFSET` in a map value. See [`add`].
 ///
-/// Even where CPUs do not share it: the exactness of the books must not rest on how a kernel keeps programs
-/// of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
+/// Atomic even for counters of one CPU: the books must not depend on how a kernel keeps programs
+/// of one CPU from interrupting each other. Inline assembly, because `AtomicU64` has no such operation on this
 /// target, and because only the form without a result exists before Linux 5.12.
 ///
 /// # Safety
@@ -519,7 +520,7 @@ pub fn untraced(value: u32) -> u32 {
 /// `value` is a map value, and the member an aligned word of it.
 #[inline(always)]
 pub unsafe fn add_at<const OFFSET: usize, T>(value: *mut T, what: u64) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees an aligned word of a map value.
     unsafe {
         asm!(
             "lock *(u64 *)({value} + {offset}) += {what}",
@@ -541,14 +542,14 @@ macro_rules! add {
 }
 pub(crate) use add;
 
-/// Adds 1 to a counter of half a word, as [`add_at`] does.
+/// Adds 1 atomically to a 32-bit counter.
 ///
 /// # Safety
 ///
-/// `counter` is aligned, and in a map value.
+/// `counter` is aligned and in a map value.
 #[inline(always)]
 pub unsafe fn count_half(counter: *mut u32) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees an aligned counter in a map value.
     unsafe {
         asm!(
             "lock *(u32 *)({counter} + 0) += {what}",
@@ -561,8 +562,8 @@ pub unsafe fn count_half(counter: *mut u32) {
 
 /// Makes `max` at least `value`.
 ///
-/// No atomic operation for it is known to Linux before 5.12. So it is written and looked at again: a
-/// smaller value that another CPU writes in between is written over, unless it comes after the last look.
+/// Linux before 5.12 has no atomic operation for it. So this writes and checks again: a smaller value that
+/// another CPU writes in between is overwritten, unless it comes after the last check.
 ///
 /// # Safety
 ///
@@ -570,16 +571,16 @@ pub unsafe fn count_half(counter: *mut u32) {
 #[inline(always)]
 pub unsafe fn raise(max: *mut u64, value: u64) {
     for _ in 0..4 {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees an aligned word of a map value.
         if unsafe { ptr::read_volatile(max) } >= value {
             break;
         }
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees an aligned word of a map value.
         unsafe { ptr::write_volatile(max, value) };
     }
 }
 
-/// Puts `new` where `expected` is, and returns what was there. Since Linux 5.12.
+/// Stores `new` if the word is `expected`, and returns the word from before, atomically. Since Linux 5.12.
 ///
 /// # Safety
 ///
@@ -587,7 +588,7 @@ pub unsafe fn raise(max: *mut u64, value: u64) {
 #[inline(always)]
 pub unsafe fn exchange(word: *mut u64, expected: u64, new: u64) -> u64 {
     let before;
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees an aligned word of a map value.
     unsafe {
         asm!(
             "r0 = cmpxchg_64({word} + 0, r0, {new})",
@@ -600,16 +601,16 @@ pub unsafe fn exchange(word: *mut u64, expected: u64, new: u64) -> u64 {
     before
 }
 
-/// Copies all words of a value but the first ones. Of a copy in one piece the compiler makes a loop over the bytes.
+/// Copies the words of a value from index `first` on. The compiler would turn a plain copy into a loop over bytes.
 ///
 /// # Safety
 ///
-/// Both are there. `from` is in no caller's stack: Linux 7.2 has refused to load what read it there.
+/// `from` is valid for reads and `to` for writes. `from` is not on a caller's stack: Linux 7.2 has refused programs that read it there.
 #[inline(always)]
 pub unsafe fn copy_words<T>(from: *const T, to: *mut T, first: usize) {
     let (from, to) = (from.cast::<u64>(), to.cast::<u64>());
     for word in first..size_of::<T>() / 8 {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that both are valid for all words of `T`.
         unsafe { to.add(word).write_volatile(from.add(word).read()) };
     }
 }
@@ -617,18 +618,18 @@ pub unsafe fn copy_words<T>(from: *const T, to: *mut T, first: usize) {
 /// `CLOCK_MONOTONIC`, ns: the clock of `tk_start`.
 #[inline(always)]
 pub fn now_ns() -> u64 {
-    // SAFETY: takes nothing, and every program may call it.
+    // SAFETY: the helper takes no arguments, and every program may call it.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// Puts `new` into the word. Whoever sees it there sees what was written before. Since Linux 5.12.
+/// Stores `new` into the word. A reader that sees it also sees everything written before. Since Linux 5.12.
 ///
 /// # Safety
 ///
 /// `word` is an aligned word of a map value.
 #[inline(always)]
 pub unsafe fn publish(word: *mut u64, new: u64) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees an aligned word of a map value.
     unsafe {
         asm!(
             "{new} = xchg_64({word} + 0, {new})",
@@ -639,16 +640,16 @@ pub unsafe fn publish(word: *mut u64, new: u64) {
     }
 }
 
-/// The CPU that this runs on, and stays on.
+/// The CPU that the program runs on; programs do not migrate.
 #[inline(always)]
 pub fn cpu() -> u32 {
-    // SAFETY: takes nothing, and every program may call it.
+    // SAFETY: the helper takes no arguments, and every program may call it.
     unsafe { bpf_get_smp_processor_id() }
 }
 
-/// Calls a function that reads by `$memory`, whose arguments and result are numbers, as one that the verifier follows once, by itself, whatever it is
-/// called with ("global" in its words). Else it follows each call, on each way that leads there. It knows such functions by their symbols, so each
-/// way to read has one.
+/// Calls `$function`, which reads by `$memory` and has numbers as arguments and result, as a global function: the verifier follows it once,
+/// whatever its arguments, instead of at each call on each way there. It knows such functions by their symbols, so each way to read has a
+/// separate one.
 macro_rules! verified_once {
     ($memory:ident, $by_cast:ident, $by_probe:ident: $function:ident($($argument:ident: $type:ty),+)) => {{
         #[unsafe(no_mangle)]

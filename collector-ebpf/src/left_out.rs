@@ -1,4 +1,4 @@
-//! What the filter leaves out, added up by device, so that rows can be compared with the kernel's counters all the same.
+//! Sums by device of requests that the filter leaves out, so that rows can still be compared with the kernel's counters.
 
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use trackiops_schemas::ebpf::{
@@ -8,7 +8,7 @@ use trackiops_schemas::ebpf::{
 
 use crate::kernel_memory::{add, cpu, opaque};
 
-/// How many places are looked at for a device.
+/// Places that are tried for a device.
 const PROBED: u64 = 4;
 
 /// The sums of each CPU. Userspace makes it larger where there is a filter.
@@ -21,7 +21,7 @@ pub fn table(of: usize, direction: u32) -> u64 {
     2 * of as u64 + u64::from(direction & flags::WRITE != 0)
 }
 
-/// Adds a request to those of its device. In a function of its own, like the others that are seldom called.
+/// Adds a request to the sum of its device. `#[inline(never)]`: cold path.
 #[inline(never)]
 pub fn count(table: u64, dev: u32, requests: u64, bytes: u64) {
     let Some(tables) = LEFT_OUT_SUMS.get_ptr_mut(cpu()) else {
@@ -35,10 +35,10 @@ pub fn count(table: u64, dev: u32, requests: u64, bytes: u64) {
         let Some(sum) = place_of(tables, first + tried) else {
             return;
         };
-        // SAFETY: a place of the map. No other program takes places in this table, and this one is not interrupted by itself.
+        // SAFETY: `place_of` checks the bounds. Only this program takes places in this CPU's table, and it never interrupts itself.
         let taken = unsafe { (&raw const (*sum).device).read_volatile() };
         if taken == 0 {
-            // SAFETY: as above.
+            // SAFETY: an aligned word of that place, which no other program takes.
             unsafe { (&raw mut (*sum).device).write_volatile(device) };
         }
         if taken == 0 || taken == device {
@@ -47,7 +47,7 @@ pub fn count(table: u64, dev: u32, requests: u64, bytes: u64) {
         }
     }
     if let Some(sum) = place_of(tables, first + place) {
-        // SAFETY: as above.
+        // SAFETY: `place_of` checks the bounds, and the additions are atomic.
         unsafe {
             add!(LeftOutSum, sum.requests, requests);
             add!(LeftOutSum, sum.bytes, bytes);
@@ -59,6 +59,6 @@ pub fn count(table: u64, dev: u32, requests: u64, bytes: u64) {
 fn place_of(tables: *mut LeftOut, number: u64) -> Option<*mut LeftOutSum> {
     let number = opaque(number);
     let has = (size_of::<LeftOut>() / size_of::<LeftOutSum>()) as u64;
-    // SAFETY: a place of the map.
+    // SAFETY: `number` is below the number of sums in the element.
     (number < has).then(|| unsafe { tables.cast::<LeftOutSum>().add(number as usize) })
 }

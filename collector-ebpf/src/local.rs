@@ -1,4 +1,4 @@
-//! Files of local file systems: of any but NFS.
+//! Files of local file systems: all but NFS.
 
 use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL};
 
@@ -23,13 +23,13 @@ pub fn is_device(mode: u16) -> bool {
     mode & KIND == BLOCK_DEVICE
 }
 
-/// Whether it is a regular file.
+/// Whether an inode of this mode is a regular file.
 #[inline(always)]
 pub fn is_regular(mode: u16) -> bool {
     mode & KIND == REGULAR
 }
 
-/// Whether a file of this number, where the superblock has this magic number, is what the file system knows of itself.
+/// Whether an inode number, on a superblock with this magic number, holds the file system's own metadata.
 #[inline(always)]
 pub fn is_metadata(magic: impl FnOnce() -> u64, number: u64) -> bool {
     number == BTRFS_METADATA && magic() == BTRFS
@@ -43,7 +43,7 @@ pub fn has_device<M: Memory>(superblock: Address<M>) -> Option<bool> {
     Some(kind.field::<u32>(&own.type_flags)? & REQUIRES_DEVICE != 0)
 }
 
-/// Completes the key of a sum for what is done with an inode: the file, or the file system itself.
+/// Completes the key of a sum for an inode: that of the file, or of the file system itself.
 #[inline(always)]
 pub fn describe<M: Memory>(
     key: &mut AppKey,

@@ -1,4 +1,4 @@
-//! Which NFS request, on which file, on whose behalf, took how long.
+//! The kernel side: records the I/O of NFS, block devices and system calls, by file and user.
 //!
 //! Programs of the tracepoint engine are named after the tracepoints they belong on. See the README beside this crate for
 //! the order of events. Built for BPF by `make ebpf`; on the host this is an empty program.
@@ -195,7 +195,7 @@ mod programs {
         0
     }
 
-    // On `xprt_release_cong` as well. By its type it could be on one of them only, and had to be loaded for each.
+    // Also attached to `xprt_release_cong`. A typed program fits only one tracepoint, and would be loaded for each.
     #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
     pub fn released_by_probe(ctx: RawTracePointContext) {
         release::released::<Probe>(ctx.arg(1));
@@ -252,7 +252,7 @@ mod programs {
         0
     }
 
-    // Loaded for any tracepoint in both forms: it reads nothing.
+    // Loaded in one form, whatever the form of the program on `sys_exit`: it reads no memory.
     #[raw_tracepoint(tracepoint = "sys_enter")]
     pub fn app_syscall_begin(ctx: RawTracePointContext) {
         syscalls::begun(ctx.arg(1));
@@ -269,7 +269,7 @@ mod programs {
         0
     }
 
-    // Loaded for any tracepoint, where single calls are kept: it reads by the helper.
+    // Loaded in one form, if single calls are kept: it reads by the helper.
     #[raw_tracepoint(tracepoint = "io_uring_submit_req")]
     pub fn app_ring_begin(ctx: RawTracePointContext) {
         io_uring::begun(ctx.arg(0));
@@ -286,7 +286,7 @@ mod programs {
         0
     }
 
-    // On each of the functions that the next ones are on, where calls are timed.
+    // Attached to each function of the following programs, if calls are timed.
     #[fentry(function = "nfs_file_read")]
     pub fn app_begin(_: FEntryContext) -> i32 {
         application::begun::<Typed>(&APP_BEGINS);
@@ -323,7 +323,7 @@ mod programs {
         0
     }
 
-    // Where programs may be preempted: probes of the same functions, which run with preemption off.
+    // For kernels that may preempt programs: probes of the same functions, which run with preemption off.
 
     #[kprobe]
     pub fn app_probed_begin(ctx: ProbeContext) {
@@ -350,7 +350,7 @@ mod programs {
         application::probed_return(Program::SpliceRead, ctx.as_ptr().cast());
     }
 
-    // Functions of programs, and marks in them.
+    // Spans: functions of programs, and marks in them.
     #[uprobe]
     pub fn span_begin(ctx: ProbeContext) {
         spans::begun(&ctx);
@@ -371,7 +371,7 @@ mod programs {
         spans::passed(&ctx);
     }
 
-    // Where no BTF describes the module's functions: those of the kernel proper that they call.
+    // For kernels whose BTF lacks the module's functions: attached to functions of the kernel proper that those call.
 
     #[fexit(function = "generic_file_read_iter")]
     pub fn app_generic_read(ctx: FExitContext) -> i32 {
@@ -396,7 +396,7 @@ mod programs {
     }
 }
 
-/// The helpers are offered to GPL-compatible programs only.
+/// The kernel offers these helpers to GPL-compatible programs only.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

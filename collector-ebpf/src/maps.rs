@@ -1,4 +1,4 @@
-//! The maps that programs share with each other and with userspace. Those of one module only are there.
+//! The maps that programs share with each other and with userspace. Maps of a single module are defined there.
 
 use core::ptr;
 
@@ -25,14 +25,14 @@ use crate::{
 };
 
 /// Requests in flight. sunrpc has at most 65,536 slots per TCP transport; NFSv4.1 sessions have
-/// far fewer, and what waits for a slot is bounded by the callers' own queue depth. 96 bytes each
+/// far fewer, and the callers' queue depth bounds the requests that wait for a slot. 96 bytes each
 /// and 16 per bucket: 7 MiB.
 const WAITING_ENTRIES: u32 = 65_536;
 
-/// Threads that initiate or complete requests. An entry is in use for microseconds, so the number
-/// of CPUs would do; but LRU maps of kernels before 6.16 move free entries to CPUs by 128 at a
-/// time, and an LRU map smaller than that times the CPUs evicts entries that are in use. 16,384
-/// is enough for 128 CPUs: 1.5 MiB for `LINK_INIT`, 1.25 MiB for `LINK_END`.
+/// Threads that initiate or complete requests. An entry is in use for microseconds, so one entry
+/// for each CPU would do. But before Linux 6.16 LRU maps move free entries to CPUs by 128 at a time.
+/// A map with fewer than 128 entries for each CPU evicts entries in use. 16,384 is enough
+/// for 128 CPUs: 1.5 MiB for `LINK_INIT`, 1.25 MiB for `LINK_END`.
 const LINK_ENTRIES: u32 = 16_384;
 
 /// A request between its RPC task's begin and its completion.
@@ -72,14 +72,14 @@ pub struct Initiated {
     pub cgroup: u64,
 }
 
-/// Records of completed requests, on their way to userspace. One ring for each CPU where there are
-/// not too many: a ring has a lock. Userspace makes them; the size written here is nobody's.
+/// Records of completed requests, on their way to userspace. One ring for each CPU, up to a limit: a ring has a lock.
+/// Userspace makes the rings; the size written here is unused.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize }> =
     ArrayOfMaps::new();
 
-/// Where requests are added up for which their ring has no room. Userspace puts another map in its place
-/// to read this one: the kernel returns from that when no program uses the old one any more
+/// Sums of requests for which their ring has no room. To read a map, userspace first puts another one in its place:
+/// the kernel returns from that when no program uses the old map any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
 pub static FOLDS: ArrayOfMaps<FoldSums, 2> = ArrayOfMaps::new();
@@ -88,55 +88,55 @@ pub static FOLDS: ArrayOfMaps<FoldSums, 2> = ArrayOfMaps::new();
 pub type FoldSums =
     Sums<{ size_of::<FoldKey>() }, { size_of::<FoldValue>() }, { FOLD_ENTRIES as usize }>;
 
-/// Where RPCs are added up, by procedure or by window alone. As [`FOLDS`].
+/// Sums of RPCs, by procedure or by window alone. Read like [`FOLDS`].
 #[btf_map]
 pub static OPS: ArrayOfMaps<OpSums, OPS_MAPS> = ArrayOfMaps::new();
 
-/// How often a sum was begun in each of [`OPS`]. Looking through a map for a first one would take userspace longer than all else that it does
-/// where nothing happens.
+/// How many sums were begun in each of [`OPS`]: userspace skips maps without sums, because looking for the first entry of an empty map would be
+/// its most expensive step on an idle host.
 #[map]
 pub static OPS_BEGUN: Array<u64> = Array::with_max_entries(OPS_MAPS as u32, BPF_F_MMAPABLE);
 
-/// A map of [`OPS`], as small as can be: userspace makes those that are used.
+/// A map of [`OPS`], as small as possible: userspace makes the maps that are used.
 pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
 
-/// Where RPCs are added up by the file that they are about. As [`FOLDS`].
+/// Sums of RPCs by the file that they are about. Read like [`FOLDS`].
 #[btf_map]
 pub static FILE_OPS: ArrayOfMaps<FileOpSums, FILE_OPS_MAPS> = ArrayOfMaps::new();
 
-/// How often a sum was begun in each of [`FILE_OPS`].
+/// How many sums were begun in each of [`FILE_OPS`].
 #[map]
 pub static FILE_OPS_BEGUN: Array<u64> =
     Array::with_max_entries(FILE_OPS_MAPS as u32, BPF_F_MMAPABLE);
 
-/// A map of [`FILE_OPS`], as small as can be.
+/// A map of [`FILE_OPS`], as small as possible.
 pub type FileOpSums = Sums<{ size_of::<FileOpKey>() }, { size_of::<FileOpValue>() }, 1>;
 
-/// What a sum of [`FILE_OPS`] begins with.
+/// The initial value of a sum in [`FILE_OPS`].
 pub static FILE_OP_BEGIN: FileOpValue = FileOpValue::ZERO;
 
-/// Where calls of applications are added up, an element for each CPU: userspace makes it larger where they are counted.
+/// Sums of application calls, one element for each CPU. Userspace makes it larger if calls are counted.
 #[map]
 pub static APP_PLACES: Array<AppPlaces> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Where those are added up that have no place there. As [`FOLDS`].
+/// Sums of calls that have no place in [`APP_PLACES`]. Read like [`FOLDS`].
 #[btf_map]
 pub static APP_CALLS: ArrayOfMaps<AppSums, APP_CALLS_MAPS> = ArrayOfMaps::new();
 
-/// How often a sum was begun in each of [`APP_CALLS`].
+/// How many sums were begun in each of [`APP_CALLS`].
 #[map]
 pub static APP_CALLS_BEGUN: Array<u64> =
     Array::with_max_entries(APP_CALLS_MAPS as u32, BPF_F_MMAPABLE);
 
-/// Calls that were probed at their begin and have not returned, by thread. Userspace gives it room where calls are probed.
+/// Calls by thread, from the probe at their begin until they return. Userspace makes it larger if calls are probed.
 #[map]
 pub static APP_CALLS_UNDER_WAY: HashMap<u64, CallUnderWay> = HashMap::with_max_entries(1, 0);
 
-/// How long the calls took that have places, where they are timed; userspace makes it larger then.
+/// Latency histograms of the calls in [`APP_PLACES`]. Userspace makes it larger if calls are timed.
 #[map]
 pub static APP_LATENCIES: Array<AppLatencies> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Calls that have begun, by the lowest bits of the thread's id. As [`APP_LATENCIES`].
+/// Begins of calls, by the lowest bits of the thread's id. Userspace makes it larger if calls are timed.
 #[map]
 pub static APP_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
 
@@ -146,29 +146,29 @@ pub static APP_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
 pub struct CallUnderWay {
     /// Address of the `struct file`.
     pub file: u64,
-    /// 1 if it goes past the page cache.
+    /// 1 if it bypasses the page cache.
     pub is_direct: u64,
     /// When it began, by `CLOCK_MONOTONIC`, ns; 0 where calls are not timed.
     pub begin_ns: u64,
 }
 
-/// A map of [`APP_CALLS`], as small as can be.
+/// A map of [`APP_CALLS`], as small as possible.
 pub type AppSums = Sums<{ size_of::<AppKey>() }, { size_of::<AppValue>() }, 1>;
 
-/// What a sum of [`APP_CALLS`] begins with.
+/// The initial value of a sum in [`APP_CALLS`].
 pub static APP_CALL_BEGIN: AppValue = AppValue::ZERO;
 
-/// What a sum of [`FOLDS`] begins with. A global, as [`OP_BEGIN`]: on a stack it takes room that the programs do not have.
+/// The initial value of a sum in [`FOLDS`]. A global like [`OP_BEGIN`]: the stack has no room for it.
 pub static FOLD_BEGIN: FoldValue = FoldValue::ZERO;
 
-/// Where most of them are added up. Userspace exchanges its halves, reads them and empties them through `mmap`.
+/// Most sums of RPCs. Userspace exchanges its halves, reads them and empties them through `mmap`.
 #[map]
 pub static OP_TABLE: Array<OpTable> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// What a sum of [`OPS`] begins with.
+/// The initial value of a sum in [`OPS`].
 pub static OP_BEGIN: OpValue = OpValue::ZERO;
 
-/// RPCs for which there was no room.
+/// Count of RPCs for which there was no room.
 #[map]
 pub static OPS_LOST: Array<u64> = Array::with_max_entries(1, 0);
 
@@ -176,32 +176,32 @@ pub static OPS_LOST: Array<u64> = Array::with_max_entries(1, 0);
 #[map]
 pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Details that are left out.
+/// Details that userspace has shed.
 #[map]
 pub static CEILING: Array<Ceiling> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// What happened to completed requests.
 ///
-/// Userspace reads it through `mmap`: map operations of bpf(2) keep programs on classic tracepoints off
-/// their CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), on a preemptible kernel for as long as the
-/// caller waits its turn.
+/// Userspace reads it through `mmap`. Map operations of bpf(2) would keep programs on classic tracepoints off
+/// the caller's CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c). On a preemptible kernel that lasts while
+/// the caller is preempted.
 #[map]
 pub static BOOKS: Array<[Books; BOOKS_SLOTS as usize]> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Stands where a program by probe would look the rings in shared memory up: it has none.
+/// Stand-in for the rings in shared memory, which programs by probe do not have.
 #[map]
 static NO_RECORD_RINGS: Array<u8> = Array::with_max_entries(1, 0);
 
-/// What the program at the release of an RPC has recovered.
+/// Counts of the program at the release of an RPC: what it has recovered.
 #[map]
 pub static RECOVERY: Array<Recovery> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// What requests that are wanted have. Userspace writes it, and makes it larger where there is a filter.
+/// The keys of wanted requests. Userspace fills it, and makes it larger if there is a filter.
 #[map]
 pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
 
-/// By device and fileid: for how long it is known whether a file is in one of the wanted directories, and whether it is, in the lowest bit.
-/// Userspace makes it larger where it is asked for.
+/// By device and fileid: the period for which the result holds, with the result in the lowest bit: 1 if the file is in a wanted directory.
+/// Userspace makes it larger if the filter has directories.
 #[map]
 pub static INSIDE: LruHashMap<FilterKey, u64> = LruHashMap::with_max_entries(1, 0);
 
@@ -217,22 +217,22 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 /// By thread: the RPC task that has just ended on it, with [`SHARED`] when that may be one of two,
 /// [`NO_TASK`] for none. Emptied, not deleted.
 ///
-/// An attempt that the kernel repeats without a completion event leaves its link. Nothing reads it:
-/// a completion follows an end on its own thread, which writes the link anew.
+/// An attempt that the kernel repeats without a completion event leaves its link behind. Nothing reads it:
+/// a completion follows an end on its own thread, which overwrites the link.
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
-/// One more in an element of an array.
+/// Adds 1 to an element of an array.
 #[inline(always)]
 pub fn count(array: &Array<u64>, index: u32) {
     if let Some(count) = array.get_ptr_mut(index) {
-        // SAFETY: an element of an array, which exists for as long as the program runs.
+        // SAFETY: an element of an array, which stays in place while the program runs; the addition is atomic.
         unsafe { add_at::<0, u64>(count, 1) };
     }
 }
 
-/// The only element of an array: on its own address where userspace links programs with it (`collector/src/engine/btf_tracepoints.rs`), by a lookup
-/// elsewhere. For the former a word of the section after whose name the array is stands in its place.
+/// The only element of an array. Its address is part of the instruction where userspace links programs with the map
+/// (`collector/src/engine/btf_tracepoints.rs`); elsewhere it needs a lookup. In the object, a word in the named section stands for the element.
 macro_rules! only_element {
     ($name:ident: $type:ty, $array:ident, $section:literal) => {
         #[inline(always)]
@@ -242,7 +242,7 @@ macro_rules! only_element {
             if !M::SINCE_6_2 {
                 return $array.get_ptr_mut(0);
             }
-            // There is more than the one word that the compiler sees.
+            // The element is larger than the one word that the compiler sees.
             let element = opaque((&raw mut PLACE).expose_provenance() as u64);
             let element = ptr::with_exposed_provenance_mut(element as usize);
             Some(element)

@@ -1,7 +1,12 @@
-//! Which programs have seen a completion, for the program that looks at it once more when the RPC is released.
+//! Marks: which programs have seen a completion. The program at the release of the RPC reads them and recovers the rest.
 //!
-//! A mark lives from the completion to the release that follows in the same thread. So those in use at a time are as many as the
-//! threads that the scheduler interrupts in between.
+//! ```text
+//! rpc_stats_latency    nfs_*_done      xprt_release_xprt
+//!   | OPERATION    ->    | REQUEST  ->   take the mark; record what it lacks
+//! ```
+//!
+//! A mark lives from the completion to the release that follows in the same thread. So at most one mark is in use for each
+//! thread that the scheduler interrupts in between.
 
 use trackiops_schemas::ebpf::op_sums::op_flags;
 
@@ -10,23 +15,23 @@ use crate::{
     kernel_memory::{Address, Reader, exchange, global},
 };
 
-/// Where marks are looked for by a hash of the task's address: half a cache line.
+/// Marks are found by a hash of the task's address; a bucket is half a cache line.
 type Bucket = [u64; WAYS];
 
 const WAYS: usize = 4;
 /// A power of two. 32 KiB.
 const BUCKETS: usize = 1024;
 
-/// A mark is the task's address, whose lowest bits are 0, with [`OPERATION`] and [`REQUEST`] in them; 0 where there is none. A
-/// global, because its elements are found without a lookup.
+/// A mark is the task's address, whose lowest bits are 0, combined with [`OPERATION`] and [`REQUEST`]; 0 if the element is
+/// free. A global, because its elements are found without a lookup.
 #[unsafe(no_mangle)]
 static mut MARKS: [Bucket; BUCKETS] = [[0; WAYS]; BUCKETS];
 
-/// The program on `rpc_stats_latency` has seen it.
+/// The program on `rpc_stats_latency` has seen the task.
 pub const OPERATION: u64 = 1 << 0;
-/// The program on `nfs_readpage_done` or `nfs_writeback_done` has seen it.
+/// The program on `nfs_readpage_done` or `nfs_writeback_done` has seen the task.
 pub const REQUEST: u64 = 1 << 1;
-/// Both, or all that there are.
+/// Both programs, or all that are loaded, have seen it.
 pub const BOTH: u64 = OPERATION | REQUEST;
 
 /// Marks the task as seen by the program on `rpc_stats_latency`, which comes first; false if there is no room. Only the task's own thread
@@ -36,11 +41,11 @@ pub fn leave_operation<R: Reader>(task: Address<R>) -> bool {
     leave(task, bucket(task), OPERATION)
 }
 
-/// The same for the program on `nfs_readpage_done` or `nfs_writeback_done`.
+/// [`leave_operation`] for the program on `nfs_readpage_done` or `nfs_writeback_done`.
 #[inline(always)]
 pub fn leave_request<R: Reader>(task: Address<R>) -> bool {
     let bucket = bucket(task);
-    // SAFETY: an element of the array.
+    // SAFETY: `way` returns an element of the array. Only the task's own thread changes an element that holds the task's mark.
     unsafe {
         let first = way(bucket, 0);
         if first.read_volatile() == task.0.wrapping_add(OPERATION) {
@@ -64,21 +69,21 @@ pub fn are_operations_counted() -> bool {
 
 #[inline(always)]
 fn leave<R: Reader>(task: Address<R>, bucket: *mut Bucket, seen: u64) -> bool {
-    // SAFETY: elements of the array.
+    // SAFETY: `way` returns an element of the array, and a free element is taken by an atomic exchange.
     unsafe {
         exchange(way(bucket, 0), 0, task.0.wrapping_add(seen)) == 0
             || leave_anywhere(task, bucket, seen)
     }
 }
 
-/// In a function of its own, like the others that are seldom called.
+/// Adds to the task's mark in any way of its bucket, or takes a free one. `#[inline(never)]`: cold path.
 ///
 /// # Safety
 ///
 /// `bucket` is the task's.
 #[inline(never)]
 unsafe fn leave_anywhere<R: Reader>(task: Address<R>, bucket: *mut Bucket, seen: u64) -> bool {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes a bucket of the array, and `n` is below `WAYS`. Only the task's own thread changes its mark.
     unsafe {
         for n in 0..WAYS {
             let way = way(bucket, n);
@@ -92,19 +97,19 @@ unsafe fn leave_anywhere<R: Reader>(task: Address<R>, bucket: *mut Bucket, seen:
     }
 }
 
-/// Removes the task's mark from where it nearly always is, and returns who has seen it: bits, 0 if there is no mark.
+/// Removes the task's mark from its usual place, and returns its bits; 0 if there is no mark.
 #[inline(always)]
 pub fn take_first<R: Reader>(task: Address<R>) -> u64 {
-    // SAFETY: as above.
+    // SAFETY: the way is one of the task's bucket.
     unsafe { take_from(task, way(bucket(task), 0)) }
 }
 
-/// The same for where it may be else.
+/// [`take_first`] for the other places.
 #[inline(always)]
 pub fn take_others<R: Reader>(task: Address<R>) -> u64 {
     let bucket = bucket(task);
     const { assert!(WAYS == 4, "as many are looked at") };
-    // SAFETY: as above.
+    // SAFETY: each `n` is below `WAYS`, so the ways lie in the task's bucket.
     unsafe {
         take_from(task, way(bucket, 1))
             | take_from(task, way(bucket, 2))
@@ -117,7 +122,7 @@ pub fn take_others<R: Reader>(task: Address<R>) -> u64 {
 /// `way` is one of the task's bucket.
 #[inline(always)]
 unsafe fn take_from<R: Reader>(task: Address<R>, way: *mut u64) -> u64 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes an element of the array. Only the task's own thread changes an element that holds the task's mark.
     unsafe {
         let mark = way.read_volatile();
         if mark & !BOTH != task.0 {
@@ -133,13 +138,13 @@ unsafe fn take_from<R: Reader>(task: Address<R>, way: *mut u64) -> u64 {
 /// `n` is below [`WAYS`].
 #[inline(always)]
 unsafe fn way(bucket: *mut Bucket, n: usize) -> *mut u64 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees that `n` is inside the bucket.
     unsafe { bucket.cast::<u64>().add(n) }
 }
 
 #[inline(always)]
 fn bucket<R: Reader>(task: Address<R>) -> *mut Bucket {
     let index = task.hash::<{ BUCKETS.ilog2() }>() as usize;
-    // SAFETY: the hash has as many bits as there are buckets.
+    // SAFETY: the hash has `BUCKETS.ilog2()` bits, so `index` is inside the array.
     unsafe { (&raw mut MARKS).cast::<Bucket>().add(index) }
 }

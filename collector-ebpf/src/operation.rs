@@ -1,7 +1,7 @@
-//! An RPC of any procedure completes: it is added up with those of the same procedure, client and connection.
+//! When an RPC of any procedure completes: adds it to the sum of its procedure, client and connection.
 //!
-//! Where the kernel adds it to its own statistics, which are in `/proc/self/mountstats` (`rpc_count_iostats_metrics`,
-//! net/sunrpc/stats.c), and from the same members.
+//! Runs where the kernel updates its own statistics in `/proc/self/mountstats` (`rpc_count_iostats_metrics`,
+//! net/sunrpc/stats.c), and reads the same members.
 
 use core::ptr::{self, NonNull};
 
@@ -29,18 +29,18 @@ use crate::{
     window,
 };
 
-/// The only program on the tracepoint `rpc_stats_latency(task, backlog, rtt, execute)`, whose arguments these are by their numbers. The
-/// times are in ns.
+/// The only program on the tracepoint `rpc_stats_latency(task, backlog, rtt, execute)`; `argument` returns these by number.
+/// The times are in ns.
 #[inline(always)]
 pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
     let task = Address::<M::Trusted>::new(argument(TASK));
-    // It never is 0.
+    // It is never 0, but the verifier requires the check.
     if task.0 != 0 {
         account::<M, M::Trusted, true>(task, argument);
     }
 }
 
-/// The same where the kernel may skip it, so that the RPC is looked at once more when it is released. See [`crate::release`].
+/// [`alone`] on kernels that may skip the program, where the release looks at the RPC once more. See [`crate::release`].
 #[inline(always)]
 pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
     let task = Address::<M::Trusted>::new(argument(TASK));
@@ -54,17 +54,17 @@ pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
     }
 }
 
-/// The program was skipped, or has left the RPC to the release.
+/// Counts an RPC at its release, for which the program was skipped or had no room for a mark.
 #[inline(always)]
 pub fn recovered<M: Memory>(argument: impl Fn(usize) -> u64) {
     account::<M, M, false>(Address::new(argument(TASK)), argument);
 }
 
-/// In a function of its own, like the others that are seldom called.
+/// Counts an RPC that was left to the release. `#[inline(never)]`: cold path.
 #[inline(never)]
 fn left<M: Memory>() {
     if let Some(recovery) = maps::recovery::<M>() {
-        // SAFETY: an element of an array.
+        // SAFETY: an element of an array, and the addition is atomic.
         unsafe { add!(Recovery, recovery.operations_left, 1) };
     }
 }
@@ -79,16 +79,16 @@ fn account<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     }
 }
 
-/// In a function of its own, like the others that are seldom called.
+/// Counts an RPC that could not be added up. `#[inline(never)]`: cold path.
 #[inline(never)]
 pub fn lost() {
     maps::count(&OPS_LOST, 0);
 }
 
-/// What is needed of a task.
+/// The part of a task that is read.
 type TaskView<'a, R> = View<'a, R, 12>;
 
-/// `None` if there is no room for it, or the kernel refuses to show its memory.
+/// `None` if there is no room for the RPC, or the kernel is locked down against reading its memory.
 #[inline(always)]
 fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     task: Address<R>,
@@ -115,8 +115,8 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
     let status: i32 = task.held(&own.task_status)?;
     let transmission = Address::<R::Followed>::new(task.held(&offsets.task_transmission)?);
     let (sent_bytes, received_bytes) = bytes(transmission, own)?;
-    // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
-    // it away before it reads it.
+    // SAFETY: a map value, which stays in place while the program runs; every CPU adds atomically. Userspace takes it away
+    // before it reads it.
     unsafe {
         if status < 0 {
             add!(OpValue, sum.errors, 1);
@@ -130,9 +130,9 @@ fn add_up<M: Memory, R: Reader, const TELLS_PATHS: bool>(
         raise(&raw mut (*sum).execute_ns_max, execute_ns);
         let bucket = bucket_of(execute_ns)?;
         count_half((*sum).execute.get_mut(bucket)?);
-        // That of READ and WRITE is 0.
+        // It is 0 for READ and WRITE.
         if (&raw const (*sum).handle).read_volatile() != 0 && !is_shed::<M>(shed::FILE_OPERATIONS) {
-            // From here, and not from in there: the stack of all functions on the way is bounded.
+            // Called here and not inside `count`, because the stacks of all functions in a chain share one limit.
             let directory = file_operation::count::<M, R, TELLS_PATHS>(argument, sum);
             if TELLS_PATHS && directory != 0 {
                 paths::name_directory::<M>(directory);
@@ -152,20 +152,20 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
     ))
 }
 
-/// The sum in the table, if it is of the half's window or the next one and has its place there.
+/// The sum in the table, if it has its place there and belongs to the half's window or the next one.
 #[inline(always)]
 fn at_once<M: Memory, R: Reader>(task: &TaskView<'_, R>, end_ns: u64) -> Option<NonNull<OpValue>> {
     if !M::SINCE_6_2 {
         return None;
     }
     let half = half::<M>()?;
-    // SAFETY: of the table, which exists for as long as the program runs.
+    // SAFETY: `half` points into the table, which stays in place while the program runs; every load is one aligned word.
     unsafe {
         let elapsed_ns = end_ns.wrapping_sub((&raw const (*half).begin_ns).read_volatile());
         let mut window = (&raw const (*half).window).read_volatile();
         let window_ns = global(&WINDOW_NS);
         if elapsed_ns >= window_ns {
-            // The next one: it takes userspace a while to notice.
+            // The next window: userspace exchanges the halves some time after it has begun.
             if elapsed_ns - window_ns >= window_ns {
                 return None;
             }
@@ -179,7 +179,7 @@ fn at_once<M: Memory, R: Reader>(task: &TaskView<'_, R>, end_ns: u64) -> Option<
             window,
         };
         let (owner, sum) = place::<M>(half, &key);
-        // What the task has is read again, which takes less than to keep it.
+        // The task's members are read again, which is cheaper than keeping them.
         let is_ours = (&raw const (*owner).procedure).read_volatile()
             == task.held(&own.task_procedure)?
             && (&raw const (*owner).transport).read_volatile() == task.held(&own.task_transport)?
@@ -189,14 +189,14 @@ fn at_once<M: Memory, R: Reader>(task: &TaskView<'_, R>, end_ns: u64) -> Option<
     }
 }
 
-/// Whether the place is this key's.
+/// Whether the place belongs to this key.
 ///
 /// # Safety
 ///
 /// `owner` is an element of the table.
 #[inline(always)]
 unsafe fn is_of(owner: *mut OpKey, key: &OpKey) -> bool {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees an element of the table.
     unsafe {
         (&raw const (*owner).procedure).read_volatile() == key.procedure
             && (&raw const (*owner).transport).read_volatile() == key.transport
@@ -209,14 +209,14 @@ unsafe fn is_of(owner: *mut OpKey, key: &OpKey) -> bool {
 #[inline(always)]
 fn half<M: Memory>() -> Option<*mut OpHalf> {
     let table = maps::op_table::<M>()?;
-    // SAFETY: the table, which exists for as long as the program runs.
+    // SAFETY: the table stays in place while the program runs, and `index` is 0 or 1.
     unsafe {
         let index = (&raw const (*table).half).read_volatile() as usize & 1;
         Some(&raw mut (*table).halves[index])
     }
 }
 
-/// Its place in the half.
+/// The place of a key in the half.
 #[inline(always)]
 fn place<M: Memory>(half: *mut OpHalf, key: &OpKey) -> (*mut OpKey, *mut OpValue) {
     let low_half = |address| Address::<M>::new(address).low_half();
@@ -226,11 +226,11 @@ fn place<M: Memory>(half: *mut OpHalf, key: &OpKey) -> (*mut OpKey, *mut OpValue
         .wrapping_add(key.window as u32)
         .wrapping_mul(HASH_FACTOR);
     let index = (mixed >> (32 - OP_PLACES.ilog2())) as usize;
-    // SAFETY: elements of the half.
+    // SAFETY: `index` has `OP_PLACES.ilog2()` bits, so both elements are inside the half.
     unsafe { (&raw mut (*half).owners[index], &raw mut (*half).sums[index]) }
 }
 
-/// The same as [`begin`] for a task. In a function of its own, like the others that are seldom called, and not by its type: see
+/// [`begin`] for a task. `#[inline(never)]`: cold path. Reads by `M`, not by the task's type, for the reason in
 /// `direct::Request::fold`.
 #[inline(never)]
 fn begin_of_task<M: Memory>(task: Address<M>, end_ns: u64) -> Option<NonNull<OpValue>> {
@@ -241,7 +241,7 @@ fn begin_of_task<M: Memory>(task: Address<M>, end_ns: u64) -> Option<NonNull<OpV
     begin::<M>(procedure, transport, client, end_ns)
 }
 
-/// The sum in the table or in a map, by its key's members, which take no stack then. The first of these in its window begins it.
+/// Finds or begins the sum in the table or in a map. Takes the members of the key, because a key would need stack.
 #[inline(never)]
 fn begin<M: Memory>(
     procedure: u64,
@@ -257,7 +257,7 @@ fn begin<M: Memory>(
     };
     if M::SINCE_6_2 {
         let (owner, sum) = place::<M>(half::<M>()?, key);
-        // SAFETY: of the table. Nobody takes it for his own before the procedure is written.
+        // SAFETY: elements of the table. `OP_TAKEN` reserves the place; no other key matches it until `procedure` is written, last.
         unsafe {
             if is_of(owner, key) {
                 return NonNull::new(sum);
@@ -292,15 +292,15 @@ fn begin<M: Memory>(
     NonNull::new(sum)
 }
 
-/// Writes down what a sum is of.
+/// Writes the identity of a sum: its client, procedure and connection.
 #[inline(always)]
 fn describe<M: Memory>(sum: *mut OpValue, key: &OpKey) -> Option<()> {
     let offsets = &DIRECT.operation;
     let client = Address::<M>::new(key.client);
     let procedure = Address::<M>::new(key.procedure);
-    // By the helper: what is read of it stands farther from its begin than casts reach.
+    // By the helper: the members read here are farther from the begin than casts reach.
     let transport = Address::<Probe>::new(key.transport);
-    // SAFETY: a map value. Another CPU may be first, and write the same.
+    // SAFETY: a map value, which stays in place while the program runs. Racing CPUs write the same values.
     unsafe {
         (*sum).client = client.field(&offsets.client_number)?;
         (*sum).program = client.field(&offsets.client_program)?;
@@ -333,10 +333,10 @@ fn describe<M: Memory>(sum: *mut OpValue, key: &OpKey) -> Option<()> {
     Some(())
 }
 
-/// Copies a string of the kernel's, as far as there is room. Without one nothing is copied.
+/// Copies a string of the kernel, truncated to the room. Copies nothing if `from` is not readable.
 #[inline(always)]
 fn copy_text<const BYTES: usize>(to: *mut [u8; BYTES], from: u64) {
-    // SAFETY: writes no more than there is; reads at any address without faulting.
+    // SAFETY: the helper writes at most `BYTES` bytes and reads at any address without faulting.
     unsafe {
         bpf_probe_read_kernel_str(
             to.cast(),

@@ -1,7 +1,7 @@
-//! The paths of files: told when a file is first seen, and again when its path is another one.
+//! The paths of files: reported when a file is first seen, and again when its path changes.
 //!
-//! A request only compares the name that its file was opened by with what stands beside the file's handle
-//! ([`crate::handle`]). What is here is for the others, in functions of their own and with memory read by the helper.
+//! A request only compares the name that its file was opened by with the token beside the file's handle
+//! ([`crate::handle`]). This module handles the rest, off the fast path: its functions are not inlined and read memory by the helper.
 
 use core::{mem::offset_of, ptr};
 
@@ -21,27 +21,27 @@ use crate::{
     kernel_memory::{Address, Memory, Probe, Window, global, now_ns, opaque},
 };
 
-/// For 2^32 ns, about four seconds, nobody looks whether a file that is in use has another path: so long it takes to see
-/// what another client has renamed.
+/// For 2^32 ns, about four seconds, the path of a file in use is not checked again. A rename by another client shows after
+/// at most this long.
 const PERIOD_BITS: u32 = 32;
-/// The path of a file in use by several names is told no more often than this, ns.
+/// The path of a file that is in use by several names is reported at most this often, ns.
 const NAMES_APART_NS: u64 = 250_000_000;
-/// Names are told apart by the kernel's hashes and by their places in memory, mixed by this odd number.
+/// A fingerprint mixes the kernel's hashes of the names and their addresses by this odd number.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Paths on their way to userspace, which makes it larger.
+/// Paths on their way to userspace, which makes the ring larger.
 #[btf_map]
 static PATH_RING: RingBuf<u8, 4096> = RingBuf::new();
 
-/// Which paths were told. Userspace makes it larger where paths are read.
+/// The paths that were reported. Userspace makes it larger if paths are read.
 #[map]
 static NAMED: LruHashMap<NamedKey, Named> = LruHashMap::with_max_entries(1, 0);
 
-/// Where a path is put together, per CPU.
+/// Where a path is assembled, per CPU.
 #[map]
 static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
-/// A path that was told in another epoch is told again. Userspace raises it when it forgets names, through `mmap`.
+/// Paths that were reported in another epoch are reported again. Userspace raises it through `mmap` when it forgets names.
 #[map]
 static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
@@ -54,30 +54,30 @@ pub struct NamedKey {
     handle_hash: u32,
 }
 
-/// What was told of it.
+/// The last report of a file.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Named {
     /// The name (`struct dentry`) that it was opened by.
     entry: u64,
-    /// Of the whole path.
+    /// Covers the whole path.
     fingerprint: u64,
-    /// When the path was last looked at.
+    /// When the path was last checked.
     period: u64,
-    /// When it was told.
+    /// When it was reported.
     told_ns: u64,
     epoch: u64,
 }
 
-/// Where a path is put together.
+/// Where a path is assembled.
 #[repr(C)]
 pub struct Scratch {
-    /// 1 while somebody uses it. A program may be interrupted by another one of the same CPU.
+    /// 1 while in use. A program may be interrupted by another one on the same CPU.
     busy: u64,
     fingerprint: u64,
-    /// Bytes of paths. Here, so that to the verifier all ways of reading a path end in the same state.
+    /// Bytes of paths so far. In the map, so that to the verifier all ways of reading a path end in the same state.
     end: u64,
-    /// As [`is_told`] has it.
+    /// See [`is_told`].
     root: u64,
     record: Record,
 }
@@ -90,8 +90,8 @@ struct Record {
 
 const _: () = assert!(offset_of!(Record, bytes) == HEAD_BYTES);
 
-/// Stands for a name (`struct dentry`) and the time until which what is told of it now holds. Names are at least 64 bytes apart, so for four
-/// minutes no other name's token is the same.
+/// Stands for a name (`struct dentry`) and the period for which its path counts as reported. Names are at least 64 bytes apart, so for four
+/// minutes no other name has the same token.
 #[inline(always)]
 pub fn token(entry: u64, now_ns: u64) -> u64 {
     entry.wrapping_add(period(now_ns))
@@ -102,11 +102,11 @@ fn period(now_ns: u64) -> u64 {
     now_ns >> PERIOD_BITS
 }
 
-/// Tells the path of the file that a request is for (`struct nfs_pgio_header`), by the name it was opened by, if it is not known. When that is not possible
-/// now, the next request tries again.
+/// Reports the path of a request's file (`struct nfs_pgio_header`), by the name it was opened by, unless it is known. If that fails, the next request
+/// tries again.
 #[inline(never)]
 pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: u64) {
-    // Not every request is for something that was opened.
+    // Some requests are not for an opened file.
     let Some(key) = key(Address::new(header), handle_hash).filter(|_| entry != 0) else {
         return;
     };
@@ -115,7 +115,7 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
     }
 }
 
-/// Tells the path of a file (`struct inode`) by the name `entry` that it was opened by, if it is not known.
+/// Reports the path of a file (`struct inode`) by the name `entry` that it was opened by, unless it is known.
 #[inline(never)]
 pub fn name_file<M: Memory>(inode: u64, entry: u64) {
     let handle = file_operation::handle_in(inode);
@@ -127,8 +127,8 @@ pub fn name_file<M: Memory>(inode: u64, entry: u64) {
     }
 }
 
-/// Tells the path of a directory (`struct inode`) that an operation is about, if it is not known. A directory has one name only, which nobody
-/// hands over: it is the first, and the only one, in the inode's list.
+/// Reports the path of a directory (`struct inode`) that an operation is about, unless it is known. A directory has only one name: the first in
+/// the inode's list.
 #[inline(never)]
 pub fn name_directory<M: Memory>(inode: u64) {
     let handle = file_operation::handle_in(inode);
@@ -143,7 +143,7 @@ pub fn name_directory<M: Memory>(inode: u64) {
     }
 }
 
-/// The first name in the list of an inode. Of a file it is one of its names; nobody hands over by which one it was opened.
+/// The first name in the list of an inode. A file may have several; the one that it was opened by is unknown here.
 #[inline(always)]
 pub fn only_name(inode: u64) -> Option<u64> {
     let own = &DIRECT.file_operation;
@@ -152,19 +152,19 @@ pub fn only_name(inode: u64) -> Option<u64> {
         return None;
     }
     let entry = first.wrapping_sub(u64::from(global(&own.entry_alias)));
-    // It may be gone meanwhile.
+    // The name may have been removed meanwhile.
     let its: u64 = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_inode)?;
     (its == inode).then_some(entry)
 }
 
-/// Tells the path of a file of a local file system, whose pages a request to a device has, if it is not known. Whether it is known now.
+/// Reports the path of a local file whose pages a block request moves, unless it is known. Returns whether it is known now.
 #[inline(never)]
 pub fn name_cached(inode: u64, end_ns: u64) -> bool {
     let entry = only_name(inode);
     entry.and_then(|entry| name_local(inode, entry, end_ns)) == Some(true)
 }
 
-/// Tells the path of a file of a local file system by the name `entry` that it was opened by, if it is not known.
+/// Reports the path of a local file by the name `entry` that it was opened by, unless it is known.
 #[inline(never)]
 pub fn name_opened(inode: u64, entry: u64) {
     let _ = name_local(inode, entry, now_ns());
@@ -181,13 +181,13 @@ fn name_local(inode: u64, entry: u64, end_ns: u64) -> Option<bool> {
     Some(is_told(&key, entry, end_ns, 0, root))
 }
 
-/// Tells the path by the name `entry` if it is not known. Whether that path is known now. Of NFS, `root` is 0; of another file system it is the
-/// name of its top, which has no text.
+/// Reports the path by the name `entry` unless it is known. Returns whether that path is known now. `root` is 0 for NFS; for other file systems it is
+/// the name of the top, which has no text.
 #[inline(always)]
 fn is_told(key: &NamedKey, entry: u64, end_ns: u64, is_directory: u16, root: u64) -> bool {
     let (period, epoch) = (period(end_ns), epoch());
     if let Some(known) = NAMED.get_ptr_mut(key) {
-        // SAFETY: a map value. Who else writes it has another path, which is looked at in the next period.
+        // SAFETY: a map value, which stays in place while the program runs. Another CPU may store another path, which the next period checks.
         let known = unsafe { &mut *known };
         if known.epoch == epoch {
             if known.entry != entry {
@@ -228,7 +228,7 @@ fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()
     let superblock = Address::<Probe>::new(directory.field(&DIRECT.inode_superblock)?);
     let dev = superblock.field(&DIRECT.superblock_dev)?;
     let scratch = take()?;
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         if copy(scratch, after) {
             let path_bytes = (&raw const (*scratch).end).read_volatile();
@@ -269,13 +269,13 @@ fn key_of(inode: Address<Probe>, handle_hash: u32) -> Option<NamedKey> {
 
 #[inline(always)]
 fn epoch() -> u64 {
-    // SAFETY: a word of the map, which userspace writes in one piece.
+    // SAFETY: an aligned word of the map, which userspace writes with one store.
     EPOCH
         .get_ptr(0)
         .map_or(0, |epoch| unsafe { epoch.read_volatile() })
 }
 
-/// A fingerprint of the path of the name.
+/// A fingerprint of a name's path.
 #[inline(never)]
 fn fingerprint(entry: u64) -> u64 {
     let (mut entry, mut mixed, apart) = (entry, 0, Step::apart());
@@ -300,7 +300,7 @@ struct Step {
 }
 
 impl Step {
-    /// 0 if the members of a name follow each other, as they do in all kernels up to Linux 7.2.
+    /// 0 if the three members of a name are adjacent, as in all kernels up to Linux 7.2.
     #[inline(always)]
     fn apart() -> u64 {
         let after = |member: &u32| global(member).wrapping_sub(global(&DIRECT.tree.entry_parent));
@@ -308,11 +308,11 @@ impl Step {
         u64::from((after(hash) ^ 8) | (after(name) ^ 16))
     }
 
-    /// `apart` is [`Self::apart`], looked up once and not for each name, because the verifier walks through this for each of the most names.
+    /// `apart` is [`Self::apart`], looked up once instead of for each name: the verifier follows this for up to [`MOST_NAMES`] names.
     #[inline(always)]
     fn from(entry: u64, apart: u64) -> Option<Self> {
         let entry = Address::<Probe>::new(entry);
-        // Without `opaque` the compiler makes two loops of one.
+        // Without `opaque` the compiler duplicates the loop.
         if opaque(apart) == 0 {
             let mut window = Window::<3>::EMPTY;
             let view = window.fill(entry, Some(&DIRECT.tree.entry_parent))?;
@@ -329,7 +329,7 @@ impl Step {
         })
     }
 
-    /// Never 0.
+    /// Mixes a name into a fingerprint. Never 0.
     #[inline(always)]
     fn mix(&self, mixed: u64, entry: u64) -> u64 {
         let mixed = (mixed ^ entry).wrapping_mul(MIX);
@@ -337,13 +337,13 @@ impl Step {
     }
 }
 
-/// Tells the path of a file by one of its names. The fingerprint of the path, also where there is none to be told; 0 if that is to be tried again.
+/// Reports the path of a file by one of its names. Returns the path's fingerprint, even if the path has no text to report; 0 to try again later.
 #[inline(always)]
 fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16, root: u64) -> u64 {
     let Some(scratch) = take() else {
         return 0;
     };
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         (&raw mut (*scratch).root).write_volatile(root);
         let is_whole = copy(scratch, entry);
@@ -368,11 +368,11 @@ fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16, root: u64) ->
     }
 }
 
-/// Until [`leave`] it is nobody else's.
+/// A scratch area that only this program uses until [`leave`].
 #[inline(always)]
 fn take() -> Option<*mut Scratch> {
     let scratch = SCRATCH.get_ptr_mut(0)?;
-    // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
+    // SAFETY: an element of this CPU. A program that interrupts between the load and the store has released the element when this one continues.
     unsafe {
         let busy = &raw mut (*scratch).busy;
         if busy.read_volatile() != 0 {
@@ -387,16 +387,16 @@ fn take() -> Option<*mut Scratch> {
 
 #[inline(always)]
 unsafe fn leave(scratch: *mut Scratch) {
-    // SAFETY: of `take`.
+    // SAFETY: `take` returned this element, and this program writes to it for the last time here.
     unsafe { (&raw mut (*scratch).busy).write_volatile(0) };
 }
 
-/// Appends the path of the name to what is at `end`. False if the path is not known. Then its fingerprint is 0 as well if that may change
-/// at any time.
+/// Appends the path of the name to the bytes before `end`. False if the path is unknown; the fingerprint is then 0 if a later attempt
+/// may succeed.
 #[inline(never)]
 fn copy(scratch: *mut Scratch, entry: u64) -> bool {
     let (mut entry, mut mixed, apart) = (entry, 0, Step::apart());
-    // SAFETY: of `take`; all that is written is before `MOST_BYTES`.
+    // SAFETY: `take` returned this element. Each name begins at least `NAME_BYTES` before the end of `bytes`, and is no longer than that.
     unsafe {
         (*scratch).fingerprint = 0;
         let bytes = (&raw mut (*scratch).record.bytes).cast::<u8>();
@@ -425,7 +425,7 @@ fn copy(scratch: *mut Scratch, entry: u64) -> bool {
             if bpf_probe_read_kernel(to, length as u32, from) != 0 {
                 return false;
             }
-            // It may have been renamed in the middle of it.
+            // A concurrent rename may have torn the name.
             let hash = Address::<Probe>::new(entry).field(&DIRECT.name.entry_hash);
             if hash != Some(step.hash) {
                 return false;
@@ -440,11 +440,11 @@ fn copy(scratch: *mut Scratch, entry: u64) -> bool {
     false
 }
 
-/// The name of the top of what is mounted, and its length. The top of what was opened by its handle has none.
+/// Copies the name of the top of a mount, and returns its length. `None` for the top of a file that was opened by its handle.
 #[inline(always)]
 unsafe fn top(to: *mut core::ffi::c_void, entry: u64, root: u64) -> Option<u32> {
     if root != 0 {
-        // SAFETY: by the caller, there is room for a name.
+        // SAFETY: the caller guarantees `NAME_BYTES` bytes at `to`.
         unsafe { to.cast::<u8>().write(0) };
         return (entry == root).then_some(1);
     }
@@ -453,9 +453,9 @@ unsafe fn top(to: *mut core::ffi::c_void, entry: u64, root: u64) -> Option<u32> 
         return None;
     }
     let from = ptr::with_exposed_provenance(data as usize);
-    // SAFETY: by the caller, there is room for a name.
+    // SAFETY: the caller guarantees `NAME_BYTES` bytes at `to`; the helper reads at any address without faulting.
     let length = unsafe { bpf_probe_read_kernel_str(to, NAME_BYTES as u32, from) };
-    // More than the zero byte at its end, and that.
+    // Longer than the terminating zero byte, and not truncated.
     (length > 1 && length < NAME_BYTES as i64).then_some(length as u32)
 }
 
@@ -465,7 +465,7 @@ unsafe fn output(scratch: *mut Scratch, end: u64) -> bool {
         return false;
     }
     let map = ptr::from_ref(&PATH_RING).cast_mut().cast();
-    // SAFETY: of `take`: so many bytes are there.
+    // SAFETY: `take` returned this element, and `end` is within its bytes.
     unsafe {
         let record = (&raw mut (*scratch).record).cast();
         bpf_ringbuf_output(

@@ -1,9 +1,13 @@
-//! What the kernel skipped a program for is recorded when the RPC is released.
+//! Records, when an RPC is released, what other programs were skipped for.
 //!
-//! Where tracepoints may be preempted, another request can complete on the CPU in the middle of a program, and the kernel does not let
-//! a program interrupt itself. `xprt_release_xprt` and `xprt_release_cong` are called under the transport's spin lock, so that no program there is
-//! interrupted or skipped (unless the kernel is PREEMPT_RT). Of an RPC they are called when it has been sent, and after `rpc_exit_task` (net/sunrpc/sched.c),
-//! which calls the tracepoints of the other programs, in the same thread, before anything is freed. There is no time for paths under the lock.
+//! ```text
+//! preemptible tracepoints:   rpc_stats_latency, nfs_*_done   may be skipped; leave marks
+//! under transport_lock:      xprt_release_xprt / _cong       never skipped, except on PREEMPT_RT; records what lacks a mark
+//! ```
+//!
+//! The kernel does not let a program interrupt itself. So it skips the program for a request that completes on a CPU where the program was
+//! preempted. The functions at the release are called twice for an RPC: when it has been sent, and after `rpc_exit_task` (net/sunrpc/sched.c).
+//! That function calls the other programs' tracepoints, in the same thread, before anything is freed. The lock leaves no time for paths.
 
 use trackiops_schemas::ebpf::ring::{Recovery, flags};
 
@@ -15,30 +19,30 @@ use crate::{
     rpc_stats_latency::{ARGUMENTS, EXECUTE, QUEUE, RTT, TASK},
 };
 
-/// `FMODE_READ` and `FMODE_WRITE` (include/linux/fs.h), of which a `struct nfs_pgio_header` has one.
+/// `FMODE_READ` and `FMODE_WRITE` (include/linux/fs.h); a `struct nfs_pgio_header` has one of them.
 const MODE_READ: u32 = 1;
 const MODE_WRITE: u32 = 2;
-/// `NFS_IOHDR_REDO` (include/linux/nfs_xdr.h): pNFS has sent it to another server instead, and it never completes.
+/// `NFS_IOHDR_REDO` (include/linux/nfs_xdr.h): pNFS has sent the request to another server, and this one never completes.
 const REDONE: u64 = 1 << 2;
 
 /// `xprt_release_xprt(xprt, task)` and `xprt_release_cong(xprt, task)`.
 #[inline(always)]
 pub fn released<M: Memory>(task: u64) {
-    // Before all else: what is needed on both sides of a call is saved in registers, and those of the caller are saved first.
+    // First: values in use on both sides of a call are kept in registers, which each function must save before use.
     let task = Address::<M>::new(task).typed();
     if task.0 == 0 {
         return;
     }
-    // Also when it is to be repeated, so that an attempt keeps its mark no longer than its slot.
+    // Taken even if the task is repeated, so that an attempt keeps its mark no longer than its slot.
     let seen = marks::take_first(task);
-    // It goes on: it has only been sent, or is repeated. Repeating has cleared what an attempt was that is missing.
+    // A task with an action continues: it has only been sent, or is repeated. The data of a repeated attempt has been cleared.
     if seen == marks::BOTH || task.field::<u64>(&DIRECT.release.task_action) != Some(0) {
         return;
     }
     look_once_more::<M>(task.0, seen);
 }
 
-/// In a function of its own, like the others that are seldom called.
+/// `#[inline(never)]`: cold path.
 #[inline(never)]
 fn look_once_more<M: Memory>(task: u64, seen: u64) {
     let _ = recover::<M>(Address::new(task), seen);
@@ -47,7 +51,7 @@ fn look_once_more<M: Memory>(task: u64, seen: u64) {
 #[inline(always)]
 fn recover<M: Memory>(task: Address<M>, mut seen: u64) -> Option<()> {
     let (offsets, own) = (&DIRECT, &DIRECT.release);
-    // Of what has no slot nothing is counted, and nothing was marked.
+    // A task without a slot is not counted and was not marked.
     if task.held::<u64>(&offsets.task_transmission)? == 0 {
         return None;
     }
@@ -64,7 +68,7 @@ fn recover<M: Memory>(task: Address<M>, mut seen: u64) -> Option<()> {
     Some(())
 }
 
-/// As `rpc_count_iostats_metrics` (net/sunrpc/stats.c), which has counted it a moment ago.
+/// Counts an operation from the same members as `rpc_count_iostats_metrics` (net/sunrpc/stats.c), which ran just before.
 #[inline(never)]
 fn operation<M: Memory>(task: u64) {
     let _ = add_up::<M>(Address::new(task));
@@ -88,13 +92,13 @@ fn add_up<M: Memory>(task: Address<M>) -> Option<()> {
     arguments[RTT] = transmission.field(&offsets.transmission_rtt)?;
     arguments[EXECUTE] = now_ns().wrapping_sub(start_ns);
     let recovery = maps::recovery::<M>()?;
-    // SAFETY: an element of an array.
+    // SAFETY: an element of an array, and the addition is atomic.
     unsafe { add!(Recovery, recovery.operations, 1) };
     operation::recovered::<M>(move |n| arguments[n]);
     Some(())
 }
 
-/// A READ or a WRITE is a task inside of a `struct nfs_pgio_header`, whose arguments are there, too.
+/// Records a READ or WRITE: its task is a member of a `struct nfs_pgio_header`, and so are its arguments.
 #[inline(never)]
 fn request<M: Memory>(task: u64, header: u64) {
     let _ = account::<M>(Address::new(task), header);
@@ -118,17 +122,17 @@ fn account<M: Memory>(task: Address<M>, header: u64) -> Option<()> {
         return None;
     }
     let recovery = maps::recovery::<M>()?;
-    // SAFETY: an element of an array.
+    // SAFETY: an element of an array, and the addition is atomic.
     unsafe { add!(Recovery, recovery.requests, 1) };
     direct::recovered::<M>(task.0, header, direction);
     Some(())
 }
 
-/// When it started, if all programs were attached by then.
+/// The start of the task, if all programs were attached by then.
 #[inline(always)]
 fn start_if_recovered<M: Memory>(task: Address<M>) -> Option<u64> {
     let start_ns: u64 = task.held(&DIRECT.task_start)?;
-    // SAFETY: a word of the map, which userspace writes in one piece.
+    // SAFETY: an aligned word of the map, which userspace writes with one store.
     let since_ns = unsafe { (&raw const (*maps::recovery::<M>()?).since_ns).read_volatile() };
     (start_ns >= since_ns).then_some(start_ns)
 }

@@ -1,5 +1,5 @@
-//! Single calls of applications, where they are kept: a system call by which an application reads, writes, opens or syncs a file returns, and its
-//! record goes into a ring of its own. It is in no sum of requests.
+//! Single calls of applications, where they are kept: when a system call that reads, writes, opens or syncs a file returns, its record goes
+//! into a separate ring. Sums of requests do not include these records.
 
 use core::ptr;
 
@@ -31,40 +31,40 @@ use crate::{
     syscalls::{self, Ended, MADE_UP, file_of},
 };
 
-/// Where they are handed over. Userspace gives it its size.
+/// Records of single calls, on their way to userspace, which sets the size.
 #[btf_map]
 static CALL_RING: RingBuf<u8, 4096> = RingBuf::new();
 
-/// Calls that found no room there.
+/// Count of calls that found no room in the ring.
 #[map]
 static CALLS_LEFT_OUT: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// When requests of io_uring began.
+/// When requests of io_uring began, by a hash of the request's address.
 #[map]
 static RING_BEGINS: Array<RingBegin> = Array::with_max_entries(1, 0);
 
-/// Stands for the position of the file before the call.
+/// Stands for the file's position before the call.
 pub const POSITION: u64 = NO_OFFSET - 1;
-/// Stands for a call that is not handed over.
+/// Marks a call that is not handed over.
 pub const NOT_KEPT: u64 = NO_OFFSET - 2;
 
 /// `O_APPEND` (include/uapi/asm-generic/fcntl.h).
 const APPEND: u64 = 0o2000;
 
-/// What a single call has beside what it has in common with others of its file.
+/// What distinguishes a single call from others in the same sum.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Kept {
-    /// Where in the file, [`NO_OFFSET`], [`POSITION`] or [`NOT_KEPT`].
+    /// The offset in the file, or [`NO_OFFSET`], [`POSITION`] or [`NOT_KEPT`].
     pub at: u64,
-    /// When it began, ns; 0 if nobody knows.
+    /// When it began, ns; 0 if unknown.
     pub begin_ns: u64,
     /// The thread that began it.
     pub thread: u64,
 }
 
 impl Kept {
-    /// None is handed over.
+    /// The call is not handed over.
     pub const NOT: Self = Self {
         at: NOT_KEPT,
         begin_ns: 0,
@@ -72,11 +72,11 @@ impl Kept {
     };
 }
 
-/// Hands a call over that has ended. `file_flags` are the `f_flags` of its file (`struct file`).
+/// Hands over a call that has ended. `file_flags` are the `f_flags` of its `struct file`.
 ///
 /// # Safety
 ///
-/// `key` is of its sum, and `ended` is what has ended.
+/// `key` and `ended` are valid for reads.
 #[inline(never)]
 pub unsafe fn keep<M: Memory>(
     key: *const AppKey,
@@ -85,7 +85,7 @@ pub unsafe fn keep<M: Memory>(
     end_ns: u64,
     ended: *const Ended,
 ) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees that both are valid for reads.
     let (key, ended) = unsafe { (&*key, &*ended) };
     let Kept {
         at,
@@ -99,7 +99,7 @@ pub unsafe fn keep<M: Memory>(
         let after: u64 = M::file(file).field_or_zero(&DIRECT.syscalls.file_position);
         offset = after.wrapping_sub(done);
     } else if direction == WRITES && file_flags & APPEND != 0 {
-        // Linux appends, wherever `pwrite` wants it.
+        // Linux appends, whatever the offset of `pwrite`.
         offset = NO_OFFSET;
     }
     let mut bits = bits_of(direction, key.direction, file_flags);
@@ -114,7 +114,7 @@ pub unsafe fn keep<M: Memory>(
     };
     macro_rules! write {
         ($field:ident, $value:expr) => {
-            // SAFETY: a field of the record, which is there to be written.
+            // SAFETY: `reserve` returned room for a whole record, which only this program writes to.
             unsafe { (&raw mut (*record).$field).write_volatile($value) }
         };
     }
@@ -145,7 +145,7 @@ pub unsafe fn keep<M: Memory>(
     submit(record);
 }
 
-/// The flags of a record but for that of its time.
+/// The flags of a record except for [`flags::UNTIMED`].
 #[inline(always)]
 fn bits_of(direction: u32, of_key: u32, file_flags: u64) -> u32 {
     let mut bits = flags::CALL | flags::UNSPLIT;
@@ -164,10 +164,10 @@ fn bits_of(direction: u32, of_key: u32, file_flags: u64) -> u32 {
     bits
 }
 
-/// Room for a record in the ring, all of which is to be written.
+/// Room for a record in the ring. The caller writes every member.
 #[inline(always)]
 fn reserve() -> Option<*mut RequestRecord> {
-    // SAFETY: a map.
+    // SAFETY: helpers take the address of a map object, and `CALL_RING` is one.
     let room = unsafe {
         let ring = ptr::from_ref(&CALL_RING).cast_mut().cast();
         bpf_ringbuf_reserve(ring, size_of::<RequestRecord>() as u64, 0)
@@ -179,10 +179,10 @@ fn reserve() -> Option<*mut RequestRecord> {
     Some(room.cast())
 }
 
-/// Hands a record over that has room in the ring.
+/// Submits a record that [`reserve`] returned.
 #[inline(always)]
 fn submit(record: *mut RequestRecord) {
-    // SAFETY: by `reserve`.
+    // SAFETY: `reserve` returned this record, and it is submitted only once.
     unsafe { bpf_ringbuf_submit(record.cast(), BPF_RB_NO_WAKEUP.into()) };
 }
 
@@ -202,12 +202,12 @@ pub fn ring_begun(request: u64) {
             thread: bpf_get_current_pid_tgid(),
             position: Address::<Probe>::new(request).field_or_zero(&DIRECT.syscalls.ring_position),
         };
-        // SAFETY: an element of an array. Requests with the same place write over each other, and see that at their ends.
+        // SAFETY: an element of an array. Requests that share it overwrite each other; the stored address reveals that at the end.
         unsafe { begin.write_volatile(what) };
     }
 }
 
-/// What is known of a request of io_uring that completes. Where its begin is not known, its thread is the one in which it completes.
+/// The begin of an io_uring request that completes. If it is unknown, the completing thread stands in for the one that began it.
 #[inline(always)]
 pub fn of_ring(request: u64, is_sync: bool) -> Kept {
     let mut kept = Kept {
@@ -216,7 +216,7 @@ pub fn of_ring(request: u64, is_sync: bool) -> Kept {
         thread: bpf_get_current_pid_tgid(),
     };
     if let Some(begin) = begin_of_ring(request) {
-        // SAFETY: as above.
+        // SAFETY: an element of an array, copied at once. A torn copy fails the comparison of the request's address or has a wrong time at worst.
         unsafe {
             let known = begin.read_volatile();
             if known.request == request && valid_begin::<Probe>(known.begin_ns) != 0 {
@@ -231,7 +231,7 @@ pub fn of_ring(request: u64, is_sync: bool) -> Kept {
     kept
 }
 
-/// The record of requests that have been submitted for a file, but for what each of them is; `None` if nobody wants them.
+/// The record that submitted requests of a file share, without each request's own members; `None` if the filter does not want them.
 #[inline(always)]
 fn of_file<M: Memory>(file_address: u64, begin_ns: u64, hash: u64) -> Option<RequestRecord> {
     let (own, app) = (&DIRECT.syscalls, &DIRECT.app);
@@ -306,15 +306,15 @@ fn of_file<M: Memory>(file_address: u64, begin_ns: u64, hash: u64) -> Option<Req
     })
 }
 
-/// What the records of requests of one descriptor have in common that one call has submitted.
+/// What the records of one descriptor share, among the requests of one call.
 #[repr(C)]
 struct Common {
     record: RequestRecord,
-    /// All bits where Linux appends what is written, wherever it is to go; else none.
+    /// All bits set if Linux appends writes to the file regardless of their offset; else 0.
     appends: u64,
 }
 
-/// Looks up what the requests of a descriptor have in common. False if nobody wants them.
+/// Looks up what the requests of a descriptor share. False if they are not wanted.
 #[inline(never)]
 fn describe<M: Memory>(common: *mut Common, file: u64, begin_ns: u64, hash: u64) -> bool {
     let found = || {
@@ -326,7 +326,7 @@ fn describe<M: Memory>(common: *mut Common, file: u64, begin_ns: u64, hash: u64)
     let Some((record, appends)) = found() else {
         return false;
     };
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes an element of `COMMON`, which only this program writes to.
     unsafe {
         (&raw mut (*common).record).write_volatile(record);
         (&raw mut (*common).appends).write_volatile(appends);
@@ -334,11 +334,11 @@ fn describe<M: Memory>(common: *mut Common, file: u64, begin_ns: u64, hash: u64)
     true
 }
 
-/// This CPU's element belongs to the program on the call: the kernel skips it while it runs there.
+/// This CPU's element belongs to the program on the call: the kernel skips the program while it runs on this CPU.
 #[map]
 static COMMON: PerCpuArray<[Common; MOST_BATCHES]> = PerCpuArray::with_max_entries(1, 0);
 
-/// Hands over the requests of a call that are in its batches, as calls that took as long as that call.
+/// Hands over the batched requests of a call, as calls that took as long as that call.
 #[inline(always)]
 pub fn keep_submitted<M: Memory>(
     requests: u64,
@@ -349,7 +349,7 @@ pub fn keep_submitted<M: Memory>(
     let Some(all) = COMMON.get_ptr_mut(0) else {
         return;
     };
-    // SAFETY: of the maps.
+    // SAFETY: elements of per-CPU maps, which only this program uses. `number` is below the length of both arrays.
     unsafe {
         for number in 0..MOST_BATCHES {
             let its = (&raw const (*batches)[number].of).read_volatile();
@@ -358,10 +358,10 @@ pub fn keep_submitted<M: Memory>(
             }
             let common = &raw mut (*all)[number];
             let file = file_of::<M>(M::thread(), (its - 1) as u32).unwrap_or(0);
-            // Not where it is needed, where there is no room on the stack for it.
+            // Computed here, because `describe` has no room on the stack for it.
             let hash = syscalls::hash_if_kept(file);
             if file == 0 || !describe::<M>(common, file, begin_ns, hash) {
-                // What has ended has another time.
+                // 0 marks a batch that is not handed over: every record has another end time.
                 (&raw mut (*common).record.end_ns).write_volatile(0);
             }
         }
@@ -369,13 +369,13 @@ pub fn keep_submitted<M: Memory>(
     hand_over_submitted(requests, count, batches);
 }
 
-/// In a function of its own: what it has on the stack must not be there while they are described.
+/// `#[inline(never)]`, so that its stack is free while [`describe`] runs.
 #[inline(never)]
 fn hand_over_submitted(requests: u64, count: u32, batches: *const Batches) {
     let Some(all) = COMMON.get_ptr_mut(0) else {
         return;
     };
-    // SAFETY: as above.
+    // SAFETY: elements of per-CPU maps, which only this program uses; `each` passes a `place` below `MOST_BATCHES`.
     unsafe {
         io_submit::each(requests, count, batches, |place, request| {
             let common = &raw mut (*all)[place];
@@ -399,7 +399,7 @@ fn hand_over_submitted(requests: u64, count: u32, batches: *const Batches) {
 /// Hands a record over.
 #[inline(always)]
 pub fn output(record: &RequestRecord) {
-    // SAFETY: a map, and a record that the verifier sees filled.
+    // SAFETY: helpers take the address of a map object, and the record is valid for reads.
     unsafe {
         let ring = ptr::from_ref(&CALL_RING).cast_mut().cast();
         let from = ptr::from_ref(record).cast_mut().cast();

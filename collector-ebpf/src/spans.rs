@@ -1,4 +1,4 @@
-//! Functions of programs that are followed: a call of one begins and returns, and its record goes where single calls go.
+//! Function spans: a followed function of a program is called and returns, and its record goes where single calls go.
 
 use aya_ebpf::{
     EbpfContext,
@@ -40,7 +40,7 @@ pub fn begun(context: &impl EbpfContext) {
             place: place(context, cookie, 0),
             cookie,
         };
-        // Without room its end belongs to no begin.
+        // Without room, the end finds no begin and is ignored.
         let _ = SPANS.insert(&key, &begin, 0);
     }
 }
@@ -55,10 +55,10 @@ pub fn returned(context: &impl EbpfContext) {
         place: place(context, cookie, 8),
         cookie,
     };
-    // SAFETY: a map value, copied; only this thread writes it.
+    // SAFETY: a map value, copied at once; only this thread writes the entry of its id.
     if let Some(begin) = unsafe { SPANS.get(&key).copied() } {
         let _ = SPANS.remove(&key);
-        // A call that began before calls were last taken up may not be this one.
+        // If calls were shed in between, this begin may be that of an earlier call.
         if valid_begin::<Probe>(begin.begin_ns) != 0 {
             hand_over(cookie, begin.begin_ns);
         }
@@ -75,11 +75,11 @@ pub fn passed(context: &impl EbpfContext) {
 
 #[inline(always)]
 fn cookie(context: &impl EbpfContext) -> u64 {
-    // SAFETY: takes the context.
+    // SAFETY: `as_ptr` returns the context of this program, which the helper requires.
     unsafe { bpf_get_attach_cookie(context.as_ptr()) }
 }
 
-/// Where the call is on the stack, `taken` bytes of which are gone on x86-64.
+/// The address of the call on the stack. On x86-64, `taken` bytes have been popped since the call.
 #[inline(always)]
 fn place(context: &impl EbpfContext, cookie: u64, taken: u64) -> u64 {
     let all = context.as_ptr().cast();
@@ -93,7 +93,7 @@ fn place(context: &impl EbpfContext, cookie: u64, taken: u64) -> u64 {
     }
 }
 
-/// Whether the process is wanted. Files, users and cgroups of filters are those of requests.
+/// Whether the process is wanted. The filter's files, users and cgroups apply to requests only.
 #[inline(always)]
 fn is_wanted(thread: u64) -> bool {
     if global(&FILTER) & filters::PIDS == 0 {

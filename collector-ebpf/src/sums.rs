@@ -9,8 +9,8 @@ use aya_ebpf::{
 
 /// A hash map, as the loader reads it from BTF.
 ///
-/// With the sizes of keys and values instead of their types: userspace makes its maps without types, and
-/// Linux 5.15 to 6.2 takes a map with and one without for different ones.
+/// It gives sizes of keys and values instead of types: userspace makes its maps without types, and Linux 5.15
+/// to 6.2 treats a map with types and one without as different.
 #[repr(C)]
 pub struct Sums<const KEY: usize, const VALUE: usize, const ENTRIES: usize> {
     r#type: *const [i32; BPF_MAP_TYPE_HASH as usize],
@@ -20,7 +20,7 @@ pub struct Sums<const KEY: usize, const VALUE: usize, const ENTRIES: usize> {
 }
 
 impl<const KEY: usize, const VALUE: usize, const ENTRIES: usize> Sums<KEY, VALUE, ENTRIES> {
-    /// The sum under `key`, begun with `begin` if need be; `None` if there is no room for another one.
+    /// The sum under `key`, which begins as `begin` if it is new; `None` if there is no room for another one.
     #[inline(always)]
     pub fn entry<K, V>(&self, key: &K, begin: *const V) -> Option<*mut V> {
         if let Some(sum) = self.get(key) {
@@ -30,11 +30,11 @@ impl<const KEY: usize, const VALUE: usize, const ENTRIES: usize> Sums<KEY, VALUE
         self.get(key)
     }
 
-    /// Begins a sum, unless another CPU was first: then its entry is there to be found.
+    /// Begins a sum, unless another CPU was first: then the lookup finds that CPU's entry.
     #[inline(always)]
     pub fn begin<K, V>(&self, key: &K, begin: *const V) {
         const { assert!(size_of::<K>() == KEY && size_of::<V>() == VALUE) };
-        // SAFETY: the verifier sees to it that this is such a map.
+        // SAFETY: `map` is the address of this map. The assertion and the verifier check the sizes.
         unsafe {
             bpf_map_update_elem(
                 self.map(),
@@ -49,7 +49,7 @@ impl<const KEY: usize, const VALUE: usize, const ENTRIES: usize> Sums<KEY, VALUE
     #[inline(always)]
     pub fn get<K, V>(&self, key: &K) -> Option<*mut V> {
         const { assert!(size_of::<K>() == KEY && size_of::<V>() == VALUE) };
-        // SAFETY: as above.
+        // SAFETY: `map` is the address of this map. The assertion and the verifier check the sizes.
         let sum = unsafe { bpf_map_lookup_elem(self.map(), ptr::from_ref(key).cast_mut().cast()) };
         (!sum.is_null()).then_some(sum.cast())
     }

@@ -1,7 +1,7 @@
-//! The application view of local file systems: a system call by which an application reads or writes a file returns. They are added up as the
-//! calls for files of NFS are.
+//! The application view of local file systems: when a system call that reads or writes a file returns, it is added up like the calls on
+//! NFS files.
 //!
-//! Which file system that is, its functions are called by nobody else; so one program sees the calls of all of them.
+//! Each file system has separate functions that could be probed. One program on the system calls sees the calls on all of them.
 
 use core::ptr::{self, NonNull};
 
@@ -36,16 +36,16 @@ use crate::{
     window,
 };
 
-/// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h): the call begins once more.
+/// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h): the call is restarted.
 const RESTARTED: core::ops::RangeInclusive<i64> = -516..=-512;
 const READ: u32 = Program::SyscallRead as u32;
 const WRITE: u32 = Program::SyscallWrite as u32;
-/// Sums that a call may be the first one of: each descriptor is read and written.
+/// New sums that one call may begin: two for each descriptor, reads and writes.
 const MOST_FIRSTS: usize = 2 * MOST_BATCHES;
-/// Paths that one call hands over at most.
+/// Most paths that one call hands over.
 const MOST_NAMED: usize = 2;
 
-/// File systems whose files the kernel makes up (include/uapi/linux/magic.h): nobody waits for them as for data.
+/// File systems whose files the kernel generates (include/uapi/linux/magic.h): accesses to them are not I/O.
 pub const MADE_UP: [u64; 24] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -73,11 +73,11 @@ pub const MADE_UP: [u64; 24] = [
     0x6573_5543, // fusectl
 ];
 
-/// When threads began their calls: those for files of NFS are timed elsewhere as well.
+/// Begins of system calls, by thread. NFS functions are timed inside of these calls, and have a separate array.
 #[map]
 static CALL_BEGINS: Array<AppBegin> = Array::with_max_entries(1, 0);
 
-/// `sys_enter(registers, number)`: a call begins, and is to be timed.
+/// `sys_enter(registers, number)`: notes when the call begins, if calls are timed.
 #[inline(always)]
 pub fn begun(number: u64) {
     if kind_of(number as u32) != 0 {
@@ -88,13 +88,13 @@ pub fn begun(number: u64) {
 /// `sys_exit(registers, result)`.
 #[inline(always)]
 pub fn returned<M: Memory>(registers: u64, result: u64) {
-    // It is never 0.
+    // It is never 0, but the verifier requires the check.
     if registers == 0 {
         return;
     }
     let call = Address::<M::Trusted>::new(registers);
     let kind = kind_of(call.held_or_zero(&DIRECT.syscalls.number));
-    // Most calls are others.
+    // Most system calls are of no counted kind.
     if kind == 0 || is_shed::<M>(shed::CALLS) {
         return;
     }
@@ -112,7 +112,7 @@ fn kind_of(number: u32) -> u8 {
     if number as usize >= SYSCALLS {
         return 0;
     }
-    // SAFETY: one of the elements. Volatile: the compiler knows the table as it is in the object.
+    // SAFETY: `number` is below the length of the table. Volatile, because the compiler only knows the table's initial value.
     unsafe {
         (&raw const SYSCALL_KINDS)
             .cast::<u8>()
@@ -121,8 +121,8 @@ fn kind_of(number: u32) -> u8 {
     }
 }
 
-/// Returns what [`count_descriptor`] does. `AT_ONCE`, reads and writes are counted here, and not in the function that others share: these are most
-/// calls. It takes some of the stack, which single calls need.
+/// Returns the same as [`count_descriptor`]. With `AT_ONCE`, reads and writes, which are most calls, are counted here instead of in the shared
+/// function. That takes stack which single calls need.
 #[inline(never)]
 fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) -> u64 {
     let own = &DIRECT.syscalls;
@@ -154,7 +154,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
         if kind & kinds::AT != 0 {
             at = Address::<M>::new(registers).field_or_zero(&own.fourth);
         }
-        // By `preadv2` and `pwritev2` at -1 as well. Where the others move their positions is not looked at.
+        // `preadv2` and `pwritev2` at -1 use the position, too. For other kinds (sendfile, copies) the position is not tracked.
         if of_kind <= kinds::WRITES && at == NO_OFFSET {
             at = POSITION;
         } else if at.cast_signed() < 0 {
@@ -182,7 +182,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
         kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first),
         kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third)),
         kinds::SYNCS | kinds::OPENS => operated::<M>(of_kind, first, result, is_kept),
-        // As a number that the verifier does not know, so that it follows this once and not for each kind of result.
+        // `untraced`, so that the verifier follows this once and not for each kind of result.
         _ if result > 0 => submitted::<M>(
             call.held_or_zero(&own.third),
             untraced(result as u32),
@@ -203,13 +203,13 @@ pub fn keeps<M: Memory>() -> bool {
     global(&DIRECT.syscalls.keeps) != 0 && !is_shed::<M>(shed::SINGLE_CALLS)
 }
 
-/// A call has read from one descriptor and written to another.
+/// A call has read from one descriptor and written to another one.
 #[inline(never)]
 fn transferred<M: Memory>(read: u32, write: u32) -> u64 {
     count_descriptor::<M>(READ, read) | count_descriptor::<M>(WRITE, write)
 }
 
-/// A call has opened a file, or waited until it is on its disk. Returns what [`count_descriptor`] does, as [`submitted`].
+/// A call has opened or synced a file. Returns the same as [`count_descriptor`].
 #[inline(always)]
 fn operated<M: Memory>(kind: u8, first: u32, result: i64, is_kept: bool) -> u64 {
     if global(&DIRECT.syscalls.counts_operations) == 0 && !is_kept {
@@ -224,18 +224,18 @@ fn operated<M: Memory>(kind: u8, first: u32, result: i64, is_kept: bool) -> u64 
     }
 }
 
-/// A call has submitted as many requests as it returned.
+/// `io_submit` has submitted as many requests as it returned. Returns the same as [`count_descriptor`].
 #[inline(never)]
 fn submitted<M: Memory>(requests: u64, count: u32, begin_ns: u64) -> u64 {
     let Some(batches) = io_submit::batches(requests, count) else {
         return 0;
     };
-    // Elsewhere it needs more of the stack than there is.
+    // Older kernels do not have enough stack for it.
     if M::SINCE_6_2 && keeps::<M>() {
         single_calls::keep_submitted::<M>(requests, count, batches, begin_ns);
     }
     let mut left = 0;
-    // SAFETY: of the map.
+    // SAFETY: an element of a per-CPU map, which only this program uses; `number` and `way` are below the lengths of their arrays.
     unsafe {
         for number in 0..MOST_BATCHES {
             let batch = &raw const (*batches)[number];
@@ -261,30 +261,30 @@ fn submitted<M: Memory>(requests: u64, count: u32, begin_ns: u64) -> u64 {
     left
 }
 
-/// Calls of one file that have ended together.
+/// Calls on one file that have ended together.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Ended {
     pub calls: u64,
     pub result: i64,
-    /// When they began, ns; 0 if nobody knows or their sum does not tell.
+    /// When they began, ns; 0 if unknown or not timed.
     pub begin_ns: u64,
     pub kept: Kept,
 }
 
-/// The sum that calls begin.
+/// Identifies the sum that calls begin.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Begun {
     file: u64,
-    /// Its place.
+    /// The number of its place.
     nth: u64,
     /// `f_flags` of the file.
     file_flags: u64,
     now_ns: u64,
 }
 
-/// Calls that begin a sum.
+/// The first calls of a sum.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct First {
@@ -297,24 +297,24 @@ pub struct First {
 struct Firsts {
     ended: Ended,
     firsts: [First; MOST_FIRSTS],
-    /// How many there are.
+    /// Number of elements in use.
     left: u64,
 }
 
-/// This CPU's element belongs to the program that counts the calls: the kernel skips it while it runs there.
+/// This CPU's element belongs to the program that counts the calls: the kernel skips the program while it runs on this CPU.
 #[map]
 static FIRSTS: PerCpuArray<Firsts> = PerCpuArray::with_max_entries(1, 0);
 
-/// Notes what has ended, for [`count_descriptor`].
+/// Stores the ended calls for [`count_descriptor`].
 #[inline(always)]
 fn note_end(ended: Ended) {
     if let Some(scratch) = FIRSTS.get_ptr_mut(0) {
-        // SAFETY: of the map.
+        // SAFETY: an element of a per-CPU map, which only this program uses.
         unsafe { copy_words(&raw const ended, &raw mut (*scratch).ended, 0) };
     }
 }
 
-/// Counts the calls that have ended for a file by its descriptor. 1 if that is left to [`count_firsts`], else 0.
+/// Counts the ended calls for the file of a descriptor. Returns 1 if it left them to [`count_firsts`], else 0.
 #[inline(always)]
 fn count_descriptor<M: Memory>(program: u32, descriptor: u32) -> u64 {
     verified_once!(M, descriptor_by_cast, descriptor_by_probe: count_of(program: u32, descriptor: u32))
@@ -325,12 +325,12 @@ fn count_of<M: Memory>(program: u32, descriptor: u32) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
-    // SAFETY: of the map.
+    // SAFETY: an element of a per-CPU map, which only this program uses.
     let ended = unsafe { &(*scratch).ended };
     add_or_leave::<M>(M::thread(), program, descriptor, ended)
 }
 
-/// The same where it stands.
+/// Adds the calls to the sum of the descriptor's file, or leaves them to [`count_firsts`]; returns 1 in that case.
 #[inline(always)]
 fn add_or_leave<M: Memory>(
     thread: Address<M::Trusted>,
@@ -350,7 +350,7 @@ fn leave(sum: Begun, ended: &Ended) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
-    // SAFETY: of the map.
+    // SAFETY: an element of a per-CPU map, which only this program uses; `number` is below `MOST_FIRSTS`.
     unsafe {
         let left = &raw mut (*scratch).left;
         let number = left.read_volatile();
@@ -365,16 +365,16 @@ fn leave(sum: Begun, ended: &Ended) -> u64 {
     1
 }
 
-/// Counts the calls that begin a sum, and hands over the paths of the files. That takes most of the verifier's steps, so all kinds of calls share
-/// it, and there are no more paths than one of the other calls may need: what `io_submit` has files for was mostly opened by a call of its own.
+/// Counts the calls that begin a sum, and hands over the paths of their files. This takes most of the verifier's steps, so all kinds of calls share
+/// it. The number of paths is limited: most files of an `io_submit` were opened by a call that handed over their path.
 #[inline(never)]
 fn count_firsts() {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return;
     };
-    // SAFETY: of the map.
+    // SAFETY: an element of a per-CPU map, which only this program uses; `place` is below `MOST_FIRSTS`.
     unsafe {
-        // Read each time: a number whose range the verifier has learnt would be another state on each way out of the loop.
+        // Loaded each time: if the verifier knew the range of one copy, each exit of the loop would be a separate state.
         let left = &raw const (*scratch).left;
         for number in 0..MOST_FIRSTS {
             if number as u64 >= left.read_volatile() {
@@ -382,7 +382,7 @@ fn count_firsts() {
             }
             count_left(number as u32);
         }
-        // Beginning with any of them: in the next window it is another one.
+        // Starts at a different element each time, so that over several windows all files get their turn.
         let begin = now_ns();
         for number in 0..MOST_NAMED as u64 {
             let left = left.read_volatile();
@@ -400,7 +400,7 @@ fn count_firsts() {
     }
 }
 
-/// Counts calls that [`leave`] has left. The verifier follows it once: see [`verified_once`].
+/// Counts calls that [`leave`] has stored. The verifier follows it once: see [`verified_once`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn count_left(number: u32) -> u64 {
@@ -410,18 +410,18 @@ extern "C" fn count_left(number: u32) -> u64 {
     if number as usize >= MOST_FIRSTS {
         return 0;
     }
-    // SAFETY: of the map.
+    // SAFETY: an element of a per-CPU map, which only this program uses; `number` is below `MOST_FIRSTS`.
     unsafe {
         let first = &raw mut (*scratch).firsts[number as usize];
         if !count_first(first) {
-            // There is no path to hand over.
+            // The calls are not wanted or not the first: no path to hand over.
             (&raw mut (*first).sum.file).write_volatile(0);
         }
     }
     0
 }
 
-/// Hands over the path of a file, if it has one.
+/// Hands over the path of a file, if it is a regular one.
 #[inline(never)]
 pub fn name(file: u64) {
     if let Some((inode, entry)) = application::opened(file)
@@ -433,12 +433,12 @@ pub fn name(file: u64) {
     }
 }
 
-/// The file (`struct file`) of a descriptor of a thread.
+/// The `struct file` of a descriptor of a thread.
 #[inline(always)]
 pub fn file_of<M: Memory>(thread: Address<M::Trusted>, descriptor: u32) -> Option<u64> {
     let own = &DIRECT.syscalls;
     let files = thread.follow(&own.task_files);
-    // None of them is ever 0, which the verifier wants to see where it knows that they are freed later.
+    // The pointers are never 0. The verifier requires the checks for types whose objects may be freed.
     if files.0 == 0 {
         return None;
     }
@@ -454,7 +454,7 @@ pub fn file_of<M: Memory>(thread: Address<M::Trusted>, descriptor: u32) -> Optio
     (file != 0).then_some(file)
 }
 
-/// Adds calls to the sum in the place of their file. Where there is none, hands over what [`count_first`] needs of them.
+/// Adds calls to the sum in the place of their file. If the file has none, calls `first` to begin a sum.
 #[inline(always)]
 pub fn add_or_first<M: Memory>(
     thread: Address<M::Trusted>,
@@ -468,7 +468,7 @@ pub fn add_or_first<M: Memory>(
     let inode: u64 = of_file.field(&app.file_inode)?;
     let inode = Address::<M::Typed>::new(inode);
     let mode: u16 = inode.field(&own.inode_mode)?;
-    // Many calls are for sockets and pipes.
+    // Many calls are on sockets and pipes.
     if !local::is_regular(mode) && !local::is_device(mode) {
         return None;
     }
@@ -494,7 +494,7 @@ pub fn add_or_first<M: Memory>(
         return Some(());
     };
     let place = place.as_ptr();
-    // SAFETY: a map value, which stays where it is while the program runs.
+    // SAFETY: a map value, which stays in place while the program runs; `ended` is valid for reads.
     unsafe {
         let key = &raw const (*place).key;
         if ended.kept.at != NOT_KEPT {
@@ -507,7 +507,7 @@ pub fn add_or_first<M: Memory>(
     Some(())
 }
 
-/// Which file an inode is. Those of NFS are asked for where single calls for them are handed over.
+/// Identifies the file of an inode. NFS files matter only if single calls on them are handed over.
 #[inline(always)]
 fn which<M: Memory>(inode: Address<M>) -> File {
     match global(&DIRECT.syscalls.keeps) & kept::NFS {
@@ -516,7 +516,7 @@ fn which<M: Memory>(inode: Address<M>) -> File {
     }
 }
 
-/// Adds calls to their sum. Whether they are the first ones there.
+/// Adds calls to their sum. Returns whether they are the first ones in it.
 ///
 /// # Safety
 ///
@@ -530,20 +530,20 @@ unsafe fn add(sum: *mut AppValue, file_flags: u64, ended: &Ended, now_ns: u64) -
         begin_ns,
         kept: _,
     } = *ended;
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes a map value.
     unsafe { application::add(sum, is_direct, calls, result, begin_ns, now_ns) }
 }
 
-/// Counts calls that begin a sum, in its place or in a map, if they are wanted. Whether they are the first ones there.
+/// Counts calls that begin a sum, in its place or in a map, if they are wanted. Returns whether they are the first ones in it.
 #[inline(never)]
 pub fn count_first(first: *const First) -> bool {
-    // SAFETY: one on the stack or in the map, and a map value, which stays where it is while the program runs; those of hash maps are added to by
-    // every CPU. Read one by one: a copy would take room on the stack that what follows needs.
+    // SAFETY: `first` is valid for reads: a value of a per-CPU map that only this program uses. `sum` is a map value, which stays in place while the
+    // program runs. Read member by member: the stack has no room for a copy.
     unsafe {
         let Some(places) = APP_PLACES.get_ptr_mut(cpu()) else {
             return false;
         };
-        // Not where it is needed, where there is no room on the stack for it.
+        // Computed here, because `begin` has no room on the stack for it.
         let hash = hash_if_kept((&raw const (*first).sum.file).read_volatile());
         let Some(sum) = begin(places, first, hash) else {
             return false;
@@ -554,11 +554,11 @@ pub fn count_first(first: *const First) -> bool {
     }
 }
 
-/// The sum in its place, or in a map. The first of these calls in its window begins it, unless they are counted elsewhere.
+/// Finds or begins the sum in its place or in a map; `None` if the calls are not wanted or are counted elsewhere.
 #[inline(never)]
 fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNull<AppValue>> {
     let app = &DIRECT.app;
-    // SAFETY: see `count_first`.
+    // SAFETY: `first` is a value of a per-CPU map that only this program uses.
     let &First {
         sum:
             Begun {
@@ -589,7 +589,7 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
     };
     let mut uncounted = 0;
     if magic == NFS_SUPER_MAGIC {
-        // Other programs count them.
+        // Other programs count these calls; only the single calls are handed over here.
         if hash > u64::from(u32::MAX) {
             return None;
         }
@@ -612,14 +612,14 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
     key.direction |= uncounted;
     if ended.kept.at != NOT_KEPT {
         let ended = ptr::from_ref(ended);
-        // SAFETY: both are here.
+        // SAFETY: `key` is a local variable and `ended` a reference.
         unsafe { single_calls::keep::<Probe>(&raw const key, file, file_flags, now_ns, ended) };
     }
     let sum = application::claim(places, nth, which(inode), &mut key, pid, begin_ns);
     if uncounted == 0 { sum } else { None }
 }
 
-/// The hash of the handle of a file of NFS, where single calls for those are kept: more than 32 bits if that is not known, and anything for other files.
+/// The hash of the handle of an NFS file, if single calls on NFS are kept; more than 32 bits if unknown. Meaningless for other files.
 #[inline(always)]
 pub fn hash_if_kept(file: u64) -> u64 {
     if global(&DIRECT.syscalls.keeps) & kept::NFS == 0 {
@@ -629,7 +629,7 @@ pub fn hash_if_kept(file: u64) -> u64 {
     application::hash(inode)
 }
 
-/// What the calls do that a program counts.
+/// The direction of the calls that a program counts.
 #[inline(always)]
 fn direction_of(program: u32) -> u32 {
     let is_of = |programs: u32| programs >> program & 1 != 0;

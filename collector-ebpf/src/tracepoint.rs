@@ -1,4 +1,4 @@
-//! The tracepoint engine: from a file to its RPC task, and from there to the completion.
+//! The tracepoint engine: links a file to its RPC task, and the task to its completion.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -85,7 +85,7 @@ pub fn task_begin(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
     }
 }
 
-/// A request in flight under this key is no longer the only task that has it.
+/// Notes that the request in flight under this key shares it with another task.
 #[inline(always)]
 fn share(key: TaskKey) {
     if let Some(waiting) = WAITING.get_ptr_mut(key) {
@@ -98,8 +98,8 @@ fn share(key: TaskKey) {
 ///
 /// The kernel restarts its own clock (`tk_start`) at the end of each attempt, in `rpc_exit_task`.
 /// So an attempt that is repeated without a completion event (NFS4ERR_DELAY, JUKEBOX) does not
-/// count towards the latency of the one that completes. Of two tasks that share a key nobody can
-/// tell which one has ended until a completion names the file: then such attempts do count.
+/// count towards the latency of the one that completes. If two tasks share a key, only a
+/// completion reveals by its file which one has ended: then such attempts do count.
 #[inline(always)]
 pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
     let Some(key) = task_key(ctx, offsets) else {
@@ -109,7 +109,7 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
     let link = LINK_END.get_ptr_mut(tid);
     let ended = match WAITING.get_ptr_mut(key) {
         Some(waiting) => {
-            // SAFETY: a map value; a task's events follow each other.
+            // SAFETY: a map value; the events of one task do not overlap.
             let waiting = unsafe { &mut *waiting };
             if waiting.shared != 0 {
                 key | SHARED
@@ -122,7 +122,7 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
             }
         }
         None if WAITING.get_ptr_mut(key | LATER).is_some() => key | SHARED,
-        // Not a READ or WRITE: what this thread reports next does not belong to an earlier task.
+        // Not a READ or WRITE: the next completion on this thread does not belong to an earlier task.
         None => NO_TASK,
     };
     match link {
@@ -136,7 +136,7 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 /// `nfs_readpage_done` and `nfs_writeback_done`.
 #[inline(always)]
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
-    // Its request is taken out of the maps, wanted or not.
+    // The request leaves the maps even if the filter does not want it.
     let record = completed(ctx, offsets, direction);
     let Some(record) = record else {
         if let Some(completion) = Completion::seen::<Probe>() {
@@ -170,17 +170,17 @@ fn completed(
     let asked_bytes: u32 = event.field(&offsets.arg_count)?;
     let status: i32 = event.field(&offsets.error)?;
     let failed = status < 0;
-    // On error the count is not a transfer, and `eof` shares its memory with something else.
+    // On error the count is not a transfer, and `eof` is a member of a union with other contents.
     let done_bytes = if failed {
         0
     } else {
         event.field(&offsets.res_count)?
     };
     let eof = direction != flags::WRITE && !failed && event.field::<u8>(&offsets.eof)? != 0;
-    // Where nfs_readpage_result and nfs_writeback_result send the rest as the task's next attempt.
+    // Then nfs_readpage_result and nfs_writeback_result send the rest as the task's next attempt.
     let restarts = done_bytes > 0 && done_bytes < asked_bytes && !eof;
 
-    // Its events do not tell the parts of a latency.
+    // These events do not have the parts of a latency.
     let mut bits = direction | flags::UNSPLIT;
     if eof {
         bits |= flags::EOF;
@@ -222,14 +222,14 @@ fn completed(
     })
 }
 
-/// What a completion event says of its request that the initiation has said, too.
+/// The members of a completion event that identify the request of its initiation.
 struct File {
     fileid: u64,
     dev: u32,
     direction: u32,
 }
 
-/// What is known of the task that has just ended on this thread, if it is a request for this file.
+/// The entry of the task that has just ended on this thread, if it is a request for this file.
 #[inline(always)]
 fn take_waiting(file: &File, next_start_ns: u64) -> Option<Waiting> {
     let link = LINK_END.get_ptr_mut(bpf_get_current_pid_tgid() as u32)?;
@@ -241,25 +241,25 @@ fn take_waiting(file: &File, next_start_ns: u64) -> Option<Waiting> {
     if key & SHARED == 0 {
         return take(key, file, next_start_ns);
     }
-    // The later one first: the earlier one has been in flight for a whole round of ids already.
+    // The later task first: the earlier one has already been in flight for a whole round of ids.
     let key = key & !SHARED;
     let mut waiting = match take(key | LATER, file, next_start_ns) {
         Some(waiting) => waiting,
         None => take(key, file, next_start_ns)?,
     };
-    // At the end of this attempt the clock was left alone.
+    // `task_end` did not restart the clock of a shared key.
     if waiting.next_start_ns != 0 {
         waiting.start_ns = waiting.next_start_ns;
     }
     Some(waiting)
 }
 
-/// The waiting entry, if it is for this file. It stays for as long as the request has attempts to
-/// come, that is if the next one's start is not 0.
+/// The waiting entry, if it is for this file. It is kept if the request has more attempts to
+/// come, that is, if `next_start_ns` is not 0.
 #[inline(always)]
 fn take(key: TaskKey, file: &File, next_start_ns: u64) -> Option<Waiting> {
     let entry = WAITING.get_ptr_mut(key)?;
-    // SAFETY: a map value; copied, because the entry is reused as soon as it is deleted.
+    // SAFETY: a map value, copied because the entry is reused as soon as it is deleted.
     let waiting = unsafe { *entry };
     if waiting.fileid != file.fileid
         || waiting.dev != file.dev
@@ -270,7 +270,7 @@ fn take(key: TaskKey, file: &File, next_start_ns: u64) -> Option<Waiting> {
     if next_start_ns == 0 {
         let _ = WAITING.remove(key);
     } else {
-        // SAFETY: a map value; a task's events follow each other.
+        // SAFETY: a map value; the events of one task do not overlap.
         unsafe { (*entry).next_start_ns = next_start_ns };
     }
     Some(waiting)
@@ -278,7 +278,7 @@ fn take(key: TaskKey, file: &File, next_start_ns: u64) -> Option<Waiting> {
 
 /// Copies the head of the event in one piece.
 ///
-/// The verifier refuses direct access to the context at an offset that is not written in the
+/// The verifier refuses direct access to the context at an offset that is not a constant of the
 /// instruction.
 #[inline(always)]
 fn fill<'a, const WORDS: usize>(

@@ -15,11 +15,11 @@ pub fn holding<M: Memory>(monotonic_ns: u64) -> Option<u64> {
     utc_ns.checked_div(global(&WINDOW_NS))
 }
 
-/// That window, and when it began by `CLOCK_MONOTONIC`, ns.
+/// The window of [`holding`], and its begin by `CLOCK_MONOTONIC`, ns.
 #[inline(always)]
 pub fn begin_of_holding<M: Memory>(monotonic_ns: u64) -> Option<(u64, u64)> {
     let window = holding::<M>(monotonic_ns)?;
-    // SAFETY: as above.
+    // SAFETY: an aligned word of the map, which userspace writes with one store.
     let offset_ns = unsafe { maps::clock::<M>()?.read_volatile() };
     let begin_ns = window.wrapping_mul(global(&WINDOW_NS));
     Some((window, begin_ns.wrapping_sub(offset_ns.cast_unsigned())))

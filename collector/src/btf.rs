@@ -1,4 +1,4 @@
-//! Reads from BTF where the members of the kernel's structures are. The only module that knows BTF.
+//! Reads the offsets of kernel structure members from BTF. The only module that knows the BTF format.
 
 mod types;
 
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 
 pub use types::{Btf, Kind, MalformedBtf, Type};
 
-/// BTF of Debian's kernels has 4 to 6 MB. A file with much more is something else, such as a device
-/// that never ends.
+/// BTF of Debian's kernels has 4 to 6 MB. A much larger file is something else, such as a device
+/// without an end.
 const MOST_BYTES: u64 = 256 << 20;
-/// How deep anonymous structures may be nested, and arrays of arrays.
+/// Most nesting levels of anonymous structures, and of arrays.
 const MOST_LEVELS: usize = 16;
-/// Most members that are looked at to find one: in damaged BTF, nested structures may have no end.
+/// Most members that are visited to find one: in damaged BTF, nested structures may have no end.
 const MOST_MEMBERS: usize = 1 << 16;
 
-/// A structure, and the path to one of its members, with dots between the names; without a path it is the structure itself.
+/// A structure, and the dotted path to one of its members; an empty path means the structure itself.
 pub type MemberName = (&'static str, &'static str);
 
-/// Where a member is, and how large.
+/// Offset and size of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Bytes from the structure's start.
@@ -32,7 +32,7 @@ pub struct Member {
 /// The members that were found.
 pub type Members = BTreeMap<MemberName, Member>;
 
-/// What programs need to read kernel memory by plain loads: numbers of types in the kernel's BTF.
+/// Type numbers in the kernel's BTF that programs need to read kernel memory by plain loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CastBtfIds {
     /// The function `bpf_rdonly_cast` (Linux 6.2), which turns any address into a pointer that
@@ -43,15 +43,15 @@ pub struct CastBtfIds {
     pub words: u32,
     /// `struct file`.
     pub file: u32,
-    /// The first of the types [`EVENTS`] of the tracepoints: of those on completion. `None` while the NFS client is not loaded.
+    /// The types of the tracepoints on completion: the first of [`EVENTS`]. `None` while the NFS client is not loaded.
     pub events: Option<[BtfType; 3]>,
     /// The type of the tracepoint on the completion of a request to a block device.
     pub block: Option<BtfType>,
-    /// The types of those on the page cache: a page comes, leaves, becomes dirty.
+    /// The types of the tracepoints on the page cache: a page is added, evicted, dirtied.
     pub cache: Option<[BtfType; 3]>,
-    /// The types of those on system calls: a call returns, and, where io_uring says which one it is, a request of that completes.
+    /// The types of the tracepoints on system calls: a call returns; an io_uring request completes, if its arguments name the request.
     pub syscalls: Option<(BtfType, Option<BtfType>)>,
-    /// Whether there are the others: those on the release of an RPC.
+    /// Whether the kernel has the rest of [`EVENTS`], on the release of an RPC.
     pub has_releases: bool,
 }
 
@@ -65,15 +65,15 @@ pub struct BtfType {
     pub module: Option<&'static str>,
 }
 
-/// The functions by which applications read and write files of NFS.
+/// The functions by which applications read and write NFS files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallFunctions {
-    /// Those of the NFS client, in the order of [`CALLS`]; its BTF says which there are.
+    /// Functions of the NFS client, in the order of [`CALLS`]; `None` if its BTF lacks the function.
     pub of_nfs: [Option<BtfType>; 5],
-    /// Those of the kernel proper that these call, in the order of [`GENERIC_CALLS`].
+    /// Functions of the kernel proper that these call, in the order of [`GENERIC_CALLS`].
     pub generic: [Option<BtfType>; 2],
-    /// Whether many functions can be probed at begin and end without a limit of calls at once: the kernel has fprobes (Linux 5.18,
-    /// `CONFIG_FPROBE`).
+    /// Whether the kernel has fprobes (Linux 5.18, `CONFIG_FPROBE`): they probe the begin and end of many functions, for any number of concurrent
+    /// calls.
     pub has_fprobes: bool,
 }
 
@@ -89,28 +89,28 @@ const CALLS: [&str; 5] = [
 /// Functions of the kernel proper.
 const GENERIC_CALLS: [&str; 2] = ["generic_file_read_iter", "generic_perform_write"];
 
-/// What is read of the BTF of a kernel and its modules.
+/// The parts of a kernel's and its modules' BTF that TrackIOps uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelTypes {
     /// The members that were found.
     pub members: Members,
-    /// What programs need to read kernel memory by plain loads, if there is all of it.
+    /// Type numbers for plain loads, if all of them exist.
     pub cast: Option<CastBtfIds>,
     /// The functions by which applications read and write.
     pub calls: CallFunctions,
-    /// The tracepoint on which pages become dirty.
+    /// The tracepoint on dirtied pages.
     pub dirty_event: &'static str,
-    /// How the tracepoint on the completion of a request of io_uring tells its result, if it tells whose it is.
+    /// How the tracepoint on the completion of an io_uring request passes the result, if it names the request.
     pub ring_completion: Option<RingCompletion>,
-    /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
+    /// The tracepoint on the submission of an io_uring request, if it names the request.
     pub ring_submission: Option<&'static str>,
-    /// The bit of a page's flags that says that it is the first one of several (`PG_head` of `enum pageflags`).
+    /// The bit in a page's flags that marks the first of several pages (`PG_head` of `enum pageflags`).
     pub page_head_bit: Option<u32>,
-    /// A module of the NFS client whose structures nobody knows.
+    /// A module of the NFS client whose structures are unknown.
     pub foreign: Option<ForeignModule>,
 }
 
-/// Where the result of a request of io_uring is: see [`KernelTypes::ring_completion`].
+/// Where the result of an io_uring request is: see [`KernelTypes::ring_completion`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingCompletion {
     /// It is an argument (Linux 5.19).
@@ -119,8 +119,8 @@ pub enum RingCompletion {
     Entry,
 }
 
-/// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC, and of
-/// those on the release of an RPC, of transports without and with congestion control.
+/// The types of the tracepoints on the completion of a READ, of a WRITE and of any RPC. Then those
+/// on the release of an RPC, by transports without and with congestion control.
 const EVENTS: [&str; 5] = [
     "btf_trace_nfs_readpage_done",
     "btf_trace_nfs_writeback_done",
@@ -132,37 +132,37 @@ const EVENTS: [&str; 5] = [
 /// The type of the tracepoint on the completion of a request to a block device.
 const BLOCK_EVENT: &str = "btf_trace_block_rq_complete";
 
-/// The types of the tracepoints on the page cache. Before Linux 5.18 the last one has another name, and typed programs have none of them.
+/// The types of the tracepoints on the page cache. Before Linux 5.18 the last one has another name, and typed programs use none of them.
 const CACHE_EVENTS: [&str; 3] = [
     "btf_trace_mm_filemap_add_to_page_cache",
     "btf_trace_mm_filemap_delete_from_page_cache",
     "btf_trace_writeback_dirty_folio",
 ];
-/// The types of the tracepoints on the return of a system call, and on the completion of a request of io_uring.
+/// The types of the tracepoints on the return of a system call, and on the completion of an io_uring request.
 const SYSCALL_EVENT: &str = "btf_trace_sys_exit";
 const RING_EVENT: &str = "btf_trace_io_uring_complete";
-/// Tracepoints on the submission of one: the name since Linux 6.3, and the one before.
+/// Names of the tracepoint on the submission of an io_uring request: since Linux 6.3, and before.
 const RING_SUBMISSIONS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
-/// The name of that of the page cache, and the one before.
+/// Names of the tracepoint on dirtied pages: since Linux 5.18, and before.
 const DIRTY_FOLIO: &str = "writeback_dirty_folio";
 const DIRTY_PAGE: &str = "writeback_dirty_page";
 
-/// Modules whose types are looked at after those of the kernel proper, and how the names of their structures begin. Code of a
-/// module uses its own structure of such a name, and the kernel keeps it in the module's BTF where it differs.
+/// Modules whose types are read after the kernel's own types, and the prefix of their structures' names. A module's code uses the
+/// module's definition of such a structure. The kernel keeps it in the module's BTF if it differs.
 const MODULES: [(&str, &str); 2] = [("sunrpc", "rpc_"), ("nfs", "nfs_")];
 
-/// A loaded module that was not built with the kernel, and does not describe its structures. Nobody knows those.
+/// A loaded module that was not built with the kernel and has no BTF, so its structures are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignModule {
     /// Its name.
     pub name: &'static str,
-    /// Why the kernel takes it for foreign, in the letters of `/sys/module/NAME/taint`.
+    /// Why the kernel treats it as foreign, in the letters of `/sys/module/NAME/taint`.
     pub taint: String,
 }
 
 impl ForeignModule {
     /// The letters for modules that are proprietary, forced, or built outside of the kernel's sources (`taint_flags`, kernel/panic.c).
-    /// The one for unsigned modules does not matter: distributions have kernels whose own modules are not signed.
+    /// The letter for unsigned modules is left out: some distributions do not sign their own modules.
     const FOREIGN: [char; 3] = ['P', 'F', 'O'];
 
     fn find(root: &Path, name: &'static str) -> Option<Self> {
@@ -174,7 +174,7 @@ impl ForeignModule {
     }
 }
 
-/// Why there is no BTF to read.
+/// Why BTF cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BtfError {
     /// There is no such file.
@@ -185,7 +185,7 @@ pub enum BtfError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         cause: String,
     },
 }
@@ -222,7 +222,7 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
             *found = found.or_else(|| own_type(&module, Kind::Function, of, Some(name)));
         }
     }
-    // Only where no module has them: a search through the functions of the kernel proper takes long.
+    // Only if no module has them: a search through all functions of the kernel proper is slow.
     if calls.of_nfs == [None; 5] {
         let of_kernel = |name| own_type(&vmlinux, Kind::Function, name, None);
         calls.of_nfs = CALLS.map(of_kernel);
@@ -245,8 +245,8 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
     })
 }
 
-/// Adds members of the structures that a module defines: of those that are its own by name, and of those that nothing else has
-/// defined. All members of a structure are of one definition.
+/// Adds members of structures that a module defines: those with the module's prefix, and those without another definition.
+/// All members of one structure come from one definition.
 fn add_members(members: &mut Members, module: &Btf, prefix: &str, names: &[MemberName]) {
     let structures: BTreeSet<_> = names.iter().map(|(structure, _)| *structure).collect();
     let known: BTreeSet<_> = members.keys().map(|(structure, _)| *structure).collect();
@@ -271,18 +271,18 @@ fn page_head_bit(btf: &Btf) -> Option<u32> {
     head.map(|(_, bit)| bit).filter(|bit| *bit < u64::BITS)
 }
 
-/// The types of what a tracepoint hands over.
+/// The types of a tracepoint's arguments.
 fn arguments<'a, 'b>(
     btf: &'a Btf<'b>,
     event: &str,
 ) -> Option<impl Iterator<Item = Option<Type<'b>>> + use<'a, 'b>> {
     let (_, event) = btf.find_own(Kind::Typedef, event)?;
     let function = btf.plain(btf.plain(event.target()?)?.target()?)?;
-    // The data of the tracepoint comes first.
+    // The first parameter is the tracepoint's private data.
     Some(function.parameters().skip(1).map(|of| btf.plain(of)))
 }
 
-/// The one whose first argument is the request (`struct io_kiocb`), as it is since Linux 6.0.
+/// The submission tracepoint whose first argument is the request (`struct io_kiocb`), as since Linux 6.0.
 fn ring_submission(btf: &Btf) -> Option<&'static str> {
     RING_SUBMISSIONS.into_iter().find(|name| {
         let first = || {
@@ -293,8 +293,8 @@ fn ring_submission(btf: &Btf) -> Option<&'static str> {
     })
 }
 
-/// By the types of what follows the context of the tracepoint: `(request, user data, result, ...)` or `(request, entry)`. Before Linux 5.19 it
-/// was `(user data, result)`.
+/// Decides by the types of the arguments: `(request, user data, result, ...)` or `(request, entry)`. Before Linux 5.19 they
+/// were `(user data, result)`.
 fn ring_completion(btf: &Btf) -> Option<RingCompletion> {
     let mut arguments = arguments(btf, RING_EVENT)?;
     let mut is_pointer = || Some(arguments.next()??.kind == Kind::Pointer);
@@ -363,7 +363,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     })
 }
 
-/// Looks for members, of a module's own structures only. Those that do not exist are left out.
+/// Finds members, for a module only in its own structures. Missing ones are left out.
 pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
     let mut structures = HashMap::new();
     let found = names.iter().filter_map(|name| {

@@ -1,7 +1,7 @@
-//! Which details are left out so that tracing takes no more of the machine than it may: a pure function of what it takes.
+//! Decides which details to shed so that tracing stays below its ceiling: a pure function of measurements.
 //!
-//! [`costs`] remembers what programs and the recorder take for each event, with each number of details shed. [`controller`] decides by
-//! that. Whoever measures is elsewhere (`engine::sampler`, `recorder::ceiling`).
+//! [`costs`] remembers the cost of an event for programs and recorder, with each number of details shed. [`controller`] decides from
+//! these costs. The measurements are made elsewhere (`engine::sampler`, `recorder::ceiling`).
 
 pub mod controller;
 pub mod costs;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-/// If the offset changes by more than this between two samples, somebody set the clock: slewing
-/// (500 ppm) and errors of sampling change it less.
+/// If the offset changes by more than this between two samples, the clock was set: slewing
+/// (500 ppm) and sampling errors change it less.
 const STEP: Duration = Duration::from_millis(20);
 
 /// `CLOCK_MONOTONIC` in ns.
@@ -36,7 +36,7 @@ pub struct ClockSample {
 impl ClockSample {
     /// Reads both clocks.
     pub fn take() -> Self {
-        // Takes the tightest of a few bracketed readings, so that a preemption is not taken for a
+        // Takes the tightest of a few bracketed readings, so that a preemption does not look like a
         // step.
         let mut best = (
             u64::MAX,
@@ -81,7 +81,7 @@ impl Clock {
         }
     }
 
-    /// Takes over the offset of `sample`. Returns by how much the clock was stepped, if it was.
+    /// Takes over the offset of `sample`. Returns the size of a step of the clock, if there was one.
     pub fn follow(&mut self, sample: ClockSample) -> Option<i64> {
         let change = sample.offset_ns - self.offset_ns;
         self.offset_ns = sample.offset_ns;

@@ -1,4 +1,4 @@
-//! What this kernel and this process can do. Gathering facts decides nothing: [`crate::plan`] does.
+//! Gathers facts about this kernel and this process. It decides nothing: [`crate::plan`] does.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 /// Where tracefs is mounted, below the root: directly, or by debugfs.
 const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
-/// What could be seen of tracefs.
+/// The state of tracefs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tracefs {
     /// Mounted and readable.
@@ -40,10 +40,10 @@ pub enum Tracefs {
     NotBuilt,
 }
 
-/// How far the kernel's lockdown restricts even root.
+/// The lockdown mode of the kernel, which restricts even root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockdown {
-    /// Not at all, or not known: securityfs is not mounted everywhere.
+    /// No lockdown, or unknown: securityfs is not mounted everywhere.
     None,
     /// The kernel may be read, but not changed.
     Integrity,
@@ -51,46 +51,46 @@ pub enum Lockdown {
     Confidentiality,
 }
 
-/// What planning needs to know.
+/// The facts that planning needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFacts {
     /// `uname -r`.
     pub release: String,
     /// `CAP_BPF` and `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
     pub may_use_bpf: bool,
-    /// Where the tracepoints are described.
+    /// The tracefs that describes the tracepoints.
     pub tracefs: Tracefs,
     /// Whether a BPF ring buffer can be made (Linux 5.8).
     pub ring_buffer: bool,
-    /// What `lockdown` says.
+    /// The lockdown mode.
     pub lockdown: Lockdown,
     /// Whether the NFS client is loaded or built in.
     pub nfs_client: bool,
     /// Contents of the `format` files of those [`TRACEPOINTS`] that exist, by event.
     pub formats: BTreeMap<String, Vec<u8>>,
-    /// Those [`MEMBERS`] that the kernel's BTF describes.
+    /// The [`MEMBERS`] that the kernel's BTF describes.
     pub members: Result<Members, BtfError>,
-    /// What programs need to read kernel memory by plain loads, if the kernel has it.
+    /// Type numbers that programs need to read kernel memory by plain loads, if the kernel has them.
     pub cast: Option<CastBtfIds>,
-    /// The functions by which applications read and write, as far as BTF describes them.
+    /// The functions by which applications read and write, if BTF describes them.
     pub calls: CallFunctions,
-    /// The tracepoint on which pages become dirty.
+    /// The tracepoint on dirtied pages.
     pub dirty_event: &'static str,
-    /// How the kernel reports the completion of a request of io_uring, if it reports whose it is.
+    /// How the kernel reports the completion of an io_uring request, if it names the request.
     pub ring_completion: Option<RingCompletion>,
-    /// The tracepoint on the submission of such a request, if it tells whose it is.
+    /// The tracepoint on the submission of an io_uring request, if it names the request.
     pub ring_submission: Option<&'static str>,
-    /// The bit of a page's flags that says that it is the first one of several, if BTF says so.
+    /// The bit in a page's flags that marks the first of several pages, if BTF describes it.
     pub page_head_bit: Option<u32>,
-    /// A module of the NFS client whose structures nobody knows.
+    /// A module of the NFS client whose structures are unknown.
     pub foreign: Option<ForeignModule>,
-    /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
+    /// Whether the kernel may preempt a program; it then skips the program for other events on that CPU.
     pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
     pub rpc_tasks: RpcTasks,
     /// Whether the kernel's counters of NFS mounts may be read.
     pub mountstats: bool,
-    /// Whether I/O is charged to the cgroups of the hierarchy that distinguishes users: not where version 1 has one for each controller.
+    /// Whether I/O is charged to the cgroups that distinguish users: not if version 1 has a separate hierarchy for I/O.
     pub io_cgroups: bool,
 }
 
@@ -100,7 +100,7 @@ impl KernelFacts {
         let may_use_bpf = may_use_bpf();
         Self {
             may_use_bpf,
-            // If the probe itself fails, loading will tell.
+            // If the probe itself fails, loading will show the problem.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
             ..Self::read_in(Path::new("/"))
@@ -122,8 +122,8 @@ impl KernelFacts {
     }
 
     /// Reads the kernel's files below `root`: "/" for the running kernel, or a directory with the
-    /// saved files of another one. Capabilities and map types are in no file; they are assumed to
-    /// be there.
+    /// saved files of another one. Capabilities and map types are in no file, and are assumed to be
+    /// available.
     pub fn read_in(root: &Path) -> Self {
         let tracefs = find_tracefs(root);
         let formats = match &tracefs {
@@ -160,7 +160,7 @@ impl KernelFacts {
         }
     }
 
-    /// Whether the NFS client is loaded or built in. Cheap enough to be asked ten times a second.
+    /// Whether the NFS client is loaded or built in. Cheap enough to call ten times a second.
     pub fn nfs_client_is_loaded() -> bool {
         knows_file_system(Path::new("/"), "nfs")
     }
@@ -172,8 +172,8 @@ fn read_release(root: &Path) -> String {
         .map_or_else(|_| "of unknown release".into(), |text| text.trim().into())
 }
 
-/// Whether the kernel preempts threads that run in it: by how it was built, unless it was told otherwise when it
-/// was booted or since then.
+/// Whether the kernel preempts threads that run in it: by its build, unless the command line or
+/// a later setting changes that.
 fn preempts(root: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
     // `none voluntary (full) lazy`: the one in force is in parentheses.
@@ -193,7 +193,7 @@ fn preempts(root: &Path) -> bool {
         .filter_map(|word| word.strip_prefix("PREEMPT"));
     match built.next() {
         None => false,
-        // Linux before 7.0 was built for voluntary preemption by distributions.
+        // Before Linux 7.0, distributions built it for voluntary preemption.
         Some("_DYNAMIC") => {
             let release = read_release(root);
             let major = release

@@ -1,4 +1,4 @@
-//! Which requests are recorded: from the names that people use to the keys that the kernel side
+//! Selects the requests to record: translates the user's names into the keys that the kernel side
 //! compares.
 
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ pub struct Filter {
     pub uids: Vec<u32>,
     /// Cgroups, with those below them: directories of the hierarchy, or paths from its root.
     pub cgroups: Vec<PathBuf>,
-    /// Procedures, by the names that the kernel has for them.
+    /// Procedures, by the kernel's names.
     pub operations: Vec<Procedure>,
 }
 
@@ -121,7 +121,7 @@ pub enum FilterError {
         "no cgroup hierarchy is mounted: run `mount -t cgroup2 cgroup2 /sys/fs/cgroup`, or leave out --cgroup"
     )]
     NoCgroups,
-    /// Only the direct engine knows directories.
+    /// Only the direct engine can compare directories.
     #[error(
         "the tracepoint engine does not know directories: use --engine direct, or name files or mounts"
     )]
@@ -129,7 +129,7 @@ pub enum FilterError {
     /// The BTF lacks members that the filter needs.
     #[error("this kernel's BTF does not lead from a request to its {0}: leave out this filter")]
     NoWay(&'static str),
-    /// Requests to devices do not say for whom they are.
+    /// Requests to devices do not name their user or process.
     #[error("the block level does not know {0}: leave out --{1}, or record without --levels block")]
     NotAtBlock(&'static str, &'static str),
     /// The map of the kernel side is too small for the filter.
@@ -149,7 +149,7 @@ impl Filter {
         self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
     }
 
-    /// Whether it leaves out READs or WRITEs of any file. The kernel's counters have their calls, which are not compared with rows then.
+    /// Whether it leaves out READs or WRITEs of any file. The kernel's counters include their calls, so those are then not compared.
     pub fn leaves_out_transfers(&self) -> bool {
         self.kinds() != 0
     }
@@ -177,7 +177,7 @@ impl Filter {
             | bit(filters::NO_WRITES, leaves_out("WRITE"))
     }
 
-    /// The mounts that it names and that are not mounted now.
+    /// The named mounts that are not mounted now.
     pub fn absent_mounts(&self) -> Vec<String> {
         let there = visible_mounts();
         let is_absent = |named: &&String| {
@@ -190,7 +190,7 @@ impl Filter {
     }
 }
 
-/// As it is written on the command line.
+/// In the form of the command line.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -270,7 +270,7 @@ impl ResolvedFilter {
         })
     }
 
-    /// Whether its keys may change, with mounts or cgroups that come and go.
+    /// Whether its keys may change as mounts or cgroups come and go.
     pub fn may_change(&self) -> bool {
         self.filter.kinds() & (filters::MOUNTS | filters::CGROUPS) != 0
     }
@@ -280,14 +280,14 @@ impl ResolvedFilter {
         self.filter.kinds() & filters::PLACES != 0
     }
 
-    /// The keys that the kernel side compares, for the mounts and cgroups of now.
+    /// The keys that the kernel side compares, for the current mounts and cgroups.
     pub fn keys(&mut self) -> BTreeSet<FilterKey> {
         let mut keys = self.fixed.clone();
         if self.filter.kinds() & filters::MOUNTS != 0 {
             let there = visible_mounts();
             self.roots.keep(&there);
             for mount in there.iter().filter(|mount| wants(&self.filter, mount)) {
-                // Of a superblock that other volumes share only what is below its root.
+                // If other volumes share the superblock, only the files below this mount's root.
                 let root = match self.by_directory && is_shared(&self.filter, mount, &there) {
                     true => self.roots.inode(mount),
                     false => None,
@@ -319,7 +319,7 @@ fn wants(filter: &Filter, mount: &NfsMount) -> bool {
     filter.mounts.iter().any(is_named) || is_in_directories(filter, &mount.mount_point)
 }
 
-/// What is mounted at the directory itself is found by the directory's own key.
+/// The mount at the directory itself has a separate key.
 fn is_in_directories(filter: &Filter, at: &str) -> bool {
     let at = typed_path(at);
     let is_below = |directory: &PathBuf| at != *directory && at.starts_with(directory);
@@ -342,13 +342,13 @@ fn filter_key(kind: u32, dev: Dev, id: u64) -> FilterKey {
     }
 }
 
-/// Where the host has them, and where whoever names one sees them.
+/// The host's mounts, and this process's, where the user sees them.
 fn visible_mounts() -> Vec<NfsMount> {
     let of = |pid| mounts_of(pid).unwrap_or_default();
     [of(HOST), of(std::process::id())].concat()
 }
 
-/// By its mount point, its source, or its name in rows.
+/// Matches the mount point, the source, or the name in rows.
 fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
     if is_named(&mount.source, &mount.mount_point, name) {
         return true;
@@ -371,7 +371,7 @@ fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
     source == typed_text(name) || typed_path(mount_point) == typed_path(name)
 }
 
-/// A path as it was typed, or as the name that is shown so.
+/// Finds a path as it was typed, or one whose displayed name was typed.
 fn find(path: &Path) -> Result<(PathBuf, Metadata), FilterError> {
     metadata_of(path)
         .map(|metadata| (path.to_owned(), metadata))
@@ -389,7 +389,7 @@ fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     })
 }
 
-/// What a path leads to, and the device that its requests name.
+/// The target of a path, and the device that its requests have.
 fn look_up(
     path: &Path,
     mounts: &[NfsMount],
@@ -402,7 +402,7 @@ fn look_up(
         return Ok((metadata, dev));
     }
     let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
-    // The lookup may have mounted it.
+    // The lookup itself may have mounted it (autofs).
     if mounts
         .iter()
         .chain(&visible_mounts())
@@ -431,7 +431,7 @@ fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     Ok(directory)
 }
 
-/// Adds this cgroup and those below it, as far as they exist.
+/// Adds the existing cgroups at and below this directory.
 fn add_cgroups_below(directory: &Path, keys: &mut BTreeSet<FilterKey>) {
     if let Ok(metadata) = fs::symlink_metadata(directory) {
         keys.insert(filter_key(filters::CGROUPS, Dev(0), metadata.ino()));

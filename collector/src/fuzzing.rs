@@ -18,7 +18,7 @@ use crate::stalls::rpc_tasks::{parse_server, parse_task};
 use crate::tenants::users;
 use crate::tracefs::TracepointFormat;
 
-/// Looks for what the plan needs in BTF of a kernel and of a module.
+/// Looks for the plan's members in BTF of a kernel and of a module.
 pub fn btf(kernel: &[u8], module: &[u8]) {
     let Ok(kernel) = Btf::parse(kernel) else {
         return;
@@ -50,7 +50,7 @@ fn look(btf: &Btf) {
     }
 }
 
-/// Plans by descriptions of tracepoints, which are separated by zero bytes.
+/// Plans from descriptions of tracepoints, which are separated by zero bytes.
 pub fn formats(text: &[u8]) {
     static FACTS: LazyLock<KernelFacts> = LazyLock::new(|| KernelFacts {
         nfs_client: true,
@@ -71,7 +71,7 @@ pub fn formats(text: &[u8]) {
 /// Parses the bytes as files of `/proc` and sunrpc's debugfs, and as `/etc/passwd`.
 pub fn proc(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // The mounts at first, and those that replace them.
+    // The first mounts, and those that replace them.
     let (first, then) = match bytes.iter().position(|byte| *byte == 0) {
         Some(zero) => (&bytes[..zero], &bytes[zero + 1..]),
         None => (bytes, &[][..]),

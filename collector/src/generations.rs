@@ -5,7 +5,7 @@ use std::mem;
 
 use ahash::AHashMap;
 
-/// Two generations of a map: what is used moves to the young one, and rotating drops the old one.
+/// Two generations of a map: used entries move to the young one, and rotating drops the old one.
 pub struct Generations<K, V> {
     young: AHashMap<K, V>,
     old: AHashMap<K, V>,
@@ -47,12 +47,12 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
         self.young.insert(key, value).or(old)
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// How many were used since the last rotation.
+    /// The number of entries used since the last rotation.
     pub fn recent_len(&self) -> usize {
         self.young.len()
     }

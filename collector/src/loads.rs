@@ -1,6 +1,6 @@
-//! What each load of kernel memory may touch, by the verifier's own log: for `trackiops doctor --loads`.
+//! Which memory each load of a program may touch, from the verifier's own log: for `trackiops doctor --loads`.
 //!
-//! The verifier decides by the type of a pointer whether a load from it gets a fault handler. Without one, a load of memory that is not there
+//! The verifier decides by the type of a pointer whether a load from it gets a fault handler. Without one, a load from unmapped memory
 //! crashes the kernel. So each such load must be of a member that [`HELD`] declares, with the reason why it is allocated.
 
 mod verifier_log;
@@ -18,28 +18,28 @@ use verifier_log::LoggedLoad;
 /// A load of kernel memory, by one or more programs.
 #[derive(Clone, Debug)]
 pub struct KernelLoad {
-    /// The structure, as the kernel's BTF calls it.
+    /// The structure, by its name in the kernel's BTF.
     pub structure: String,
-    /// The member, if it is one that is declared to be held; else nothing but its place is known.
+    /// The member, if it is declared as held; else only its offset is known.
     pub member: Option<&'static str>,
     /// Bytes from the begin of the structure.
     pub offset: i64,
     /// How many bytes are loaded.
     pub size: u32,
-    /// What happens if there is no memory.
+    /// The effect if there is no memory.
     pub safety: LoadSafety,
-    /// The programs that do so.
+    /// The programs that contain the load.
     pub programs: Vec<String>,
 }
 
 /// Why a load does not crash the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSafety {
-    /// It may fault: it has a fault handler, and gives 0.
+    /// It has a fault handler, and gives 0.
     MayFault,
     /// It has none, and the memory is allocated for this reason.
     Held(&'static str),
-    /// It has none, and nothing vouches for the memory.
+    /// It has none, and no declaration covers the memory.
     Unsafe,
 }
 
@@ -61,8 +61,8 @@ impl KernelLoads {
     }
 }
 
-/// Loads the programs of a plan as a recorder does, without attaching them, with and without what costs more (`--requests`, `--app-latency`), and reads the verifier's log
-/// of each program that loads kernel memory by itself. Programs that read it by a helper have no such loads.
+/// Loads the programs of a plan as a recorder does, without attaching them. Loads them with and without the costlier options (`--requests`, `--app-latency`), and
+/// reads the verifier's log of each program with plain loads of kernel memory.
 pub fn kernel_loads(
     facts: &KernelFacts,
     plan: &Plan,
@@ -99,7 +99,7 @@ pub fn kernel_loads(
     Ok(found)
 }
 
-/// The programs on calls where these are timed, and kept one by one. The others read the same as without that.
+/// The plan with calls that are timed and kept one by one. Other programs do the same loads as without these.
 fn detailed(plan: &Plan) -> Plan {
     let mut detailed = plan.clone().with_app_view(AppView::Timed).keeping_calls();
     if let Programs::Direct { levels, .. } = &mut detailed.programs {
@@ -108,7 +108,7 @@ fn detailed(plan: &Plan) -> Plan {
     detailed
 }
 
-/// What is declared of a load.
+/// The declaration of a load.
 fn classify(facts: &KernelFacts, load: LoggedLoad, programs: Vec<String>) -> KernelLoad {
     let declared = HELD.iter().find(|held| held.name == load.structure);
     let held = declared.and_then(|held| Some((member_at(facts, held, &load)?, held.why)));
@@ -126,7 +126,7 @@ fn classify(facts: &KernelFacts, load: LoggedLoad, programs: Vec<String>) -> Ker
     }
 }
 
-/// The declared member in which a load lies, whole.
+/// The declared member that contains the whole load.
 fn member_at(facts: &KernelFacts, held: &HeldStructure, load: &LoggedLoad) -> Option<&'static str> {
     let members = facts.members.as_ref().ok()?;
     let (begin, end) = (load.offset, load.offset + i64::from(load.size));
@@ -159,11 +159,11 @@ mod tests {
     fn only_declared_members_are_loaded_without_a_fault_handler() {
         assert!(matches!(safety("folio", 0, 8, true), LoadSafety::Held(_)));
         assert!(matches!(safety("request", 8, 8, true), LoadSafety::Unsafe));
-        // `_head_1` of a folio is in the next `struct page`, and `_folio_nr_pages` as well.
+        // `_head_1` and `_folio_nr_pages` of a folio are in the next `struct page`.
         assert_eq!(safety("folio", 72, 8, true), LoadSafety::Unsafe);
         assert_eq!(safety("folio", 96, 4, true), LoadSafety::Unsafe);
         assert_eq!(safety("folio", 96, 4, false), LoadSafety::MayFault);
-        // Across the end of a member, and of a structure of which nothing is declared.
+        // Across the end of a member, and of a structure without declarations.
         assert_eq!(safety("folio", 4, 8, true), LoadSafety::Unsafe);
         assert_eq!(safety("inode", 64, 8, true), LoadSafety::Unsafe);
         assert_eq!(safety("inode", 64, 8, false), LoadSafety::MayFault);

@@ -1,4 +1,4 @@
-//! Inode numbers of the roots of mounts: what tells one volume from others that share its superblock.
+//! Inode numbers of the roots of mounts: they distinguish volumes that share a superblock.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,18 +13,18 @@ use trackiops_schemas::identity::{Dev, typed_path};
 
 use crate::names::mountinfo::{HOST, NfsMount};
 
-/// How long a first look waits for the server. A later one does not wait.
+/// How long the first look waits for the server. Later looks do not wait.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What was found out, and what is being looked up.
+/// Known inode numbers, and those being looked up.
 #[derive(Debug, Default)]
 pub struct MountRoots(HashMap<(u32, Dev, String), Root>);
 
 #[derive(Debug)]
 enum Root {
-    /// A thread asks for it, which may take as long as its server does not answer.
+    /// A thread looks it up, and may hang as long as the server does.
     Asked(Receiver<Option<u64>>),
-    /// `None` if it is not to be seen.
+    /// `None` if it is not visible.
     Known(Option<u64>),
 }
 
@@ -62,7 +62,7 @@ impl MountRoots {
 fn ask(mount: &NfsMount) -> Root {
     let (tell, answer) = channel();
     let (dev, point) = (mount.dev, mount.mount_point.clone());
-    // Where the host has it, and where whoever named it sees it.
+    // The mount point in the host's namespace, then in this process's, where the user who named it sees it.
     let seen_by_host = format!("/proc/{HOST}/root{point}");
     let look = move || {
         let paths = [seen_by_host, point];
@@ -77,7 +77,7 @@ fn ask(mount: &NfsMount) -> Root {
     }
 }
 
-/// The inode number of what is at a path, if it is on this device.
+/// The inode number at a path, if it is on this device.
 fn inode_on(path: &Path, dev: Dev) -> Option<u64> {
     let metadata = fs::metadata(path).ok()?;
     let of_it = Dev::new(major(metadata.dev()), minor(metadata.dev()));

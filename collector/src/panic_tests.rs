@@ -1,4 +1,4 @@
-//! Tests of threads that panic. Each runs in a process of its own: the test program starts itself
+//! Tests of threads that panic. Each runs in a separate process: the test program starts itself
 //! again to run one test.
 
 use std::env;
@@ -18,7 +18,7 @@ pub fn run(module: &str, test: &str, panic_at: &str) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{test}: {said}");
-    // A name that no test has is a success as well.
+    // A filter that matches no test is a success as well.
     assert!(said.contains("1 passed"), "{test}: {said}");
 }
 

@@ -1,4 +1,4 @@
-//! Decides by kernel facts what to load. A pure function, so that tests can plan for kernels that
+//! Decides from kernel facts which programs to load. A pure function, so tests can plan for kernels that
 //! are not running.
 
 mod block_offsets;
@@ -34,7 +34,7 @@ pub use crate::plan::unsupported::Unsupported;
 /// How requests are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// The direct engine if the kernel has what it needs, else the tracepoint engine.
+    /// The direct engine if the kernel supports it, else the tracepoint engine.
     #[default]
     Auto,
     /// From the request's own structures, when it completes.
@@ -43,20 +43,20 @@ pub enum EngineChoice {
     Tracepoint,
 }
 
-/// The levels that are recorded.
+/// The recorded levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
     /// Requests of the NFS client to its servers.
     pub wire: bool,
-    /// Calls of applications for files of local file systems. Those for files of NFS belong to the wire.
+    /// Calls of applications on files of local file systems. Calls on NFS files belong to the wire.
     pub app: bool,
     /// Requests to block devices.
     pub block: bool,
-    /// What the page cache does, in the rows of files of the others.
+    /// Changes of the page cache, in the rows of files of the other levels.
     pub cache: bool,
 }
 
-/// One of them.
+/// One of the recorded levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedLevel {
     /// [`Levels::wire`].
@@ -93,7 +93,7 @@ impl Levels {
         block: false,
         cache: false,
     };
-    /// The calls for files of local file systems alone.
+    /// The calls on files of local file systems alone.
     pub const APP: Self = Self {
         wire: false,
         app: true,
@@ -108,7 +108,7 @@ impl Levels {
         cache: false,
     };
 
-    /// Whether rows are of files of local file systems.
+    /// Whether there are rows of files of local file systems.
     pub fn has_local(self) -> bool {
         self.app || self.block
     }
@@ -129,7 +129,7 @@ impl FromIterator<RecordedLevel> for Levels {
     }
 }
 
-/// Which programs to load, and what they need to know about this kernel.
+/// Which programs to load, and the facts that they need about this kernel.
 #[expect(clippy::large_enum_variant, reason = "a recorder has one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
@@ -137,16 +137,16 @@ pub enum Programs {
     Direct {
         /// Offsets of the members that the programs read.
         offsets: Box<DirectOffsets>,
-        /// What they record.
+        /// The levels that they record.
         levels: Levels,
-        /// The tracepoint on which pages become dirty.
+        /// The tracepoint on dirtied pages.
         dirty_event: &'static str,
-        /// The tracepoint on the submission of a request of io_uring, if it tells which one it is.
+        /// The tracepoint on the submission of an io_uring request, if it names the request.
         ring_submission: Option<&'static str>,
-        /// Whether programs at the release of an RPC handle what the kernel skips the others for.
+        /// Whether programs at the release of an RPC recover what the kernel skips the others for.
         recovers: bool,
-        /// What programs need to read kernel memory by plain loads. Without it they call a helper
-        /// for each read.
+        /// Type numbers that programs need to read kernel memory by plain loads. Without them they call a
+        /// helper for each read.
         cast: Option<CastBtfIds>,
         /// The programs that count the calls of applications, if they are counted.
         calls: Option<CallPrograms>,
@@ -155,18 +155,18 @@ pub enum Programs {
     Tracepoint(TracepointOffsets),
 }
 
-/// Which programs count the calls of applications, and what they are attached to.
+/// Which programs count the calls of applications, and where they are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPrograms {
-    /// Those on functions of the NFS client: reading, writing, splicing, and direct I/O. Linux before 6.5
+    /// Programs on functions of the NFS client: reading, writing, splicing, and direct I/O. Linux before 6.5
     /// splices by reading.
     OfNfs([Option<BtfType>; 5]),
-    /// Probes of these functions, for kernels that may preempt other programs and then skip them: as many as there are.
+    /// Probes of these functions, for kernels that may preempt and then skip other programs.
     Probed {
-        /// Whether there is one for splicing.
+        /// Whether the function for splicing exists.
         splices: bool,
     },
-    /// Those on functions of the kernel proper, for kernels that do not describe the NFS client: reading and writing. Direct I/O
+    /// Programs on functions of the kernel proper, for kernels that do not describe the NFS client: reading and writing. Direct I/O
     /// is probed.
     Generic([BtfType; 2]),
 }
@@ -183,23 +183,23 @@ pub enum AppView {
     Timed,
 }
 
-/// What becomes of calls of applications where the kernel may preempt programs.
+/// The effect of preemptible programs on the calls of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptedCalls {
-    /// It skips the programs for some.
+    /// The kernel skips the programs for some calls.
     MissesSome,
-    /// They are seen by probes that it does not preempt, which cost more.
+    /// Probes that the kernel does not preempt see the calls, and cost more.
     CostsMore,
 }
 
-/// What the loader executes.
+/// The instructions for the loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What to load.
+    /// The programs to load.
     pub programs: Programs,
     /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
-    /// What becomes of calls of applications, where the kernel may preempt programs.
+    /// The effect on calls of applications, if the kernel may preempt programs.
     pub preempted_calls: Option<PreemptedCalls>,
 }
 
@@ -214,7 +214,7 @@ impl Programs {
 }
 
 impl Plan {
-    /// The levels that are recorded.
+    /// The recorded levels.
     pub fn levels(&self) -> Levels {
         match &self.programs {
             Programs::Direct { levels, .. } => *levels,
@@ -230,7 +230,7 @@ impl Plan {
         }
     }
 
-    /// Whether operations are recorded of all levels that have any: of the NFS client, or without the wire of local files.
+    /// Whether all recorded levels with operations record them: the NFS client, or without the wire local files.
     pub fn covers_operations(&self) -> bool {
         match &self.programs {
             Programs::Direct {
@@ -240,8 +240,8 @@ impl Plan {
         }
     }
 
-    /// Whether the kernel side reports the paths of files. Otherwise they are looked for in
-    /// `/proc`.
+    /// Whether the kernel side reports the paths of files. Otherwise `/proc` is searched for
+    /// them.
     pub fn has_paths(&self) -> bool {
         match &self.programs {
             Programs::Direct { offsets, .. } => offsets.name != NameOffsets::default(),
@@ -249,17 +249,17 @@ impl Plan {
         }
     }
 
-    /// Whether calls of applications are counted, of which files ever.
+    /// Whether calls of applications are counted, on any files.
     pub fn counts_calls(&self) -> bool {
         self.has_calls() || self.levels().app
     }
 
-    /// Whether calls of applications for files of NFS are counted.
+    /// Whether calls of applications on NFS files are counted.
     pub fn has_calls(&self) -> bool {
         matches!(&self.programs, Programs::Direct { calls: Some(_), .. })
     }
 
-    /// Whether calls of applications or pages of the cache are counted: both in the same way.
+    /// Whether calls of applications or page cache changes are counted: both use the same sums.
     pub fn has_sums_of_files(&self) -> bool {
         self.counts_calls() || self.levels().cache
     }
@@ -274,7 +274,7 @@ impl Plan {
         matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.syscalls.keeps != 0)
     }
 
-    /// The same plan, where functions of programs are followed. Not by the tracepoint engine.
+    /// The same plan, following functions of programs; `None` for the tracepoint engine.
     pub fn following_functions(mut self) -> Option<Self> {
         let Programs::Direct { offsets, .. } = &mut self.programs else {
             return None;
@@ -285,7 +285,7 @@ impl Plan {
         Some(self)
     }
 
-    /// The same plan, with single calls if the level of applications is recorded. They are timed.
+    /// The same plan, with timed single calls if the level of applications is recorded.
     pub fn keeping_calls(mut self) -> Self {
         if let Programs::Direct {
             offsets, levels, ..
@@ -301,7 +301,7 @@ impl Plan {
         self
     }
 
-    /// The same plan with the calls of applications or without.
+    /// The same plan with or without the calls of applications.
     pub fn with_app_view(mut self, wanted: AppView) -> Self {
         if let Programs::Direct {
             calls,
@@ -319,7 +319,7 @@ impl Plan {
         self
     }
 
-    /// The same plan without operations, of which files ever.
+    /// The same plan without operations, on any files.
     pub fn without_operations(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.syscalls.counts_operations = 0;
@@ -331,15 +331,15 @@ impl Plan {
     pub fn without_rpcs(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
-            // Calls of applications find the handles of their files by what else is there.
+            // Calls of applications still find the handles of their files by the remaining members.
             offsets.file_operation.is_known = 0;
         }
         self
     }
 }
 
-/// Decides what to load, or says what is missing: the first thing that a user has to act on. Without `levels` that is the wire where the NFS
-/// client is loaded, or an engine for it is named, and else the block level.
+/// Decides what to load, or returns the first missing thing that the user can act on. Without `levels`, records the wire if the NFS
+/// client is loaded or an engine for it is named, else the block level.
 pub fn plan(
     facts: &KernelFacts,
     choice: EngineChoice,
@@ -413,14 +413,14 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
     if levels.cache {
         add_cache_offsets(&mut offsets, facts, levels)?;
     }
-    // All programs hand their records over in the same way, so all read in the same way.
+    // All programs hand over their records in the same way, so all must read in the same way.
     let cast = facts.cast.filter(|cast| {
         (!levels.wire || cast.events.is_some())
             && (!levels.block || cast.block.is_some())
             && (!levels.cache || cast.cache.is_some())
             && (!levels.app || cast.syscalls.is_some())
     });
-    // Where the kernel's BTF describes its tracepoints, it describes those that it has.
+    // If the kernel's BTF describes its tracepoints, it describes all of them.
     let has_releases = cast.is_none_or(|cast| cast.has_releases);
     Ok(Programs::Direct {
         levels,
@@ -436,7 +436,7 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
     })
 }
 
-/// The programs that count the calls of applications, if their functions and offsets are known. Their files are found as those of operations.
+/// The programs that count the calls of applications, if their functions and offsets are known. Their files are found like the files of operations.
 fn call_programs(facts: &KernelFacts, offsets: &DirectOffsets) -> Option<CallPrograms> {
     if offsets.app == AppOffsets::default() || offsets.file_operation == FileOpOffsets::default() {
         return None;

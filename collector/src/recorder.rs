@@ -47,36 +47,36 @@ use crate::timing::StartTiming;
 
 /// How long a record may wait in a ring that is too empty to wake the recorder.
 const DRAIN_EVERY: Duration = Duration::from_millis(200);
-/// A window stays open this long after its end, because a record is stamped a little before it is
-/// in the ring. Later records still become partial rows.
+/// A window stays open this long after its end, because a record is stamped a little before it reaches
+/// the ring. Later records become partial rows.
 const GRACE_MS: i64 = 50;
 /// Most records read before windows are closed again, about 0.1 s of work.
 const DRAIN_AT_MOST: usize = 500_000;
-/// How often the kernel is asked what it skipped, which takes a system call per program.
+/// How often the counters of skipped runs are read, which takes a system call per program.
 const MISSED_EVERY: Duration = Duration::from_secs(1);
 /// How often the filter is updated for mounts and cgroups that came or went.
 const FILTER_EVERY: Duration = Duration::from_secs(1);
 /// Length of a generation: files that were idle for one to two generations are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
-/// The same while there is no room for more files.
+/// Length of a generation while there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
 /// Single calls taken from their ring at a time.
 const CALLS_AT_ONCE: usize = 8 << 10;
-/// For how long single calls are taken before the recorder looks at what tracing takes.
+/// Single calls are taken for at most this long before the recorder checks tracing's CPU time.
 const CALLS_FOR: Duration = Duration::from_millis(100);
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
 
-/// Why recording could not start or go on.
+/// Why recording could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The kernel side failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The ring cannot be waited for.
+    /// Waiting for the ring failed.
     #[error("cannot wait for the BPF ring buffer: {0}")]
     Wait(#[from] io::Error),
-    /// One of its threads cannot be started.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}; raise the limit of threads")]
     Thread(#[source] io::Error),
     /// The sink of windows or of mounts failed.
@@ -96,10 +96,10 @@ pub struct RecordingTotals {
     /// Completions at which the kernel skipped the programs: at most this many requests were not
     /// seen.
     pub missed: u64,
-    /// Requests that no row of a file has, and that were found in the kernel's own counters: they
+    /// Requests that no row of a file has, but the kernel's own counters show: they
     /// are in rows `(missed)`.
     pub booked: u64,
-    /// How often the counters had more requests recorded, folded and lost than seen. 0 unless the
+    /// Reads of the counters with `recorded + folded + lost > seen`. 0 unless the
     /// kernel side has a bug.
     pub unbalanced: u64,
 }
@@ -114,7 +114,7 @@ pub struct Recorder {
     lookout: Lookout,
     stalls: Stalls,
     operations: Operations,
-    /// Time up to here is accounted for as covered.
+    /// Coverage is accounted for up to this time.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     seen: u64,
@@ -128,23 +128,23 @@ pub struct Recorder {
     unbalanced: u64,
     audit: Audit,
     cost: TracingCost,
-    /// Single calls wait to be read.
+    /// Whether single calls are waiting in their ring.
     is_behind: bool,
     usage: SharedKernelUsage,
     unprobed: SharedUnprobed,
 }
 
-/// What the audit has found that no program ran for, until somebody takes it.
+/// Operations without any program run that the audit has found, until they are taken.
 #[derive(Clone, Debug, Default)]
 pub struct SharedUnprobed(Arc<Mutex<Vec<Unprobed>>>);
 
 impl SharedUnprobed {
-    /// Takes what was found since the last time.
+    /// Takes the findings since the last call.
     pub fn take(&self) -> Vec<Unprobed> {
         mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts what was found last in the place of what waits.
+    /// Replaces the waiting findings by newer ones.
     fn put(&self, found: impl Iterator<Item = Unprobed>) {
         let found: Vec<_> = found.collect();
         if !found.is_empty() {
@@ -153,12 +153,12 @@ impl SharedUnprobed {
     }
 }
 
-/// What the kernel side takes, as of the last second.
+/// CPU time and memory of the kernel side, as of the last second.
 #[derive(Clone, Debug, Default)]
 pub struct SharedKernelUsage(Arc<Mutex<KernelUsage>>);
 
 impl SharedKernelUsage {
-    /// The last one.
+    /// The latest value.
     pub fn get(&self) -> KernelUsage {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +169,7 @@ impl SharedKernelUsage {
 }
 
 impl Recorder {
-    /// Loads and attaches what was planned. Once this has returned, every request is seen.
+    /// Loads and attaches the planned programs. Once this has returned, every request is seen.
     pub fn start(
         plan: &Plan,
         settings: &Settings,
@@ -225,23 +225,23 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Follows no more than so many files at a time. Others are counted as the file `(other)` of their mount.
+    /// Limits the number of files that are followed at a time. Others are counted as the file `(other)` of their mount.
     pub fn follow_at_most(&mut self, files: usize) {
         self.rollup.follow_at_most(files);
         self.names.remember_at_most(files);
     }
 
-    /// Where to put other rules that name tenants, while it records.
+    /// A handle that replaces the rules for tenant names during the recording.
     pub fn new_rules(&mut self) -> NewRules {
         self.names.naming().new_rules()
     }
 
-    /// What the kernel side takes, while it records.
+    /// A handle to the kernel side's resource usage during the recording.
     pub fn usage(&self) -> SharedKernelUsage {
         self.usage.clone()
     }
 
-    /// What the audit finds that no program ran for, while it records.
+    /// A handle to the audit's findings of unprobed operations during the recording.
     pub fn unprobed(&self) -> SharedUnprobed {
         self.unprobed.clone()
     }
@@ -252,7 +252,7 @@ impl Recorder {
         self.engine.refused()
     }
 
-    /// Also hands each request that is read from the rings to `sink`, in batches, about in the
+    /// Also passes each request that is read from the rings to `sink`, in batches, roughly in the
     /// order of completion. Folded requests are not among them.
     pub fn hand_requests_to(&mut self, sink: single_requests::RequestSink) {
         self.single_requests = Some(SingleRequests::new(sink));
@@ -261,8 +261,8 @@ impl Recorder {
     /// Records until `stop` is ready. Then detaches, reads the rings to their end and closes every
     /// window.
     ///
-    /// `sink` gets each closed window, in the order of closing. `stalled` gets each server that
-    /// stops answering or is no longer stalled, within about 0.2 s of the look that noticed it. `mounted`
+    /// `sink` gets each closed window, in the order of closing. `stalled` gets each server whose stall
+    /// begins or ends, within about 0.2 s of the look that noticed it. `mounted`
     /// gets all mounts, at first and after each change.
     pub async fn run<S, M>(
         mut self,
@@ -349,7 +349,7 @@ impl Recorder {
         // again.
         let is_over =
             |start: UtcMs, end: UtcMs| end <= closed_until || (stepped_back && start > now);
-        // Only once per window, because the kernel takes its time to exchange the maps.
+        // Only once per window, because exchanging the maps is slow.
         if self.rollup.has_window(is_over) {
             self.take_operations(sample.now)?;
             self.take_calls(sample.now)?;
@@ -361,9 +361,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over mounts that came or went. Settles the rows of the devices of those that went first: their numbers
-    /// may be in use again before the window closes, and their files have been on them so far. A mount that came is seen a little later than it
-    /// was used, so the rows of its device stay open.
+    /// Takes over mounts that came or went. First settles the rows of devices that lost a mount: their numbers may be in use again
+    /// before the window closes, and the counted requests belong to the old mount. A new mount is noticed a little after its first
+    /// use, so the rows of its device stay open.
     fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
@@ -390,13 +390,13 @@ impl Recorder {
         }
         self.operations.mounts_changed();
         self.audit_mounts();
-        // Volumes that share a superblock with a wanted one are told apart as soon as they are there.
+        // Volumes that share a superblock with a wanted volume are distinguished as soon as they are mounted.
         self.followed_filter = None;
         Ok(())
     }
 
-    /// Takes over the paths that the kernel side reported. What was counted of a file under its
-    /// previous path is settled under that path.
+    /// Takes over the paths that the kernel side reported. Activity of a file under its previous path
+    /// is settled under that path.
     fn learn_paths(&mut self, now: MonotonicNs) {
         let Some(paths) = &mut self.engine.paths else {
             return;
@@ -456,12 +456,12 @@ impl Recorder {
         (read, drained_until)
     }
 
-    /// Reads what has arrived by `now`, as far as that takes no longer than [`CALLS_FOR`]: what waits in the ring of calls beyond that is left
-    /// to the next round, which follows at once. Returns the time up to which every record was read.
+    /// Reads the rings up to `now`, for at most [`CALLS_FOR`]. Single calls beyond that stay in their ring for the next round, which follows
+    /// at once. Returns the time up to which every record was read.
     fn read_rings(&mut self, now: MonotonicNs) -> MonotonicNs {
         let began = Instant::now();
         loop {
-            // Before the paths, which files have that are called for the first time.
+            // Before the paths: files that are called for the first time have theirs in the ring by then.
             let calls = self.arrived_calls(CALLS_AT_ONCE);
             self.learn_paths(now);
             let drained_until = self.drain(now);
@@ -473,7 +473,7 @@ impl Recorder {
         }
     }
 
-    /// Single calls that have arrived by now, where they are kept.
+    /// Single calls that have arrived by now, if they are kept.
     fn arrived_calls(&mut self, most: usize) -> Vec<RequestRecord> {
         let ring = self.engine.single_calls.as_mut();
         let mut calls = ring.map_or_else(Vec::new, |ring| ring.arrived(most));
@@ -483,7 +483,7 @@ impl Recorder {
         calls
     }
 
-    /// Hands them on.
+    /// Passes single calls to the sink.
     fn keep_calls(&mut self, calls: &[RequestRecord], now: MonotonicNs) {
         let (Some(ring), Some(kept)) = (&mut self.engine.single_calls, &mut self.single_requests)
         else {
@@ -521,7 +521,7 @@ impl Recorder {
             file: self.names.attributes(key, now),
             row,
         });
-        // A stable sort, so that of a file's rows the one with its latest path comes last.
+        // A stable sort, so that among a file's rows the one with its latest path comes last.
         let mut rows: Vec<FileRow> = settled.into_iter().chain(rows).collect();
         rows.sort_by_key(|row| row.file.key);
         let ops = ops.into_iter();
@@ -543,7 +543,7 @@ impl Recorder {
         let sample = ClockSample::take();
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
-        // Before detaching, because the counts of skipped runs go with the programs.
+        // Before detaching, because the counters of skipped runs go with the programs.
         let missed = self.engine.missed_at_last()?;
         self.note_missed(missed, now);
         self.judge_audit(sample.now, true);

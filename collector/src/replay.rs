@@ -1,4 +1,4 @@
-//! Adds up requests that do not come from a kernel, the same way as recorded ones: into windows of
+//! Adds up requests from other sources than a kernel, in the same way as recorded ones: into windows of
 //! the finest granularity.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Replay<A> {
     rollup: Rollup,
     clock: Clock,
     attributes: A,
-    /// [`Self::cover`] says which time was recorded; otherwise all of it was.
+    /// Whether [`Self::cover`] marks the recorded time; otherwise all of it counts as recorded.
     is_covered_in_parts: bool,
 }
 
@@ -30,7 +30,7 @@ impl<A> Replay<A>
 where
     A: FnMut(FileId, TenantId) -> Arc<FileAttributes>,
 {
-    /// With windows of this length. `attributes` returns what rows say about a file.
+    /// With windows of this length. `attributes` returns a file's attributes in rows.
     pub fn new(granularity: Granularity, attributes: A) -> Self {
         Self {
             rollup: Rollup::new(granularity),
@@ -43,7 +43,7 @@ where
         }
     }
 
-    /// Says that a time was recorded, operations as well: from and until are UTC, ns since the epoch. Call it for all of the time, or
+    /// Marks a time as recorded, including operations: from and until are UTC, ns since the epoch. Call it for all recorded time, or
     /// never.
     pub fn cover(&mut self, mut from_ns: i64, until_ns: i64) {
         self.is_covered_in_parts = true;
@@ -57,8 +57,8 @@ where
         }
     }
 
-    /// Counts an operation that completed at `end_ns`; READ and WRITE are counted by [`Self::add`] as well. `file` is the one that it
-    /// was about, where that is known, and who made it: give none for READ and WRITE.
+    /// Counts an operation that completed at `end_ns`; READ and WRITE are counted by [`Self::add`] as well. `file` is its file, if known,
+    /// and its user: pass none for READ and WRITE.
     pub fn add_operation(
         &mut self,
         end_ns: i64,
@@ -101,8 +101,8 @@ where
         self.rollup.add_operations(vec![in_window], now, |_, _| {});
     }
 
-    /// Adds bytes of a stream of the capture whose last packet was captured at `at_ns`. Their window may be closed: then it has another
-    /// part, with nothing else.
+    /// Adds bytes of a captured stream whose last packet was captured at `at_ns`. If their window is closed, it gets another
+    /// part with nothing else.
     pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
         let window = self.rollup.window(UtcMs(at_ns.div_euclid(1_000_000)));
         window.health.captured.add(Some(stream), bytes);

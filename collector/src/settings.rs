@@ -1,4 +1,4 @@
-//! What a recording was asked to do.
+//! The settings of a recording.
 
 pub use trackiops_schemas::ebpf::syscalls::CALL_RING_BYTES;
 use trackiops_schemas::time::Granularity;
@@ -7,27 +7,27 @@ use trackiops_tenants::Rules;
 use crate::filter::Filter;
 use crate::user_functions::UserFunction;
 
-/// What to record, and how much memory that may take.
+/// What to record, and limits for memory and CPU time.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Length of the windows.
     pub granularity: Granularity,
     /// Bytes of memory for the rings of all CPUs together.
     pub ring_memory: u64,
-    /// Bytes of memory for single calls on their way, a power of two.
+    /// Bytes of the ring for single calls, a power of two.
     pub call_ring_bytes: u32,
-    /// Maps that have an entry for each file, or for each key of a filter, have this part (1/n) of their usual entries.
+    /// Divisor for the entries of maps that have an entry for each file, or for each key of a filter.
     pub map_share: u32,
-    /// What tracing may take of the machine's CPUs, in millionths of them.
+    /// CPU time that tracing may take, in millionths of the machine's CPUs.
     pub max_overhead_ppm: u64,
-    /// Whether latencies are split into their parts, if the engine knows these.
+    /// Whether latencies are split into their parts, if the engine knows them.
     pub latency_parts: bool,
     /// Which requests to record.
     pub filter: Filter,
     /// Rules that name tenants.
     pub tenant_rules: Option<Rules>,
-    /// Whether requests are also kept one by one. Ids of their RPCs need `latency_parts`.
+    /// Whether requests are also kept one by one. The ids of their RPCs need `latency_parts`.
     pub requests: bool,
-    /// Functions of programs whose calls are kept as well, one by one.
+    /// Functions of programs whose calls are kept one by one as well.
     pub functions: Vec<UserFunction>,
 }

@@ -28,9 +28,9 @@ impl SharedWords {
     /// Maps the first `count` words of the array whose descriptor `map` is.
     pub fn map(map: impl AsFd, count: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped.
-        // Its words are aligned, and the programs write them by instructions that write a word
-        // whole.
+        // SAFETY: a new mapping at an address that the kernel chooses, valid until `self` is dropped.
+        // Its words are aligned, and the programs write them by instructions that write a whole
+        // word.
         let words = unsafe {
             let bytes = count * size_of::<AtomicU64>();
             let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
@@ -48,7 +48,7 @@ impl SharedWords {
 impl Drop for SharedWords {
     fn drop(&mut self) {
         let base = self.words.as_ptr().cast_mut().cast();
-        // SAFETY: what `map` mapped; the slice never left `self`.
+        // SAFETY: `map` mapped these words, and the slice never left `self`.
         let _ = unsafe { munmap(base, size_of_val(self.words)) };
     }
 }
@@ -62,7 +62,7 @@ pub struct SharedBooks {
 }
 
 impl SharedBooks {
-    /// Maps the array whose descriptor `map` is, as far as that many CPUs use it.
+    /// Maps the array whose descriptor `map` is, for that many CPUs.
     pub fn map(map: impl AsFd, cpus: u32) -> io::Result<Self> {
         let slots = cpus.min(BOOKS_SLOTS) as usize;
         let words = SharedWords::map(map, slots * BOOKS_WORDS)?;
@@ -89,25 +89,25 @@ impl SharedBooks {
     }
 }
 
-/// Which details the programs leave out.
+/// The details that the programs leave out.
 pub struct SharedCeiling {
     words: SharedWords,
 }
 
 impl SharedCeiling {
-    /// In these words, which are a [`Ceiling`].
+    /// Wraps the words of a [`Ceiling`].
     pub fn new(words: SharedWords) -> Self {
         Self { words }
     }
 
-    /// Has the programs leave out these details from now on. Begins of calls that they noted before are void.
+    /// Makes the programs leave out these details from now on. Begins of calls from before are void.
     pub fn shed(&self, details: Details, now: MonotonicNs) {
         let set = |offset: usize, value| {
             for word in self.words.words().iter().skip(offset / 8).take(1) {
                 word.store(value, Ordering::Release);
             }
         };
-        // First, so that nobody takes up a detail by an earlier begin.
+        // First, so that no program uses an older begin when it resumes a detail.
         set(offset_of!(Ceiling, since_ns), now.0);
         set(offset_of!(Ceiling, shed), details.bits());
     }
@@ -131,7 +131,7 @@ impl SharedWord {
         }
     }
 
-    /// Gives the programs another value than before.
+    /// Changes the value that the programs read.
     pub fn increment(&self) {
         for word in self.word.words() {
             word.fetch_add(1, Ordering::Relaxed);

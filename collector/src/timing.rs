@@ -1,4 +1,5 @@
-//! What the steps of a start take, for `trackiops doctor --timing`, and what the verifier says of the programs, for `trackiops doctor --loads`.
+//! Durations of the steps of a start, for `trackiops doctor --timing`, and the verifier's logs, for `trackiops doctor --loads`. Ends a start
+//! between two steps.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +8,11 @@ use rustix::time::{ClockId, clock_gettime};
 /// A step of a start.
 #[derive(Clone, Debug)]
 pub struct StartStep {
-    /// What is done in it.
+    /// Its name.
     pub name: String,
-    /// Time that passed.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Processor time of the thread that starts, in the kernel and outside of it.
+    /// CPU time of the starting thread, in the kernel and in userspace.
     pub cpu: Duration,
 }
 
@@ -21,11 +22,11 @@ pub struct StartTiming {
     steps: Vec<StartStep>,
     wall: Instant,
     cpu: Duration,
-    /// If they are kept.
+    /// The logs, if they are kept.
     verifier_logs: Option<Vec<VerifierLog>>,
 }
 
-/// What the kernel's verifier says of a program that it follows instruction by instruction.
+/// The verifier's log of a program, instruction by instruction.
 #[derive(Debug)]
 pub(crate) struct VerifierLog {
     pub program: String,
@@ -33,7 +34,7 @@ pub(crate) struct VerifierLog {
 }
 
 impl StartTiming {
-    /// The first step begins.
+    /// Begins the first step.
     pub fn begin() -> Self {
         Self {
             steps: Vec::new(),
@@ -66,7 +67,7 @@ impl StartTiming {
         self.verifier_logs.as_deref().unwrap_or_default()
     }
 
-    /// A step ends here, and the next one begins.
+    /// Ends a step, and begins the next one.
     pub fn ended(&mut self, name: impl Into<String>) {
         let (wall, cpu) = (Instant::now(), thread_cpu());
         self.steps.push(StartStep {
@@ -77,13 +78,13 @@ impl StartTiming {
         (self.wall, self.cpu) = (wall, cpu);
     }
 
-    /// Those that have ended.
+    /// The steps that have ended.
     pub fn steps(&self) -> &[StartStep] {
         &self.steps
     }
 }
 
-/// Processor time of this thread so far.
+/// CPU time of this thread so far.
 fn thread_cpu() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime)
         .try_into()

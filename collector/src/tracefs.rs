@@ -21,8 +21,8 @@ pub struct TracepointFormat {
 }
 
 impl TracepointFormat {
-    /// Skips lines that it does not understand. Whoever asks for a field that is then missing
-    /// reports that.
+    /// Skips lines that it does not understand. If a needed field is then missing, the caller
+    /// reports it.
     pub fn parse(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let fields = text.lines().filter_map(parse_field).collect();

@@ -1,4 +1,4 @@
-//! Functions of programs whose calls are followed, and marks that programs have for such purposes (`sys/sdt.h`): where to probe them.
+//! Followed functions and marks (`sys/sdt.h`) of programs: where to probe them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::str::FromStr;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolFlags, SymbolKind};
 
-/// Kind of a note that describes a mark.
+/// Note type of a mark.
 const NT_STAPSDT: u32 = 3;
-/// The section in which marks are described, and that which tells where they were when they were described.
+/// The section of the notes that describe marks, and the section whose address detects relocation.
 const MARKS: &str = ".note.stapsdt";
 const MARKS_BASE: &str = ".stapsdt.base";
-/// Sections of programs in Go, whose stacks move: a probe at the end of a function would end them.
+/// Sections of Go programs, whose stacks move: a return probe would crash them.
 const OF_GO: [&str; 2] = [".go.buildinfo", ".gopclntab"];
-/// What programs have whose functions are left by exceptions as well: the probe at a function's end stands where its caller's address was, and who
-/// unwinds the stack would not know it, and end the program.
+/// Symbols of programs whose functions may be left by exceptions. A return probe replaces the return address on the stack; the unwinder does not
+/// recognise it and ends the program.
 const PERSONALITIES: [&str; 2] = ["__gxx_personality_v0", "rust_eh_personality"];
-/// Kind of a symbol that is called once, to choose a function (`STT_GNU_IFUNC`).
+/// Type of a symbol whose function is called once, to choose another one (`STT_GNU_IFUNC`).
 const CHOOSES: u8 = 10;
-/// Names that an error tells.
+/// Most similar names in an error.
 const MOST_NAMES: usize = 4;
 
-/// What `--user` names.
+/// The argument of `--user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserFunction {
     program: PathBuf,
@@ -35,7 +35,7 @@ pub struct UserFunction {
 enum What {
     /// From the begin of a function to its end.
     Function(String),
-    /// From one mark of a provider to another one, or one mark by itself.
+    /// From one mark of a provider to another one, or a single mark.
     Marks {
         provider: String,
         begin: String,
@@ -46,7 +46,7 @@ enum What {
 /// Why a function cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserFunctionError {
-    /// The text is none.
+    /// The text has no valid form.
     #[error(
         "`{0}` names no function: write PROGRAM:FUNCTION, PROGRAM:PROVIDER:MARK or PROGRAM:PROVIDER:BEGIN-END"
     )]
@@ -62,10 +62,10 @@ pub enum UserFunctionError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// It is no program.
+    /// It is not a program.
     #[error("{} is no program or library for 64 bits: name one, by its path", .0.display())]
     NoElf(PathBuf),
-    /// It is in Go.
+    /// It is written in Go.
     #[error(
         "{} is in Go, whose stacks move: probes at the ends of its functions would crash it; leave it out", .0.display()
     )]
@@ -106,7 +106,7 @@ fn in_words(names: &[String]) -> String {
     }
 }
 
-/// Where a function is probed: offsets in its file.
+/// File offsets of a function's probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Points {
     /// Where it begins.
@@ -115,10 +115,10 @@ pub struct Points {
     pub end: End,
 }
 
-/// How the end of what is followed is seen.
+/// How the end of a call is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It has none.
+    /// A single mark has no end.
     None,
     /// When the function returns.
     Return,
@@ -127,12 +127,12 @@ pub enum End {
 }
 
 impl UserFunction {
-    /// The program or library that it is in.
+    /// The program or library that contains it.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Finds it.
+    /// Finds its probes.
     pub fn points(&self) -> Result<Points, UserFunctionError> {
         let program = &self.program;
         let unreadable = |source| UserFunctionError::Unreadable {
@@ -177,7 +177,7 @@ impl UserFunction {
         }
     }
 
-    /// All functions of this name: those that are private to a source file may share it.
+    /// All functions of this name: functions that are private to a source file may share it.
     fn functions(
         &self,
         file: &object::File<'_>,
@@ -314,7 +314,7 @@ fn find(program: &str) -> Result<PathBuf, UserFunctionError> {
     found.ok_or_else(|| UserFunctionError::NoProgram(program.to_owned()))
 }
 
-/// Where in the file is what will be at an address.
+/// The file offset of a virtual address.
 fn offset_of(file: &object::File<'_>, address: u64) -> Option<u64> {
     let mut sections = file.sections();
     let (section, inside) = sections.find_map(|section| {
@@ -341,7 +341,7 @@ struct Mark {
     has_semaphore: bool,
 }
 
-/// The marks of a program. What is no whole description is left out.
+/// The marks of a program. Incomplete descriptions are left out.
 fn marks(file: &object::File<'_>) -> Vec<Mark> {
     let section = file.section_by_name(MARKS);
     let data = section.and_then(|section| section.data().ok());
@@ -358,7 +358,7 @@ fn marks(file: &object::File<'_>) -> Vec<Mark> {
     marks
 }
 
-/// The kind and the description of the first note, and what comes after it.
+/// The type and the description of the first note, and the rest after it.
 fn note(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let word = |at: usize| {
         let bytes = bytes.get(at..at + 4)?;
@@ -381,7 +381,7 @@ fn mark(file: &object::File<'_>, base: u64, description: &[u8]) -> Option<Mark> 
     let mut texts = description.get(24..)?.split(|byte| *byte == 0);
     let mut text = || String::from_utf8(texts.next()?.to_vec()).ok();
     let (provider, name) = (text()?, text()?);
-    // The program may have been moved since it was described.
+    // The program may have been relocated (prelinked) since the mark was described.
     let address = match base {
         0 => address,
         base => address.wrapping_add(base.wrapping_sub(described_base)),
@@ -441,7 +441,7 @@ mod tests {
         let error = of("no_such_function").unwrap_err().to_string();
         assert!(error.contains("nm -D"), "{error}");
         assert!(of("strlen").is_err(), "chosen when the program is loaded");
-        // It is in Rust.
+        // This test is a Rust program.
         let what = format!("{}:main", own.display());
         let error = what.parse::<UserFunction>().unwrap().points().unwrap_err();
         assert!(error.to_string().contains("exceptions"), "{error}");

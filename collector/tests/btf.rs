@@ -1,4 +1,4 @@
-//! The BTF that is kept of kernels is whole, and says what is known of them.
+//! The stored BTF of kernels is complete and matches known facts.
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
 mod common;
@@ -47,7 +47,7 @@ const ARGUMENTS: [(&str, &str, &[&str]); 8] = [
 fn the_directory_of_what_is_created_stands_where_the_kernel_side_looks_for_it() {
     for (kernel, root) in kernels() {
         let vmlinux = vmlinux(&root);
-        // Debian's 5.10 has no BTF of its modules.
+        // Debian's 5.10 lacks BTF of modules.
         if let Some(module) = module(&root, "nfsv4", &vmlinux) {
             let found = offset(&module, "nfs4_create_arg", "dir_fh");
             assert_eq!(found, Some(CREATE_HANDLE), "{kernel}");
@@ -144,7 +144,7 @@ fn offset(btf: &Btf, structure: &str, member: &str) -> Option<u32> {
     Some(bits / 8)
 }
 
-/// In bits; also of members of anonymous structures and unions.
+/// [`offset`] in bits; also of members of anonymous structures and unions.
 fn offset_within(btf: &Btf, of: Type, member: &str) -> Option<u32> {
     of.members().find_map(|m| {
         if btf.is_named(m.name, member) {
@@ -158,7 +158,7 @@ fn offset_within(btf: &Btf, of: Type, member: &str) -> Option<u32> {
     })
 }
 
-/// What the arguments of a raw tracepoint point to: the structures by name.
+/// The names of the structures that a raw tracepoint's arguments point to.
 fn arguments(btf: &Btf, event: &str) -> Vec<String> {
     let typedef = btf.find(Kind::Typedef, &format!("btf_trace_{event}"));
     let (_, typedef) = typedef.unwrap_or_else(|| panic!("no typedef btf_trace_{event}"));
@@ -174,7 +174,7 @@ fn arguments(btf: &Btf, event: &str) -> Vec<String> {
     function.parameters().filter_map(target).collect()
 }
 
-/// A file of types made of words, and of names with a zero after each.
+/// A BTF file of these type words and zero-terminated names.
 fn built(types: &[u32], names: &str) -> Vec<u8> {
     let bytes = 4 * types.len() as u32;
     let header = [0x0001_eb9f, 24, 0, bytes, bytes, names.len() as u32];
@@ -191,7 +191,7 @@ const STRUCT: u32 = 4 << 24;
 const TYPEDEF: u32 = 8 << 24;
 const WITH_BITS: u32 = 1 << 31;
 
-/// One member, whose structure is without a name.
+/// Finds one member; its structure may have no name.
 fn find_in(types: &[&[u32]], names: &str, name: MemberName) -> Option<Member> {
     let file = built(&types.concat(), names);
     let btf = Btf::parse(&file).unwrap();
@@ -226,7 +226,7 @@ fn members_behind_bits_typedefs_arrays_and_no_name_are_found() {
 fn numbers_and_names_of_a_module_follow_those_of_its_kernel() {
     let kernel = built(&[0, INT, 4, 32, 1, STRUCT, 0], "\0k\0");
     let kernel = Btf::parse(&kernel).unwrap();
-    // struct m { int k; }, whose own names begin behind the three bytes of the kernel's.
+    // struct m { int k; }, whose names begin after the kernel's three bytes.
     let module = built(&[3, STRUCT | 1, 4, 1, 1, 0], "m\0");
     let module = Btf::parse_module(&module, &kernel).unwrap();
     assert_eq!((kernel.numbers(), module.numbers()), (1..3, 3..4));
@@ -255,7 +255,7 @@ fn what_leads_to_itself_is_not_followed_for_ever() {
     // Its only member is itself, without a name.
     let itself = [1, STRUCT | 1, 4, 0, 1, 0];
     assert_eq!(find_in(&[&itself], names, ("s", "a")), None);
-    // Each of 20 has the next one 100 times, without a name: all of them have 100^20 members.
+    // Each of 20 structures contains the next one 100 times, without a name: 100^20 members in total.
     let mut many = Vec::new();
     for next in 2..22 {
         let name = u32::from(next == 2);
@@ -294,7 +294,7 @@ fn what_is_no_btf_is_told_apart() {
     assert_eq!(why(&unknown), MalformedBtf::Kind(2, 20));
 }
 
-/// Reads all that there is.
+/// Reads everything in the file.
 fn read(file: &[u8], module: &[u8]) {
     let names = [
         ("nfs_pgio_header", "task.tk_status"),

@@ -61,10 +61,10 @@ const FIELDS: [(&str, Fields); 6] = [
     ),
 ];
 
-/// As the `format` files of that kernel say, read by a person.
+/// From the `format` files of that kernel, read by a person.
 fn expected(kernel: &str) -> TracepointOffsets {
     match kernel {
-        // What moved so far (`stable` and `verifier` of writes) stands behind all that is read.
+        // The fields that have moved (`stable` and `verifier` of writes) are after all that are read.
         "5.10" | "6.1" | "6.12" | "newest" => {
             let initiate = InitiateOffsets { dev: 8, fileid: 16 };
             let task = TaskOffsets {
@@ -118,7 +118,7 @@ fn each_kernel_is_planned_from_its_own_description() {
 #[test]
 fn each_kernel_can_be_read_directly() {
     let expected = |kernel: &str| {
-        // Begin of tk_start, of task.tk_status, of args, and of res.count in the others' structures.
+        // Begin of tk_start, of task.tk_status, of args, and of res.count in the structures around them.
         let (start, status, args, count) = match kernel {
             "5.10" => (208, 148, 600, 752),
             "6.1" => (200, 148, 600, 752),
@@ -129,7 +129,7 @@ fn each_kernel_can_be_read_directly() {
         let rtt = if kernel == "newest" { 416 } else { 400 };
         // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
         let cgroup = match kernel {
-            // Has no BTF of its modules, and so no `nfs_page`.
+            // Has no BTF of modules, and so no `nfs_page`.
             "5.10" => None,
             "6.1" => Some((0, 248, 104)),
             "6.12" => Some((0, 256, 96)),
@@ -221,7 +221,7 @@ fn each_kernel_can_be_read_directly() {
             if let Some(cast) = cast {
                 assert_casts(&kernel, &root, cast, &offsets);
             }
-            // Modules have BTF since Linux 5.11; those who split a splice from a read, since 6.5.
+            // Modules have BTF since Linux 5.11; splices have a separate function since 6.5.
             match calls.unwrap() {
                 CallPrograms::Generic(_) => assert_eq!(kernel, "5.10"),
                 CallPrograms::Probed { splices } => {
@@ -298,7 +298,7 @@ fn release(kernel: &str) -> ReleaseOffsets {
 fn file_operation(kernel: &str) -> FileOpOffsets {
     // tk_msg and tk_flags of a task, rq_cred of its transmission, cr_cred of that, from fh to vfs_inode in an inode, i_data.host and i_dentry, and d_alias of a name.
     let (message, flags, cred, owner, inode, host, entries, alias) = match kernel {
-        // Has no BTF of its modules, and so no `nfs_inode`.
+        // Has no BTF of modules, and so no `nfs_inode`.
         "5.10" => (120, 220, 160, 88, 0, 376, 312, 176),
         "6.1" => (112, 216, 160, 88, 432, 376, 312, 176),
         "6.12" => (112, 216, 160, 88, 432, 368, 304, 176),
@@ -323,7 +323,7 @@ fn file_operation(kernel: &str) -> FileOpOffsets {
 }
 
 fn operation(kernel: &str) -> OpOffsets {
-    // Begin of tk_msg, of rq_xmit_bytes_sent and of address_strings in their structures, and of id if it is there.
+    // Begin of tk_msg, of rq_xmit_bytes_sent and of address_strings in their structures, and of id if it exists.
     let (message, sent, strings, number) = match kernel {
         "5.10" => (120, 288, 1408, None),
         "6.1" => (112, 288, 1424, Some(16)),
@@ -353,7 +353,7 @@ fn operation(kernel: &str) -> OpOffsets {
     }
 }
 
-/// The numbers are those of the function and of the types, and all that is loaded lies within the type.
+/// The numbers belong to the function and the types, and every load lies within its type.
 fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOffsets) {
     let vmlinux = vmlinux(root);
     let function = vmlinux.get(cast.function).unwrap();
@@ -413,7 +413,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
         cgroup.page_owner,
         cgroup.cgroup_node.offset(),
         cgroup.node_id.offset(),
-        // Of connections nothing is loaded so.
+        // Members of connections are not loaded this way.
         offsets.task_transmission.offset(),
         operation.received_bytes,
         operation.client_version,
@@ -517,7 +517,7 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
             (Held::at(24), 0),
             "{kernel}"
         );
-        // As the kernel's structures say, read by a person. Folios came with Linux 5.16.
+        // From the kernel's structures, read by a person. Folios came with Linux 5.16.
         let (folio, event) = match kernel.as_str() {
             "5.10" => ((0, 0), "writeback_dirty_page"),
             "6.1" => ((16, 92), "writeback_dirty_folio"),
@@ -556,7 +556,7 @@ fn calls_for_local_files_need_no_nfs() {
             [120, 112, 104, 96].map(Held::at),
             "{kernel}: orig_ax, di, si and dx"
         );
-        // As the kernel's structures say, read by a person: files of a thread, flags of a file; and how requests of io_uring complete.
+        // From the kernel's structures, read by a person: files of a thread, flags of a file, and how io_uring requests complete.
         let (files, flags, ring) = match kernel.as_str() {
             "5.10" => (Held::at(2808), 64, rings::NONE),
             "6.1" => (Held::at(3048), 64, rings::ARGUMENT),
@@ -668,7 +668,7 @@ fn a_field_of_another_size_is_refused_in_one_sentence() {
     }
 }
 
-/// The text with that field one byte shorter than `size`.
+/// The text with the size of that field replaced by one byte less than `size`.
 fn resized(text: &str, field: &str, size: u32) -> String {
     let mut found = 0;
     let line = |line: &str| {
@@ -738,7 +738,7 @@ fn tracefs_below_debugfs_will_do() {
     }
 }
 
-/// What planning says of a changed copy.
+/// The error of planning on a changed copy.
 fn said(root: &Path, change: impl FnOnce(&Path)) -> String {
     let said = plan(&changed(root, change), EngineChoice::Tracepoint, None)
         .unwrap_err()

@@ -1,4 +1,4 @@
-//! Of an NFS client that was not built with the kernel, the structures are those of its own modules, or not known.
+//! If the NFS client was not built with the kernel, structures come from its modules' BTF or are unknown.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests, too, of which others need more.
 
 mod common;
@@ -12,7 +12,7 @@ use trackiops_collector::{EngineChoice, KernelFacts, Levels, Plan, Programs, Uns
 
 const BTF: &str = "sys/kernel/btf";
 
-/// A copy of what is kept of a kernel.
+/// A copy of a kernel's stored files.
 fn copy(kernel: &str) -> (TempDir, PathBuf) {
     let (_, from) = kernels()
         .into_iter()
@@ -41,7 +41,7 @@ fn taint(root: &Path, module: &str, letters: &str) {
     fs::write(directory.join("taint"), format!("{letters}\n")).unwrap();
 }
 
-/// BTF of a module whose `struct rpc_task` has 5 words, `tk_start`, `tk_owner`, and `tk_rqstp` if that is wanted.
+/// BTF of a module whose `struct rpc_task` has 5 words, `tk_start`, `tk_owner`, and optionally `tk_rqstp`.
 fn own_rpc_task(root: &Path, has_transmission: bool) -> Vec<u8> {
     let base = fs::read(root.join(BTF).join("vmlinux")).unwrap();
     let names_of_base = u32::from_le_bytes(base[20..24].try_into().unwrap());
@@ -87,7 +87,7 @@ fn the_loaded_module_has_the_structures_that_count() {
             offsets.task_transmission,
         ];
         assert_eq!(of_task.map(|held| held.offset()), [40, 48, 56], "{kernel}");
-        // It lacks all that operations need.
+        // The structure lacks every member that operations need.
         assert_eq!(offsets.operation, Default::default(), "{kernel}");
     }
 }
@@ -117,7 +117,7 @@ fn a_foreign_module_without_types_is_not_read_directly() {
                 .programs
                 .engine()
         };
-        // One of the kernel's own may have no signature, and no BTF.
+        // A module of the kernel's own build may have no signature, and no BTF.
         fs::remove_file(root.join(BTF).join(module)).unwrap();
         taint(&root, module, "");
         assert_eq!(engine(), "direct");
@@ -133,10 +133,10 @@ fn a_foreign_module_without_types_is_not_read_directly() {
                 format!("the module `{module}` was not built with the kernel (taint {letters})");
             assert!(why.starts_with(&text), "{why}");
         }
-        // The other levels do not look into it.
+        // The other levels do not need the NFS client's structures.
         let facts = KernelFacts::read_in(&root);
         assert!(plan(&facts, EngineChoice::Auto, Some(Levels::BLOCK)).is_ok());
-        // A file that the user vouches for.
+        // A BTF file that the user provides.
         let facts = facts.with_btf(&root.join(BTF).join("vmlinux")).unwrap();
         let plan = plan(&facts, EngineChoice::Direct, Some(Levels::WIRE));
         assert_eq!(plan.unwrap().programs.engine(), "direct");

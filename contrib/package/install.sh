@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs TrackIOps from the archive that this script is in, or removes what it installed.
+# Installs TrackIOps from the archive that contains this script, or removes what it installed.
 #
-#   install.sh [--prefix DIR]               below /usr/local unless told otherwise; over an older one, too
-#   install.sh [--prefix DIR] --uninstall   keeps what was recorded
+#   install.sh [--prefix DIR]               below /usr/local by default; replaces an older version, too
+#   install.sh [--prefix DIR] --uninstall   keeps recorded data
 set -eu
 
 say() { echo "install.sh: $*" >&2; }
@@ -26,11 +26,11 @@ case $prefix in
     /*) prefix=${prefix%/} ;;
     *) die "the prefix must be an absolute path: $prefix" ;;
 esac
-# What was installed, relative to the prefix: files, and with a / the directories that were not there before.
+# The installed files, relative to the prefix, and with a trailing / the directories that it created.
 list=$prefix/share/doc/trackiops/installed
 export LC_ALL=C
 
-# The service is configured here, whatever the prefix; a file that is there already stays.
+# The configuration of the service, whatever the prefix. An existing file stays.
 config=/etc/trackiops/trackiops.toml
 example=$prefix/share/doc/trackiops/trackiops.toml
 
@@ -57,11 +57,11 @@ install_files() {
     done)
     mkdir -p "${list%/*}" 2>/dev/null || true
     [ -w "${list%/*}" ] || die "cannot write below $prefix: run this as root, or choose another --prefix"
-    # First, so that whatever interrupts this can be uninstalled.
+    # Write the list first, so that an interrupted installation can be removed.
     printf '%s\n' "$files" "$made" "$old" | sort -u >"$list"
     for file in $files; do
         mkdir -p "$prefix/${file%/*}"
-        # A program that runs cannot be written to, but it can be replaced.
+        # The file of a running program cannot be written, but it can be replaced.
         cp "$file" "$prefix/$file.new"
         case $file in */system/*.service) sed "s|/usr/bin/|$prefix/bin/|" "$file" >"$prefix/$file.new" ;; esac
         mv -f "$prefix/$file.new" "$prefix/$file"
@@ -90,7 +90,7 @@ uninstall_files() {
     [ -w "$list" ] || die "cannot write below $prefix: run this as root"
     if has_systemd; then
         systemctl disable --now trackiops-serve trackiops-metrics trackiops
-        # One that was changed is the administrator's.
+        # A changed configuration belongs to the administrator.
         if cmp -s "$example" "$config"; then
             rm "$config"
             rmdir "${config%/*}" 2>/dev/null || true
@@ -100,7 +100,7 @@ uninstall_files() {
     rm "$list"
     for name in $names; do
         case $name in
-            # Something else may be in it by now.
+            # The directory may contain other files by now.
             */) rmdir "$prefix/$name" 2>/dev/null || true ;;
             *) rm -f "${prefix:?}/$name" ;;
         esac

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Of the root: the program, its configuration, and the licences with all other documents. No shell, and nothing else.
+# Taken from the root: the program, its configuration, and all documents, including the licences. No shell, and nothing else.
 TAKEN = ["usr/bin/trackiops", "etc/trackiops/trackiops.toml", "usr/share/doc/trackiops"]
-# What a recorder writes to: the store, as the unit makes it, its socket, and temporary files.
+# Directories that a recorder writes to: the store, with the mode of the unit, the socket's directory, and temporary files.
 EMPTY = {"var/lib/trackiops": 0o750, "run/trackiops": 0o755, "tmp": 0o1777}
 
 
@@ -55,7 +55,7 @@ def tar(entries, epoch):
 
 
 def main(root, file, version, machine, epoch, licences):
-    # One name for all engines. `localhost` is nowhere to pull it from.
+    # One name for all engines. No registry is named `localhost`, so nothing is pulled.
     name = f"localhost/trackiops:{version}"
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(epoch)))
     labels = {
@@ -90,7 +90,7 @@ def main(root, file, version, machine, epoch, licences):
             "Entrypoint": ["/usr/bin/trackiops"],
             "Cmd": ["record", "--wait"],
             "WorkingDir": "/",
-            # Upon which a recorder writes what it has.
+            # On this signal, a recorder writes its data.
             "StopSignal": "SIGTERM",
             "Labels": labels,
         },

@@ -1,4 +1,4 @@
-//! Questions to a store with a journal that is not sealed.
+//! Questions to a store with an unsealed journal.
 #![no_main]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! A store whose catalog is made from one segment; it is checked, and questions are asked.
+//! Rebuilds a catalog from one segment, checks the store and asks questions.
 #![no_main]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! The words of a command: times, sizes, files, columns, and what they are grouped by.
+//! Words of a command: times, sizes, files, columns and groupings.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Messages of NFS, as seeds for the targets that read captures.
+//! NFS messages, as seeds for targets that read captures.
 
 const NFS: u32 = 100_003;
 const LAST_FRAGMENT: u32 = 1 << 31;
@@ -127,7 +127,7 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// As segments of a stream: see `trackiops_capture::fuzzing::stream`.
+/// The exchanges as segments of a stream; see `trackiops_capture::fuzzing::stream`.
 pub fn stream(exchanges: &[Exchange]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut sequences = [0_usize; 2];
@@ -135,7 +135,7 @@ pub fn stream(exchanges: &[Exchange]) -> Vec<u8> {
         for (way, message) in [(0_u8, &exchange.call), (1, &exchange.reply)] {
             let mark = (message.len() as u32 | LAST_FRAGMENT).to_be_bytes();
             let mut record = [&mark, &message[..]].concat();
-            // Sequence numbers are multiples of 16 there, and have a byte.
+            // In that format, a sequence number is one byte and counts units of 16.
             record.resize(record.len().next_multiple_of(16), 0);
             let sequence = &mut sequences[usize::from(way)];
             bytes.extend((record.len() as u16).to_be_bytes());
@@ -147,7 +147,7 @@ pub fn stream(exchanges: &[Exchange]) -> Vec<u8> {
     bytes
 }
 
-/// As datagrams, in a pcap file.
+/// The exchanges as datagrams, in a pcap file.
 pub fn pcap(exchanges: &[Exchange]) -> Vec<u8> {
     let header = [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 101];
     let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -160,7 +160,7 @@ pub fn pcap(exchanges: &[Exchange]) -> Vec<u8> {
     file
 }
 
-/// As datagrams, in a pcapng file.
+/// The exchanges as datagrams, in a pcapng file.
 pub fn pcapng(exchanges: &[Exchange]) -> Vec<u8> {
     let mut file = block(0x0a0d_0d0a, &[0x1a2b_3c4d, 1, u32::MAX, u32::MAX], &[]);
     file.extend(block(1, &[101, 65535], &[]));

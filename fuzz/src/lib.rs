@@ -1,4 +1,4 @@
-//! What the fuzz targets share: captures, limits, files of two parts, and changes behind which the checksums are right.
+//! Common code of the fuzz targets: captures, limits, inputs of two files, and mutations with correct checksums.
 
 pub mod captures;
 pub mod limits;

@@ -1,14 +1,14 @@
-//! What an execution may take, and which panics are caught.
+//! Limits of an execution, and panics that are allowed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// libFuzzer sees the memory that was touched, and once a second; this sees what was asked for.
+/// libFuzzer checks touched memory once a second; this limits allocations.
 const MOST_BYTES: usize = 512 << 20;
 
-/// The system's allocator, which ends the process when too much is allocated at once.
+/// The system's allocator, which ends the process if too much is allocated at once.
 pub struct Limited;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
@@ -25,36 +25,36 @@ fn count(bytes: usize) {
     }
 }
 
-// SAFETY: it does what the system's allocator does, and counts.
+// SAFETY: it calls the system's allocator, and only counts in addition.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATED.fetch_sub(layout.size(), Relaxed);
         count(size);
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.realloc(at, layout, size) }
     }
 }
 
-/// Panics in crates from elsewhere are no bugs, as long as somebody catches them: what reads segments does, as Parquet's
-/// reader panics on some damage. What nobody catches ends the process nonetheless; `TRACKIOPS_FUZZ_PANICS=1` shows where they are.
+/// Caught panics in external crates are not bugs: Parquet's reader panics on some damage, and the code that reads segments catches that.
+/// Uncaught panics still end the process. `TRACKIOPS_FUZZ_PANICS=1` shows their places.
 pub fn forgive_other_crates() {
     let abort = panic::take_hook();
     let show = std::env::var_os("TRACKIOPS_FUZZ_PANICS").is_some();

@@ -1,10 +1,10 @@
-//! Changes of files that have checksums. Random bytes would end at these, so that most changes are made behind them and the
-//! checksums computed again; the others leave them wrong.
+//! Mutates files that have checksums. Random bytes would fail at the checksums, so most mutations recompute them; the others leave them
+//! wrong.
 
 use crate::parts;
 use crate::sealed::{self, Journal, Segment};
 
-/// Numbers that follow from libFuzzer's seed.
+/// Random numbers from libFuzzer's seed.
 pub struct Random(u64);
 
 impl Random {
@@ -12,7 +12,7 @@ impl Random {
         Self(u64::from(seed) << 1 | 1)
     }
 
-    /// One of so many.
+    /// A number below `count`.
     pub fn below(&mut self, count: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Changes an input in libFuzzer's buffer. What gets too long stays as it was.
+/// Mutates an input in libFuzzer's buffer. If the result is too long, the input stays unchanged.
 pub fn input(
     data: &mut [u8],
     size: usize,
@@ -37,7 +37,7 @@ pub fn input(
     }
 }
 
-/// Bytes as libFuzzer changes them, which may become a few more.
+/// Bytes mutated by libFuzzer, which may add a few.
 fn bytes(bytes: &mut Vec<u8>) {
     let size = bytes.len();
     bytes.resize(size + 64, 0);
@@ -46,7 +46,7 @@ fn bytes(bytes: &mut Vec<u8>) {
     bytes.truncate(size);
 }
 
-/// A few of the bytes, in their place: in most formats others say where something is.
+/// Changes a few bytes in place: in most formats, other bytes contain positions.
 fn in_place(bytes: &mut [u8], random: &mut Random) {
     if bytes.is_empty() {
         return;
@@ -58,7 +58,7 @@ fn in_place(bytes: &mut [u8], random: &mut Random) {
     bytes[at..at + size].copy_from_slice(&some[..size]);
 }
 
-/// Another journal, with another `.end` beside it ([`parts`]).
+/// A mutated journal, with a mutated `.end` beside it ([`parts`]).
 pub fn journal(input: &[u8], seed: u32) -> Option<Vec<u8>> {
     let random = &mut Random::new(seed);
     let (end, journal) = parts::split(input);
@@ -86,7 +86,7 @@ pub fn journal(input: &[u8], seed: u32) -> Option<Vec<u8>> {
         4 if count > 0 => parsed.frames.swap(one, other),
         5 if count > 0 => parsed.frames[one].0 = [1, 2, 3, 4, 0x80, 0][random.below(6)],
         6 => {
-            // Wrong checksums, wherever they are.
+            // Wrong checksums, at any place.
             let mut journal = parsed.encode();
             in_place(&mut journal, random);
             return Some(parts::join(end, &journal));
@@ -104,7 +104,7 @@ fn bytes_of_numbers(slot: &mut [u8], length: usize, random: &mut Random) {
     slot[..8].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Another segment.
+/// A mutated segment.
 pub fn segment(input: &[u8], seed: u32) -> Option<Vec<u8>> {
     let random = &mut Random::new(seed);
     let mut segment = Segment::parse(input)?;
@@ -123,14 +123,14 @@ pub fn segment(input: &[u8], seed: u32) -> Option<Vec<u8>> {
     Some(segment.encode())
 }
 
-/// Another catalog.
+/// A mutated catalog.
 pub fn catalog(input: &[u8], seed: u32) -> Option<Vec<u8>> {
     let random = &mut Random::new(seed);
     let mut database = sealed::database(input).to_vec();
     match random.below(16) {
         0 => return None,
         1 => bytes(&mut database),
-        // The header, and with it the schema's page.
+        // The header, and thereby the schema's page.
         2 | 3 => {
             let length = database.len().min(100);
             in_place(&mut database[..length], random);

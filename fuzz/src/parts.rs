@@ -1,4 +1,4 @@
-//! Two files as one input: the length of the first u32, little-endian, and both.
+//! Two files as one input: the length of the first as u32, little-endian, then both.
 
 /// Puts two files together.
 pub fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
@@ -6,7 +6,7 @@ pub fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
     [&length.to_le_bytes(), first, second].concat()
 }
 
-/// The two files. A length that is too large is that of the first alone.
+/// The two files. If the length is too large, everything belongs to the first one.
 pub fn split(input: &[u8]) -> (&[u8], &[u8]) {
     let Some((length, rest)) = input.split_first_chunk() else {
         return (input, &[]);

@@ -1,4 +1,4 @@
-//! What is asked of a store, whatever is in it.
+//! Questions to a store with any content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use trackiops_store::{Options, Writer};
 /// 2026-11-22T12:00:00Z.
 const NOW: UtcMs = UtcMs(1_795_348_800_000);
 
-/// An empty store that is used again and again.
+/// An empty store, which is reused.
 pub fn store(name: &str) -> PathBuf {
     let name = format!("trackiops-fuzz-{name}-{}", std::process::id());
     let store = std::env::temp_dir().join(name);

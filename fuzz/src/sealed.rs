@@ -1,21 +1,21 @@
-//! Checksums as `docs/reference/format.md` has them, entered into bytes that may be anything else.
+//! Checksums by `docs/reference/format.md`, computed for arbitrary bytes.
 
 use crc32c::{crc32c, crc32c_append};
 use trackiops_schemas::columns::META_CRC32C;
 
-/// A journal as it is in a file.
+/// A journal in its file format.
 pub struct Journal {
     version: [u8; 4],
     pub fields: Vec<u8>,
     pub frames: Vec<(u8, Vec<u8>)>,
-    /// What is no frame.
+    /// Bytes that are not a frame.
     pub rest: Vec<u8>,
 }
 
 const MAGIC: &[u8; 4] = b"TIOJ";
 
 impl Journal {
-    /// Takes a journal apart, by the lengths that are in it.
+    /// Parses a journal by its own lengths.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_prefix(MAGIC)?;
         let (version, bytes) = bytes.split_first_chunk()?;
@@ -35,7 +35,7 @@ impl Journal {
         })
     }
 
-    /// The file, whose checksums are right.
+    /// The file with correct checksums.
     pub fn encode(&self) -> Vec<u8> {
         let seed = crc32c_append(crc32c(&self.fields), &self.version);
         let length = self.fields.len() as u32;
@@ -69,7 +69,7 @@ fn frame(bytes: &[u8]) -> Option<(Frame, &[u8])> {
     Some(((*kind, payload.to_vec()), rest))
 }
 
-/// Makes the slots of an `.end` file right.
+/// Corrects the checksums in the slots of an `.end` file.
 pub fn end(mut bytes: Vec<u8>) -> Vec<u8> {
     for at in [0, 512] {
         if let Some(slot) = bytes.get_mut(at..at + 28) {
@@ -90,7 +90,7 @@ const BLOCK: usize = 8 << 10;
 const PARQUET: &[u8; 4] = b"PAR1";
 
 impl Segment {
-    /// A Parquet file that has no sums yet.
+    /// A segment from a Parquet file without sums.
     pub fn without_sums(file: &[u8]) -> Option<Self> {
         let (rest, length) = file.strip_suffix(PARQUET)?.split_last_chunk()?;
         let footer_at = rest
@@ -103,7 +103,7 @@ impl Segment {
         })
     }
 
-    /// Takes a segment apart.
+    /// Parses a segment.
     pub fn parse(file: &[u8]) -> Option<Self> {
         let mut segment = Self::without_sums(file)?;
         let before = segment.data.len().checked_sub(4)?;
@@ -112,7 +112,7 @@ impl Segment {
         Some(segment)
     }
 
-    /// The file, whose checksums are right.
+    /// The file with correct checksums.
     pub fn encode(&self) -> Vec<u8> {
         let sums: Vec<u32> = self.data.chunks(BLOCK).map(crc32c).collect();
         let mut tail: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -141,13 +141,13 @@ pub fn database(catalog: &[u8]) -> &[u8] {
     &catalog[..catalog.len().saturating_sub(TRAILER)]
 }
 
-/// A catalog with that database, and a right trailer.
+/// A catalog with that database and a correct trailer.
 pub fn catalog(mut database: Vec<u8>) -> Vec<u8> {
     let length = database.len() as u64;
     let crc = crc32c(&database);
     let mut trailer = b"TIOPends".to_vec();
     trailer.extend(length.to_le_bytes());
-    // It looks like a copy.
+    // Zeros, as in a copy of a catalog.
     trailer.extend([0; 16]);
     trailer.extend(crc.to_le_bytes());
     let own = crc32c(&trailer);

@@ -1,7 +1,7 @@
-//! Whom a request is for.
+//! Checks for which host a request is meant.
 //!
-//! A page in a browser on this host can send requests to loopback, under a name of its own that leads there (DNS rebinding). Its
-//! requests have that name as their host.
+//! A page in a browser on this host can send requests to loopback, under its own name that resolves there (DNS rebinding). Such requests
+//! have that name as their host.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// Under which names requests reach this host, beside those of loopback.
+/// Names under which requests may reach this host, besides the names of loopback.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Arc<[String]>);
 
@@ -30,7 +30,7 @@ impl Hosts {
     }
 }
 
-/// Answers requests to these hosts alone. For `axum::middleware::from_fn_with_state`.
+/// Rejects requests to other hosts. For `axum::middleware::from_fn_with_state`.
 pub async fn refuse_other_hosts(
     State(hosts): State<Hosts>,
     request: Request,
@@ -50,7 +50,7 @@ pub async fn refuse_other_hosts(
     }
 }
 
-/// Answers no request that a page of another origin has made. For `axum::middleware::from_fn`.
+/// Rejects requests from pages of another origin. For `axum::middleware::from_fn`.
 pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let is_own = |origin: &str| {
@@ -58,10 +58,10 @@ pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
         let of = origin.split_once("://").map(|(_, host)| host);
         of.is_some() && of == host
     };
-    // A page sends none with what it asks of its own origin by GET.
+    // A browser sends no Origin with a GET from the same origin.
     let by_origin = headers.get(ORIGIN).is_none() || text(headers, ORIGIN).is_some_and(is_own);
     let is_single = headers.get_all(SEC_FETCH_SITE).iter().nth(1).is_none();
-    // Whoever types an address in or opens a bookmark is at no site. A link elsewhere may lead here.
+    // A typed address or a bookmark has the site `none`. A link on another site may lead here.
     let by_site = text(headers, SEC_FETCH_SITE);
     let by_site = by_site.is_none_or(|site| ["same-origin", "none"].contains(&site));
     let by_site = by_site || is_followed_link(headers);
@@ -77,7 +77,7 @@ pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether a browser opens a page by a link of another site. That site sees nothing of the answer.
+/// Whether a browser follows a link from another site. That site cannot see the answer.
 pub fn is_followed_link(headers: &HeaderMap) -> bool {
     let is = |name, value| text(headers, HeaderName::from_static(name)) == Some(value);
     text(headers, SEC_FETCH_SITE).is_some_and(|site| site != "same-origin")
@@ -85,7 +85,7 @@ pub fn is_followed_link(headers: &HeaderMap) -> bool {
         && is("sec-fetch-dest", "document")
 }
 
-/// The value of a field that a request has once.
+/// The value of a field that occurs once in a request.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).into_iter();
     let only = values.next().filter(|_| values.next().is_none());

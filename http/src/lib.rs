@@ -1,5 +1,5 @@
-//! HTTP of a host for its own users: where it is listened for ([`listen`]), which requests are answered ([`host`]), and
-//! what a connection may cost ([`serve`]). What is answered is the caller's.
+//! HTTP for users of this host: where to listen ([`listen`]), which requests to answer ([`host`]), and what a connection may cost
+//! ([`serve`]). The caller provides the answers.
 
 mod host;
 mod listen;

@@ -1,4 +1,4 @@
-//! Where HTTP is listened for.
+//! Where to listen for HTTP.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use rustix::process::geteuid;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-/// Others than the process's user and group may not connect.
+/// Only the user and group of the process may connect.
 const SOCKET_MODE: u32 = 0o660;
 
 /// An address of this host.
@@ -19,14 +19,14 @@ const SOCKET_MODE: u32 = 0o660;
 pub enum ListenAddress {
     /// A socket with this path.
     Unix(PathBuf),
-    /// A port of an address. Every user of the host may connect to it and, unless the address is loopback's, other hosts.
+    /// An address and a port. Every user of the host can connect to it and, unless it is a loopback address, other hosts can, too.
     Tcp(SocketAddr),
 }
 
-/// The text is no such address.
+/// The text is not an address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenAddressError {
-    /// It is no address.
+    /// The text is not an address.
     #[error("`{0}` is no address: write unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
     Malformed(String),
     /// Other hosts could connect to it.
@@ -84,7 +84,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// It cannot be listened.
+/// Listening failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The process is root.
@@ -92,28 +92,28 @@ pub enum ListenError {
         "refusing to serve HTTP as root, which needs no privileges: run it as another user of the group that the store belongs to, for example by `setpriv --reuid=nobody --regid=trackiops --clear-groups`, or as the service of the package"
     )]
     IsRoot,
-    /// Something else is in the place of the socket.
+    /// The socket's path is another kind of file.
     #[error("{} is not a socket; remove it, or name another path", .0.display())]
     NotASocket(PathBuf),
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error("another process listens at {0}; end it, or name another address")]
     InUse(ListenAddress),
-    /// The system refuses.
+    /// The system refuses to listen.
     #[error("cannot listen at {at}: {source}")]
     Io {
         /// The address.
         at: ListenAddress,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// Listens at an address. Its socket is removed when it is dropped.
+/// Listens at an address. Dropping it removes its socket.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) socket: ListeningSocket,
     address: ListenAddress,
-    /// Of the socket's path.
+    /// Inode of the socket.
     inode: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum ListeningSocket {
 }
 
 impl Listener {
-    /// Listens, but not as root: nothing that has privileges parses what others send.
+    /// Listens, but not as root: code with privileges must not parse data from others.
     pub async fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
         if geteuid().is_root() {
             return Err(ListenError::IsRoot);
@@ -161,7 +161,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens. A port 0 has become the port that the system chose.
+    /// The address. Port 0 is replaced with the port that the system chose.
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
@@ -178,7 +178,7 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a socket without a listener.
 async fn remove_unserved(path: &Path, address: &ListenAddress) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {

@@ -18,28 +18,28 @@ use tokio::time::{sleep, timeout};
 
 use crate::listen::{Listener, ListeningSocket};
 
-/// Connections at once. When another one is made, the oldest one of an unknown caller ends, or else the oldest one: idle connections
-/// keep no one out, and unknown callers end no answers for known ones.
+/// Most connections at once, without new ones. A further connection ends the oldest one of an unknown caller, or else the oldest of all. So
+/// idle connections block nothing, and unknown callers cannot end answers to known ones.
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes of a request's head, and of what is buffered for it. The least that hyper takes.
 const BUFFER_BYTES: usize = 8 << 10;
-/// Fields in a request's head.
+/// Most fields in a request's head.
 const MOST_HEADERS: usize = 64;
-/// In which a request's head has to arrive, counted from the end of the answer before.
+/// Within this time after the previous answer, a request's head must arrive.
 const HEAD_TIME: Duration = Duration::from_secs(75);
-/// Life of a connection. Scrapers make another one.
+/// Life of a connection. Scrapers reconnect.
 const LIFE: Duration = Duration::from_secs(120);
-/// What remains of it for the answer that is being sent.
+/// Further time after `LIFE` for the current answer.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
-/// Pause after an error of accepting, such as too many open files.
+/// Pause after accepting failed, for example because too many files are open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// Whoever a connection is from. Each request has it among its extensions.
+/// The other end of a connection. Each request has it in its extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Caller(Arc<AtomicBool>);
 
 impl Caller {
-    /// It has shown that it may ask.
+    /// Notes that the caller has proved its right to ask.
     pub fn is_known_now(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ impl Caller {
     }
 }
 
-/// Serves until `stop` is ready. Bodies of requests are not limited here: take none, or limit them.
+/// Serves until `stop` is ready. It does not limit the bodies of requests: accept none, or limit them.
 pub async fn serve(listener: Listener, app: Router, stop: impl Future<Output = ()>) {
     let mut connections = Connections::default();
     pin!(stop);
@@ -85,7 +85,7 @@ async fn accept(
     Ok(())
 }
 
-/// Those that are open, the oldest first.
+/// Open connections.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -112,7 +112,7 @@ async fn connection<S>(stream: S, app: Router)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    // Half-closed connections are closed, and errors end a connection as its end does.
+    // Half-closed connections are closed. Errors need no handling: they only end the connection.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)

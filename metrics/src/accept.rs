@@ -1,9 +1,9 @@
-//! Which format a scraper wants.
+//! Chooses the format that a scraper wants.
 
 /// A format of the exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `io.prometheus.client.MetricFamily`, each with its length before it: the only one with native histograms.
+    /// `io.prometheus.client.MetricFamily`, each after its length: the only format with native histograms.
     Protobuf,
     /// OpenMetrics 1.0.
     OpenMetrics,
@@ -12,10 +12,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// Those that there are, the best first.
+    /// All formats, best first.
     pub const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Text];
 
-    /// What an answer in it is called.
+    /// The content type of an answer in this format.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Protobuf => {
@@ -26,7 +26,7 @@ impl Format {
         }
     }
 
-    /// The best format of an `Accept` header (RFC 9110, 12.5.1). Text if it names none of them.
+    /// The best format of an `Accept` header (RFC 9110, 12.5.1). Text if the header names none of the formats.
     pub fn accepted(accept: Option<&str>) -> Self {
         let mut best = (0.0, Self::Text);
         for range in accept.unwrap_or_default().split(',') {

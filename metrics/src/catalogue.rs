@@ -1,15 +1,15 @@
-//! Every metric that there is. `docs/reference/metrics.md` has the same table.
+//! All metrics. `docs/reference/metrics.md` has the same table.
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows; begins again at zero with a new recorder.
+    /// Only increases; starts from zero with a new recorder.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
     /// Latencies by bucket.
     Histogram,
-    /// Always 1: its labels are what it says.
+    /// Always 1: its labels carry the information.
     Info,
 }
 
@@ -25,7 +25,7 @@ impl Kind {
     }
 }
 
-/// A unit, with which the name of a metric ends.
+/// A unit: the last part of a metric's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -61,18 +61,18 @@ impl Unit {
 pub struct Family {
     /// Its name, without `_total` and `_info`.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it counts, unless requests, windows or the like.
+    /// The unit of its values; `None` if it counts requests, windows or the like.
     pub unit: Option<Unit>,
     /// Its labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
 }
 
 impl Family {
-    /// The name of its samples in the text formats; those of a histogram have further endings.
+    /// The name of its samples in the text formats; the samples of a histogram have further suffixes.
     pub fn sample_name(&self) -> String {
         let ending = match self.kind {
             Kind::Counter => "_total",
@@ -95,7 +95,7 @@ macro_rules! families {
                 help: $help,
             };
         )*
-        /// All of them, in the order of the exposition.
+        /// All families, in the order of the exposition.
         pub const FAMILIES: &[&Family] = &[$(&$constant),*];
     };
     (@unit) => { None };

@@ -15,15 +15,15 @@ use crate::catalogue::{self as is, Family};
 use crate::follow::Recording;
 use crate::top_files::{MOST_TOP_FILES, TopFiles};
 
-/// Most series of an exposition, in the text formats.
+/// Most series of an exposition in the text formats.
 pub const MOST_SERIES: usize = 5000;
-/// Most series of mounts that are mounted, and of servers that do not answer.
+/// Most series for mounts that are mounted, and for servers that do not answer.
 const MOST_MOUNTED: usize = 64;
 const MOST_STALLED: usize = 16;
-/// Longest value of a label, bytes. A longer one is cut at its beginning, and has a hash.
+/// Longest value of a label, bytes. A longer value loses its beginning and gets a hash.
 const LABEL_BYTES: usize = 120;
 
-/// Bounds of classic buckets: microseconds as a power of two, and seconds as Prometheus writes them.
+/// Bounds of classic buckets: an exponent of two in microseconds, and seconds as Prometheus writes them.
 pub const CLASSIC_BOUNDS: [(i32, &str, f64); 16] = [
     (6, "6.4e-05", 0.000_064),
     (7, "0.000128", 0.000_128),
@@ -43,7 +43,7 @@ pub const CLASSIC_BOUNDS: [(i32, &str, f64); 16] = [
     (25, "33.554432", 33.554_432),
 ];
 
-/// Series of a histogram in the text formats: buckets, the one without a bound, sum and count.
+/// Series of a histogram in the text formats: buckets, the bucket without a bound, sum and count.
 const OF_HISTOGRAM: usize = CLASSIC_BOUNDS.len() + 3;
 /// Series of a mount in one direction, and of one of its operations.
 const OF_DIRECTION: usize = 9 + OF_HISTOGRAM;
@@ -53,7 +53,7 @@ const OF_TENANT: usize = 4;
 /// Series of a file in one direction.
 const OF_FILE: usize = 2;
 
-// All sums of the recorder fit, and those of other mounts, operations and files with them.
+// All sums of the recorder fit, including the sums of other mounts, operations and files.
 const _: () = assert!(
     2 * OF_DIRECTION * (MOST_MOUNTS + 1)
         + OF_OPERATION * (MOST_OPERATIONS + 1)
@@ -69,7 +69,7 @@ const _: () = assert!(
 /// Metrics with their samples.
 #[derive(Debug, Default)]
 pub struct Exposition<'r> {
-    /// In the order of [`is::FAMILIES`], without those that have no sample.
+    /// In the order of [`is::FAMILIES`], without families that have no sample.
     pub families: Vec<(&'static Family, Vec<Sample<'r>>)>,
     /// When the recording began, ns since 1970.
     pub begin_ns: u64,
@@ -83,20 +83,20 @@ pub struct Sample<'r> {
     pub value: Value<'r>,
 }
 
-/// What a sample says.
+/// The value of a sample.
 #[derive(Clone, Debug)]
 pub enum Value<'r> {
     Count(u64),
     Number(f64),
     Latencies {
         buckets: Cow<'r, Histogram>,
-        /// Of all timed requests, with those that are in no bucket.
+        /// The sum over all timed requests, including those outside every bucket.
         sum_seconds: f64,
     },
 }
 
 impl Value<'_> {
-    /// Adds another one of the same family.
+    /// Adds another value of the same family.
     fn add(&mut self, other: Self) {
         match (self, other) {
             (Self::Count(sum), Self::Count(more)) => *sum = sum.saturating_add(more),
@@ -114,13 +114,13 @@ impl Value<'_> {
                 buckets.to_mut().merge(&more);
                 *sum_seconds += seconds;
             }
-            // The values of a family are alike.
+            // All values of a family have the same kind.
             _ => {}
         }
     }
 }
 
-/// What the process that serves the metrics says of itself.
+/// Metrics about the process that serves them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnCounts {
     /// Pushes and failures, if it pushes.
@@ -270,7 +270,7 @@ impl<'r> Exposition<'r> {
         }
     }
 
-    /// Returns how many servers are left out.
+    /// Returns the number of servers beyond the limit.
     fn stalls(&mut self, status: &'r Status) -> usize {
         let servers = status.stalled.iter().take(MOST_STALLED).map(|stalled| {
             let server = stalled.server.as_deref().unwrap_or("(unknown)");
@@ -357,7 +357,7 @@ impl<'r> Exposition<'r> {
         self.put(family, [(Vec::new(), value)]);
     }
 
-    /// Samples with the same labels are one: Prometheus refuses a scrape that has two.
+    /// Adds up samples with the same labels: Prometheus rejects a scrape that has two of them.
     fn put(
         &mut self,
         family: &'static Family,
@@ -388,7 +388,7 @@ fn seconds(ns: u64) -> Value<'static> {
     Value::Number(ns as f64 / 1e9)
 }
 
-/// Samples of what was read and what was written.
+/// Samples for reads and for writes.
 fn by_direction<'r>(
     label: Cow<'r, str>,
     row: &'r Row,
@@ -402,7 +402,7 @@ fn mount_label(mount: Option<&str>) -> Cow<'_, str> {
     mount.map_or(Cow::Borrowed("(unknown)"), bounded)
 }
 
-/// Labels of each mount, and how many mounts are left out. A mount that is mounted at several places has one of them.
+/// Labels of each mount, and the number of mounts beyond the limit. A mount with several mount points gets one of them.
 fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
     let mut by_mount: BTreeMap<&str, &MountPoint> = BTreeMap::new();
     for point in mounts {
@@ -425,7 +425,7 @@ fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
         .into_iter()
         .take(MOST_MOUNTED)
         .map(|(mount, point)| {
-            // An IPv6 address has colons, too.
+            // An IPv6 address contains colons, too.
             let source = &*point.source;
             let (server, export) = source.split_once(":/").unwrap_or((source, ""));
             let export = match source.len() > server.len() {
@@ -442,7 +442,7 @@ fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
     (labels.collect(), more)
 }
 
-/// A label's value that is not too long.
+/// Shortens a label's value to the limit.
 fn bounded(value: &str) -> Cow<'_, str> {
     if value.len() <= LABEL_BYTES {
         return Cow::Borrowed(value);

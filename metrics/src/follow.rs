@@ -1,4 +1,4 @@
-//! Follows a recorder, and keeps what it said last.
+//! Follows a recorder, and keeps its last message.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use trackiops_store::live::{LiveError, Message, RecorderInfo, Status, Subscripti
 use crate::exposition::{Exposition, OwnCounts};
 use crate::top_files::TopFiles;
 
-/// The recorder says something each second. After this time it is stopped or gone.
+/// The recorder sends a message each second. After this time without one, it is stopped or gone.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval of attempts to find a recorder.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// What a recorder said last.
+/// The last message of a recorder.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Who records.
+    /// The recorder.
     pub recorder: RecorderInfo,
-    /// How it does.
+    /// Its state.
     pub status: Status,
-    /// What is mounted.
+    /// The mounts.
     pub mounts: Vec<MountPoint>,
-    /// The sums since it began.
+    /// The sums since the recording began.
     pub totals: ClosedWindow,
 }
 
-/// Keeps what a recorder said last, for all who ask.
+/// Keeps the last message of a recorder, for all readers.
 #[derive(Clone, Debug)]
 pub struct Follower {
     socket: PathBuf,
@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl Follower {
-    /// Of the recorder at `socket`, with at most `top_files` files of their own.
+    /// A follower of the recorder at `socket`, with separate series for at most `top_files` files.
     pub fn new(socket: &Path, top_files: usize) -> Self {
         let known = Known {
             files: (top_files > 0).then(|| TopFiles::new(top_files)),
@@ -61,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// Follows one recorder after the other. Whenever there is none, `say` gets the reason, once for each.
+    /// Follows one recorder after another. Without a recorder, `say` gets the reason, once for each reason.
     pub fn run(&self, say: impl Fn(&str)) {
         let mut said = String::new();
         loop {
@@ -76,7 +76,7 @@ impl Follower {
         }
     }
 
-    /// Follows a recorder until that ends. Calls `begun` once it is heard.
+    /// Follows a recorder until the recorder ends. Calls `begun` after its first message.
     fn follow_one(&self, mut begun: impl FnMut()) -> FollowError {
         let mut subscription = match Subscription::connect(&self.socket) {
             Ok(subscription) => subscription,
@@ -141,20 +141,20 @@ impl Follower {
         self.lock().version
     }
 
-    /// Writes what is known.
+    /// Passes the current values to `write`.
     pub fn write<T>(&self, write: impl FnOnce(&Exposition<'_>) -> T) -> T {
         let known = self.lock();
         let files = known.files.as_ref();
         write(&Exposition::new(known.recording.as_ref(), files, known.own))
     }
 
-    /// The host and the version of the recorder, if there is one.
+    /// The recorder's host and version, if there is a recorder.
     pub fn recorder(&self) -> Option<RecorderInfo> {
         let known = self.lock();
         known.recording.as_ref().map(|of| of.recorder.clone())
     }
 
-    /// Notes that pushes and failures of them will be counted.
+    /// Sets the counts of pushes and failed pushes.
     pub(crate) fn count_pushes(&self, pushes: u64, failures: u64) {
         let mut known = self.lock();
         known.version += 1;
@@ -162,7 +162,7 @@ impl Follower {
     }
 }
 
-/// Why a recorder is not followed.
+/// Why the follower lost the recorder.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
     #[error("the recorder has ended; waiting for another one")]

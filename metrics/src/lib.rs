@@ -1,7 +1,7 @@
-//! What a running recorder counts, for Prometheus and OpenTelemetry.
+//! Exports the counters of a running recorder to Prometheus and OpenTelemetry.
 //!
-//! [`Follower`] keeps the recorder's last totals, which are cumulative since the recording began: so a restart here resets nothing.
-//! [`catalogue`] has every metric; [`exposition`] gives them values; [`text`], [`protobuf`] and [`otlp`] write them.
+//! [`Follower`] keeps the recorder's last totals. They are cumulative since the recording began, so a restart here resets nothing.
+//! [`catalogue`] lists all metrics; [`exposition`] gives them values; [`text`], [`protobuf`] and [`otlp`] write them.
 
 mod accept;
 pub mod catalogue;

@@ -1,24 +1,24 @@
 //! Buckets of native and exponential histograms, in seconds.
 //!
-//! Buckets here are of microseconds. In seconds, their bounds are between those of the same schema, as 10^6 is no power of
-//! `2^(1/32)`: it is 637.81 of them. Bucket `i` becomes bucket `i - 638`, so counts stay exact, and its bounds are 0.41 % too low.
+//! The store's buckets are in microseconds. In seconds, their bounds fall between the bounds of the same schema: 10^6 is not a whole power
+//! of `2^(1/32)`, but its 637.81st. Bucket `i` becomes bucket `i - 638`: counts stay exact, and bounds are 0.41 % too low.
 
 use trackiops_schemas::histogram::{Histogram, OPENTELEMETRY_OFFSET, PROMETHEUS_OFFSET};
 
-/// The buckets of a factor of 10^6: `32 * log2(10^6)`, rounded.
+/// The number of buckets in a factor of 10^6: `32 * log2(10^6)`, rounded.
 const PER_MILLION: i32 = 638;
 
-/// Prometheus' number of a bucket.
+/// The number of a bucket in Prometheus.
 pub fn of_prometheus(bucket: i32) -> i32 {
     bucket - PER_MILLION + PROMETHEUS_OFFSET
 }
 
-/// OpenTelemetry's number of a bucket.
+/// The number of a bucket in OpenTelemetry.
 pub fn of_opentelemetry(bucket: i32) -> i32 {
     bucket - PER_MILLION + OPENTELEMETRY_OFFSET
 }
 
-/// Runs of buckets that follow each other: number of the first, and counts.
+/// Runs of consecutive buckets: the number of the first bucket, and the counts.
 pub fn runs(histogram: &Histogram) -> Vec<(i32, Vec<u64>)> {
     let mut runs: Vec<(i32, Vec<u64>)> = Vec::new();
     for (bucket, count) in histogram.buckets() {

@@ -1,5 +1,5 @@
-//! `ExportMetricsServiceRequest` of OpenTelemetry (opentelemetry-proto, `opentelemetry/proto/metrics/v1/metrics.proto`), as far as it
-//! is used.
+//! The fields of OpenTelemetry's `ExportMetricsServiceRequest` that TrackIOps uses (opentelemetry-proto,
+//! `opentelemetry/proto/metrics/v1/metrics.proto`).
 
 use prost::Message as _;
 
@@ -12,7 +12,7 @@ use crate::native::{of_opentelemetry, runs};
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: i32 = 2;
 
-/// What a push says of whom it is from.
+/// The origin of a push.
 pub struct From<'s> {
     /// The host, if there is a recorder.
     pub host: Option<&'s str>,
@@ -20,7 +20,7 @@ pub struct From<'s> {
     pub now_ns: u64,
 }
 
-/// Writes a push.
+/// Encodes a push.
 pub fn write(exposition: &Exposition<'_>, from: &From<'_>) -> Vec<u8> {
     let times = (exposition.begin_ns, from.now_ns);
     let metrics = exposition.families.iter();
@@ -42,7 +42,7 @@ pub fn write(exposition: &Exposition<'_>, from: &From<'_>) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// `trackiops_queue_seconds` is `trackiops.queue` with a unit. Collectors that translate it for Prometheus put the unit back.
+/// `trackiops_queue_seconds` becomes `trackiops.queue` with a unit. Collectors that translate it for Prometheus add the unit again.
 fn name(family: &Family) -> String {
     let unit = family.unit.map(|unit| format!("_{}", unit.name()));
     let name = unit.and_then(|unit| family.name.strip_suffix(&unit));
@@ -112,7 +112,7 @@ fn latencies(
     else {
         return None;
     };
-    // Without the gaps that Prometheus has.
+    // Without the gaps that Prometheus uses.
     let mut positive = Buckets::default();
     for (first, counts) in runs(buckets) {
         if positive.bucket_counts.is_empty() {

@@ -1,4 +1,4 @@
-//! `io.prometheus.client.MetricFamily` (prometheus/client_model, `io/prometheus/client/metrics.proto`), as far as it is used.
+//! The fields of `io.prometheus.client.MetricFamily` that TrackIOps uses (prometheus/client_model, `io/prometheus/client/metrics.proto`).
 
 use prost::Message as _;
 
@@ -9,7 +9,7 @@ use crate::exposition::{CLASSIC_BOUNDS, Exposition, Sample, Value};
 use crate::native::{of_prometheus, runs};
 use crate::text::cumulative;
 
-/// Writes each family with its length before it.
+/// Writes each family after its length.
 pub fn write(exposition: &Exposition<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     for (family, samples) in &exposition.families {
@@ -82,7 +82,7 @@ fn histogram(value: &Value<'_>) -> Histogram {
         sample_sum: Some(*sum_seconds),
         bucket: classic.collect(),
         schema: Some(SCALE),
-        // The least that there is: nothing is in the bucket of zero.
+        // The smallest threshold: the zero bucket is empty.
         zero_threshold: Some(f64::MIN_POSITIVE),
         zero_count: Some(0),
         ..Histogram::default()
@@ -104,7 +104,7 @@ fn histogram(value: &Value<'_>) -> Histogram {
         }
     }
     if histogram.positive_span.is_empty() {
-        // Without a span, it would be taken for a classic histogram.
+        // Without a span, Prometheus takes it for a classic histogram.
         histogram.positive_span.push(BucketSpan {
             offset: Some(0),
             length: Some(0),

@@ -17,22 +17,22 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use crate::follow::Follower;
 use crate::otlp::{self, From};
 
-/// How long a push may take.
+/// Timeout of a push.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
+/// Bytes of an answer to read.
 const MOST_ANSWER: usize = 64 << 10;
-/// The port and the path unless the URL has them (OpenTelemetry Protocol Exporter).
+/// Default port and path of the URL (OpenTelemetry Protocol Exporter).
 const PORT: u16 = 4318;
 const PATH: &str = "/v1/metrics";
 
-/// Where a collector on this host listens.
+/// The address of a collector on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpUrl {
     address: SocketAddr,
     path: String,
 }
 
-/// The text is no such URL.
+/// The text is not such a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no URL of a collector on this host: write http://127.0.0.1:4318; that collector passes on to others, with TLS and credentials"
@@ -85,7 +85,7 @@ impl fmt::Display for OtlpUrl {
     }
 }
 
-/// Pushes what a follower knows.
+/// Pushes the values of a follower.
 #[derive(Debug)]
 pub struct Pusher {
     follower: Follower,
@@ -109,7 +109,7 @@ enum PushError {
 }
 
 impl Pusher {
-    /// To this collector, in this interval.
+    /// A pusher to this collector, at this interval.
     pub fn new(follower: Follower, url: OtlpUrl, every: Duration) -> Self {
         follower.count_pushes(0, 0);
         Self {
@@ -119,8 +119,8 @@ impl Pusher {
         }
     }
 
-    /// Pushes for ever. What is lost is made up for by the next push, because all sums are cumulative. `say` gets the first
-    /// failure, and the first success after one.
+    /// Pushes for ever. A later push makes up for a lost one, because all sums are cumulative. `say` gets the first failure, and the first
+    /// success after one.
     pub async fn run(self, say: impl Fn(String)) {
         let mut ticks = interval_at(Instant::now() + self.every, self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -170,7 +170,7 @@ impl Pusher {
         let answered = async {
             let answer = sender.send_request(request).await?;
             let status = answer.status();
-            // To its end, so that the collector sees no reset.
+            // Read the answer to its end, so that the collector does not see a reset.
             let _ = Limited::new(answer.into_body(), MOST_ANSWER)
                 .collect()
                 .await;

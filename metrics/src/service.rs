@@ -1,4 +1,4 @@
-//! What is answered to scrapers.
+//! Answers scrapers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,11 +14,11 @@ use crate::accept::Format;
 use crate::follow::Follower;
 use crate::{protobuf, text};
 
-/// What is answered, kept until the recorder says something else: scrapers that ask all the time cost no more.
+/// Answers, kept until the recorder sends a message: frequent scrapes cost no more.
 #[derive(Debug)]
 struct Answers {
     follower: Follower,
-    /// By format, with the version of what is known.
+    /// By format, with the version of the values.
     kept: Mutex<[Option<(u64, Bytes)>; Format::ALL.len()]>,
 }
 
@@ -43,7 +43,7 @@ impl Answers {
     }
 }
 
-/// What a browser is shown that has only the address.
+/// The page for a browser that opens the bare address.
 const INDEX: &str =
     "<!doctype html><title>TrackIOps</title><a href=\"/metrics\">Metrics for Prometheus</a>\n";
 

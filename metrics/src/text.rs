@@ -88,7 +88,7 @@ fn put_labels(out: &mut String, family: &Family, sample: &Sample<'_>, bound: Opt
     }
 }
 
-/// How many are within each of [`CLASSIC_BOUNDS`]. These are bounds of buckets, so it is exact.
+/// The number of requests up to each of [`CLASSIC_BOUNDS`]. It is exact, because these are bounds of buckets.
 pub fn cumulative(histogram: &Histogram) -> [u64; CLASSIC_BOUNDS.len()] {
     let mut counts = [0; CLASSIC_BOUNDS.len()];
     for (bucket, count) in histogram.buckets() {

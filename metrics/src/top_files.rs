@@ -1,8 +1,8 @@
 //! The busiest files.
 //!
-//! A file has series of its own from when it becomes one of the busiest until another one takes its place; all others are one
-//! series. So no series ever decreases, whatever becomes of files. Files are told apart by their names: one that was replaced by
-//! another one of its name goes on in the same series, and one that is renamed takes its sums into a series of the new name.
+//! A file gets separate series when it becomes one of the busiest, until another file takes its place. All other files share one series. So
+//! no series ever decreases. A file is identified by its name: a file that replaces another of its name continues its series, and a renamed
+//! file moves its sums into a series of the new name.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,14 +11,14 @@ use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_store::live::OTHER;
 
-/// Most files with series of their own.
+/// Most files with separate series.
 pub const MOST_TOP_FILES: usize = 100;
-/// Windows after which places are given away.
+/// Windows between two assignments of places.
 const ROUND: u32 = 10;
-/// Files that are candidates in a round. Further ones have to wait for the next.
+/// Most candidates in a round. Further files must wait for the next round.
 const MOST_CANDIDATES: usize = 16 << 10;
 
-/// Requests and bytes of READs, then those of WRITEs.
+/// Requests and bytes of READs, then of WRITEs.
 type Sums = [u64; 4];
 
 /// The busiest files and their sums since they are among them.
@@ -26,10 +26,10 @@ type Sums = [u64; 4];
 pub struct TopFiles {
     most: usize,
     own: HashMap<Name, Place>,
-    /// The names in `own` of files that were seen under them.
+    /// The names in `own` under which each file was seen.
     names: HashMap<FileKey, Name>,
     other: Sums,
-    /// Bytes of this round.
+    /// Bytes in this round.
     candidates: HashMap<Name, u64>,
     windows: u32,
 }
@@ -44,9 +44,9 @@ struct Name {
 #[derive(Debug, Default)]
 struct Place {
     sums: Sums,
-    /// The file that was last seen under its name.
+    /// The file that was last seen under this name.
     file: Option<FileKey>,
-    /// Bytes of this round.
+    /// Bytes in this round.
     bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl Name {
 }
 
 impl TopFiles {
-    /// With places for at most `most` files.
+    /// Has places for at most `most` files.
     pub fn new(most: usize) -> Self {
         Self {
             most: most.min(MOST_TOP_FILES),
@@ -105,7 +105,7 @@ impl TopFiles {
         }
     }
 
-    /// Moves the series of a file that was renamed to its new name, unless that has one.
+    /// Moves the series of a renamed file to its new name, unless the new name has a series.
     fn follow(&mut self, file: FileKey, name: &Name) {
         let before = self.names.get(&file).filter(|before| *before != name);
         if let Some(place) = before.and_then(|before| self.own.remove(before)) {
@@ -119,7 +119,7 @@ impl TopFiles {
         }
     }
 
-    /// Gives free places to the busiest candidates, and those of files that were less than half as busy.
+    /// Gives free places to the busiest candidates, and takes places from files that were less than half as busy.
     fn give_places(&mut self) {
         let mut candidates: Vec<_> = mem::take(&mut self.candidates).into_iter().collect();
         candidates.sort_by_key(|(_, bytes)| *bytes);
@@ -147,7 +147,7 @@ impl TopFiles {
         for place in self.own.values_mut() {
             place.bytes = 0;
         }
-        // Files that are replaced all the time leave their keys.
+        // Files that are often replaced leave stale keys behind.
         let own = &self.own;
         self.names
             .retain(|file, name| own.get(name).is_some_and(|place| place.file == Some(*file)));

@@ -24,7 +24,7 @@ pub struct GroupKey {
     pub of: Entity,
     /// The tenant, if the query groups by it: see [`crate::GroupBy::tenant`].
     pub tenant: Option<TenantKey>,
-    /// Where the rows were recorded. Levels are never added up.
+    /// The level at which the I/O was observed. Levels are never added up.
     pub level: IoLevel,
 }
 
@@ -33,9 +33,9 @@ pub struct GroupKey {
 pub struct Group {
     /// The file, as the latest row with a name describes it. A group of several files has any of them.
     pub file: Arc<File>,
-    /// The tenant of the rows. A name, uid or cgroup is present only if all rows have the same one.
-    /// A name belongs to the file, whichever row has it; a tenant answers only for its own requests.
-    /// The names of the user and the container are the latest ones of that uid and that cgroup, labels those of that name.
+    /// The tenant of the rows. A name, uid or cgroup is present only if all rows have the same one. A tenant answers
+    /// only for its own requests. Names of the user and the container are the latest ones of that uid and cgroup.
+    /// Labels are the latest ones of that name.
     pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: SparseRow,
@@ -44,7 +44,7 @@ pub struct Group {
     named: [Age; 3],
 }
 
-/// Age of a row: the end of its window, then the position of its segment among those of one window.
+/// Age of a row: the end of its window, then the position of its segment among the segments of that window.
 pub type Age = (UtcMs, usize);
 
 /// Groups, in the order of their first rows. This order is close to that of an answer, so sorting takes little time.
@@ -123,7 +123,7 @@ impl Aggregator {
     }
 }
 
-/// The later name of those that are known; the first one's age becomes that of the result.
+/// The later of the known names. Sets `named` to its age.
 fn latest(
     (own, named): (&Option<Arc<str>>, &mut Age),
     (other, age): (&Option<Arc<str>>, Age),
@@ -136,7 +136,7 @@ fn latest(
 }
 
 impl Group {
-    /// Keeps the name, the uid and the cgroup only if both tenants have the same.
+    /// Keeps the name, the uid and the cgroup only if both tenants have the same value.
     fn add_tenant(&mut self, ages: [Age; 3], tenant: &Arc<Tenant>) {
         if self.tenant == *tenant {
             for (named, age) in self.named.iter_mut().zip(ages) {
@@ -239,7 +239,7 @@ mod tests {
         })
     }
 
-    /// Adds up rows of these tenants, one row a second. Returns the tenant and the number of rows of each group.
+    /// Adds up rows of these tenants, one row per second. Returns the tenant and the number of rows of each group.
     fn added_up(by: GroupBy, tenants: &[(usize, &Arc<Tenant>)]) -> Vec<(Arc<Tenant>, u64)> {
         let mut mergers = [Aggregator::default(), Aggregator::default()];
         for (i, (time, tenant)) in tenants.iter().enumerate() {

@@ -27,19 +27,19 @@ pub struct AnswerRow {
     pub host: Arc<str>,
     /// The file, name, directory, mount, volume or host that the row describes.
     pub of: Entity,
-    /// The volume that this is on, if that is known.
+    /// The volume that holds this, if known.
     pub volume: Option<Arc<VolumeName>>,
     /// The file, if the row describes one.
     pub file: Option<Arc<File>>,
-    /// The tenant. A part that is unknown, or that differs between several tenants, is `None`.
+    /// The tenant. A part that is unknown, or that differs between tenants, is `None`.
     pub tenant: Arc<Tenant>,
-    /// Where the row was recorded.
+    /// The level at which the I/O was observed.
     pub level: IoLevel,
     /// Counters of the requests.
     pub sum: SparseRow,
-    /// The requests and the calls in it are of the same tenants, and of the same time, so that they can be compared.
+    /// Whether its requests and calls are of the same tenants and the same time, so that they can be compared.
     pub has_both_sides: bool,
-    /// Recorded time within the window on that host, ms, that rates divide by; 0 if too little was recorded for a rate.
+    /// Recorded time within the window on that host, ms, for rates; 0 if it is too short for a rate.
     pub covered_ms: u64,
 }
 
@@ -92,12 +92,12 @@ pub struct Answer<R = AnswerRow> {
     pub range: Interval,
     /// Notes about the answer.
     pub notes: Vec<Note>,
-    /// The recorded time of the range, if the answer is of requests.
+    /// The recorded time of the range, if the answer is about requests.
     pub recorded: Arc<HostTimes>,
 }
 
 impl<R> Answer<R> {
-    /// Rows that describe all of a range, and no requests of windows.
+    /// Rows that each describe the whole range and have no recorded time.
     pub fn of_range(rows: Vec<R>, by: GroupBy, range: Interval, notes: Vec<Note>) -> Self {
         Self {
             rows,
@@ -124,7 +124,7 @@ impl<R> Answer<R> {
 pub enum EmptyReason {
     /// The stores have no data yet; their directories.
     EmptyStore(Vec<PathBuf>),
-    /// No selector matches a file that was ever recorded; the text names them.
+    /// No selector matches a file that was ever recorded; the text names the selectors.
     UnknownFile(String),
     /// The range lies outside of the recorded time.
     NotRecorded {
@@ -152,7 +152,8 @@ pub enum EmptyReason {
         /// The range of the question.
         asked: Interval,
     },
-    /// The selected mounts have no data; the text names them and suggests others.
+    /// The selected mounts have no data; the text names them and suggests others. Or no mounts are known; the text says
+    /// why.
     NoMount(String),
     /// There were requests, but none of the selected kind.
     NoneOf {

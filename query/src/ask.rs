@@ -13,13 +13,13 @@ use crate::explain::Stage;
 use crate::question::{Question, Range};
 use crate::times::show;
 
-/// Limit of retries, each because another segment vanished between plan and scan.
+/// Most retries. Each follows a segment that vanished between plan and scan.
 const ATTEMPTS: usize = 32;
 
-/// Answers a question with `ask_once`, and calls it again after a segment has vanished or turned out to be damaged.
-/// The catalog forgets a segment before the file is deleted. So if a new plan contains a vanished segment again, its file is
-/// missing. A retry skips missing and damaged files, and the notes list them. What is wrong with a view that the question has
-/// is an error: only the caller can open another one.
+/// Answers a question with `ask_once`, and calls it again after a segment has vanished or turned out to be damaged. The
+/// catalog removes a segment before its file is deleted. So a segment that vanishes again in a new plan is missing. A
+/// retry skips missing and damaged files, and the notes list them. If the question comes with a view, these are errors,
+/// because only the caller can open another view.
 pub fn ask_with<R>(
     question: &Question,
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
@@ -46,7 +46,7 @@ pub fn ask_with<R>(
             }
             Err(QueryError::Vanished(path)) => (path, "it is missing".to_owned()),
             Err(QueryError::Damaged { path, why }) => (path, why),
-            // A journal whose checksums match but whose windows are invalid.
+            // A journal with valid checksums but invalid windows.
             Err(QueryError::Store(StoreError::Damaged { path, why, .. })) => (path, why.to_owned()),
             answered => {
                 let mut notes = damage.notes();
@@ -91,7 +91,7 @@ pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Em
     Ok(Interval::new(start, end))
 }
 
-/// The recorded time of a question's stores, or of its view; or why there is none.
+/// The recorded time of a question's stores or view; or the reason why there is none.
 pub fn ask_span(question: &Question) -> Result<Result<Interval, EmptyReason>, QueryError> {
     if let Some(view) = &question.view {
         return Ok(recorded(view, question));
@@ -100,7 +100,7 @@ pub fn ask_span(question: &Question) -> Result<Result<Interval, EmptyReason>, Qu
     Ok(recorded(&Snapshot::open_all(stores)?, question))
 }
 
-/// The range of the question. An open end takes the end of the recorded time.
+/// The range of the question. An open end becomes the end of the recorded time.
 pub fn asked(span: Interval, question: &Question) -> Interval {
     let Range { since, until } = question.range;
     Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))

@@ -1,4 +1,4 @@
-//! Lists the streams of captures that were imported.
+//! Lists the streams of imported captures.
 
 use crate::answer::Outcome;
 use crate::coverage::captures::CapturedStream;

@@ -22,12 +22,12 @@ pub enum QueryError {
         "rows of several levels are not added up: name one level with --level, or add `level` to --by"
     )]
     SeveralLevels,
-    /// Calls of functions have no rows of windows.
+    /// Function calls have no rows of windows.
     #[error(
         "there are no rows of the level {0}: `trackiops requests --level {0}` has single calls, where they were kept"
     )]
     NoRowsOf(IoLevel),
-    /// Connections to servers are NFS's.
+    /// Only NFS has connections to servers.
     #[error("{0} are recorded at the level wire alone: leave out --level")]
     OnlyWire(&'static str),
     /// The range ends before it begins.

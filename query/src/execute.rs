@@ -25,12 +25,12 @@ use crate::plan::{Journal, Plan, Tail};
 use crate::projection::Projection;
 use crate::scan::{self, ScanColumns};
 
-/// When was recorded, in the range of a plan.
+/// The recorded time within the range of a plan.
 #[derive(Debug)]
 pub struct Recorded {
     /// Recorded time of each window of the answer, by host.
     pub covered: RecordedTime,
-    /// Coverage of each host, and the time of its first and last data in all.
+    /// Coverage of each host, and the time of all of its data.
     pub hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
@@ -39,25 +39,25 @@ pub struct Recorded {
 pub struct Found {
     /// The groups with their sums.
     pub groups: Groups,
-    /// When was recorded.
+    /// The recorded time.
     pub recorded: Recorded,
-    /// Number of entities without a row because they were neither read nor written.
+    /// Number of entities without a row, because they were neither read nor written.
     pub only_metadata: usize,
-    /// The levels that have rows, if these are of one level and others have some as well.
+    /// The levels with rows, if the groups have one level and other levels also have rows.
     pub other_levels: Option<OtherLevels>,
 }
 
-/// Levels that have rows in the range.
+/// Levels with rows in the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherLevels {
-    /// That of an answer.
+    /// The level of the answer.
     pub shown: IoLevel,
-    /// The others.
+    /// The other levels.
     pub others: Vec<IoLevel>,
 }
 
-/// Executes a plan in its stages: reads the rows of segments, accounts for the recorded time of their journals, and reads tails.
-/// `sums` is what rows are added to.
+/// Executes a plan in stages: reads the rows of segments, finds the recorded time of their journals, and reads tails.
+/// Rows are added to `sums`.
 pub(crate) fn in_stages<'p, S>(
     plan: &'p Plan<'p>,
     explain: &'p Explain,
@@ -79,7 +79,7 @@ pub(crate) fn in_stages<'p, S>(
     Ok(Recorded { covered, hosts })
 }
 
-/// Executes a plan for rows of files. Keeps the `wanted` files, or all, and adds up rows as `grouping` says.
+/// Executes a plan for rows of files. Keeps the `wanted` files, or all, and adds up rows by `grouping`.
 ///
 /// Fails with [`QueryError::TooManyRows`] if any thread has more than `row_limit` rows.
 pub fn execute(
@@ -117,7 +117,8 @@ pub fn execute(
     })
 }
 
-/// Keeps the groups of one level: of the first that has any, in the order of [`IoLevel::OF_ROWS`]. Returns it and the others, if there are any.
+/// Keeps the groups of one level: the first in the order of [`IoLevel::OF_ROWS`] with groups. Returns it with the other
+/// levels, if there are any.
 fn keep_one_level(groups: &mut Groups) -> Option<OtherLevels> {
     let has = |level: &IoLevel| groups.keys().any(|key| key.level == *level);
     let mut there = IoLevel::OF_ROWS.into_iter().filter(has);
@@ -130,7 +131,8 @@ fn keep_one_level(groups: &mut Groups) -> Option<OtherLevels> {
     Some(OtherLevels { shown, others })
 }
 
-/// Keeps windows with reads or writes, or with calls or the page cache if these are asked for: journals and exports have them in any case. Returns the number of entities that have no other windows.
+/// Keeps windows with reads or writes, and windows with calls or page cache activity if `of` includes those. Journals
+/// and exports always have all columns. Returns the number of entities without such a window.
 fn keep_transfers(groups: &mut Groups, of: Projection) -> usize {
     let mut without = HashSet::new();
     groups.retain(|key, group| {
@@ -191,7 +193,7 @@ struct Share {
     unclear: Unclear,
 }
 
-/// By index of a journal in the plan: files with rows that are wanted in only a part of their window.
+/// By index of a journal in the plan: files whose rows are wanted in only a part of a window.
 type Unclear = BTreeMap<usize, BTreeSet<FileKey>>;
 
 impl<'p> Run<'p> {
@@ -239,8 +241,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Adds the rows of segments. Skips rows without a name that are wanted in only a part of their window, and returns their
-    /// files. A second call, with `again`, adds those from the finest granularity.
+    /// Adds the rows of segments. Skips rows without a name that are wanted in only a part of their window, and returns
+    /// their files. A second call, with `again`, adds these rows from the finest granularity.
     fn rows(&mut self, jobs: &[Job<'_>], again: bool) -> Result<Unclear, QueryError> {
         let rows = jobs.iter().map(Job::rows).sum();
         self.explain.expect(rows);
@@ -322,8 +324,8 @@ impl<'p> Run<'p> {
 
     fn tail(&mut self, account: &mut Account<'p>, tail: &Tail<'_>) -> Result<(), QueryError> {
         let granularity = tail.tail.granularity();
-        // A journal repeats attributes in every window, at the same address. The map holds the `Arc`s, so other attributes cannot
-        // reuse the address.
+        // A journal repeats attributes in every window, at the same address. The map holds the `Arc`s, so other
+        // attributes cannot reuse an address.
         let mut files: HashMap<_, (Arc<FileAttributes>, Placed)> = HashMap::new();
         let host = tail.host;
         let mut tenants = self.grouping.tenants.chooser();
@@ -338,7 +340,7 @@ impl<'p> Run<'p> {
                 }
                 let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
                     let mut file = File::from(&*row.file);
-                    // As in a segment whose column is not read.
+                    // As for a segment whose column is not read.
                     if !self.projection.includes(PATH_INFERRED) {
                         file.path_inferred = None;
                     }

@@ -1,6 +1,6 @@
 //! Statistics of a query, for `--explain`.
 //!
-//! Each stage records its work here. Only progress is always counted; other counters and clocks run only with `--explain`.
+//! Each stage records its work here. Progress is always counted; other counters and clocks run only with `--explain`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub struct Segments {
     pub outside: u64,
     /// Unreadable segments.
     pub damaged: u64,
-    /// Unneeded segments: others hold the same data in the granularity that answers.
+    /// Segments that are not needed, because others hold the same data in the granularity that answers.
     pub other_granularity: u64,
     /// Segments without rows of the selected files.
     pub without_files: u64,
@@ -246,7 +246,8 @@ impl Explain {
         });
     }
 
-    /// Records a plan: its number of segments and journals, and the granularity of each part. `stored` is what the store has.
+    /// Records a plan: its number of segments and journals, and the granularity of each part. `stored` counts the
+    /// store's segments.
     pub(crate) fn planned(
         &self,
         segments: u64,
@@ -295,7 +296,7 @@ impl Explain {
     }
 }
 
-/// A thread that panics cannot tear a number, so the values behind a poisoned lock are usable.
+/// A panic cannot tear a number, so the values behind a poisoned lock are usable.
 fn lock(explained: &Mutex<Explained>) -> MutexGuard<'_, Explained> {
     explained.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,7 +40,7 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
 }
 
-/// What is to be said of the recorded time in the range of a question; or why there is none, and what is to be said of that.
+/// Notes about the recorded time in the range of a question; or the reason why there is none, with notes.
 pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing>, QueryError> {
     let about_all = Question {
         step: Some(Step::All),
@@ -48,11 +48,11 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
             levels: true,
             ..GroupBy::HOST
         },
-        // For notes about calls, which are among the single requests.
+        // For notes about calls, which are also single requests.
         projection: Projection::bytes()
             .with(Projection::calls())
             .and_single_requests(),
-        // Single calls have no rows of their own.
+        // Single calls have no rows.
         levels: Vec::new(),
         ops: Vec::new(),
         conditions: Vec::new(),
@@ -158,7 +158,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         groups
             .retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone(), key.level)));
     }
-    // With ranks, no groups may mean that rows exist but none meets the conditions.
+    // With ranks, an answer without groups may mean that rows exist but none meets the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
     if ranks.is_none() {
         only_metadata = found.only_metadata;
@@ -169,7 +169,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     let mut told = selection.notes;
     told.extend(other_levels.map(Note::OtherLevels));
-    // A question about one direction does not ask for files with neither.
+    // A question about one direction does not concern files with neither.
     if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
         let (count, by) = (only_metadata, question.by);
         told.push(Note::OnlyMetadata { count, by });
@@ -182,8 +182,8 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }))
 }
 
-/// The same question about the rows that have calls of the level `app`: those of the level `block`. Rows without calls are left out,
-/// unless that level is asked for as well.
+/// Replaces the level `app` by the rows of the level `block` with calls. Rows without calls are dropped, unless the
+/// question names `block`, too.
 fn about_calls(question: &Question) -> Result<Question, QueryError> {
     let mut about = question.clone();
     about.projection = about.projection.with(Projection::calls());
@@ -203,7 +203,7 @@ fn about_calls(question: &Question) -> Result<Question, QueryError> {
     Ok(about)
 }
 
-/// The levels of the rows that have what these levels have.
+/// The levels of the rows that hold data of these levels.
 pub(crate) fn levels_of_rows(levels: &[IoLevel]) -> Vec<IoLevel> {
     let of_rows = |level: &IoLevel| match level {
         IoLevel::App => IoLevel::Block,
@@ -215,13 +215,13 @@ pub(crate) fn levels_of_rows(levels: &[IoLevel]) -> Vec<IoLevel> {
     levels
 }
 
-/// Whether rows by tenant or user may be of requests without a caller, and have columns of calls, which have one.
+/// Whether rows by tenant or user can have requests, which may lack a caller, beside calls, which have one.
 fn may_have_no_callers(question: &Question) -> bool {
     question.by.tenants && question.projection.is_of_calls()
 }
 
-/// Where a row belongs among others, smallest first: by `--sort`, or else by bytes.
-/// Where requests have no caller, these are the bytes of calls; rows without any follow, by the bytes of requests.
+/// The sort key of a row, smallest first: by `--sort`, or else by the time that its requests took. Rows whose requests
+/// have no caller are sorted by the bytes of all calls. Rows without such a value follow, by the bytes of requests.
 fn place(row: &AnswerRow, question: &Question, terms: &FilterAndSort<AnswerRow>) -> f64 {
     let bytes = row.sum.bytes();
     let has_no_caller = row.level == IoLevel::Block && row.tenant.name.is_none();
@@ -234,9 +234,9 @@ fn place(row: &AnswerRow, question: &Question, terms: &FilterAndSort<AnswerRow>)
     }
 }
 
-/// Whether to report files that were neither read nor written, beside `rows` that were.
-/// The root of each mount and directories on the way to files have GETATTRs; a reader of bytes does not ask for these few.
-/// They matter if they outnumber the other rows, or if the question names a file.
+/// Whether to report files that were neither read nor written, beside `rows` that were. Roots of mounts and directories
+/// on the way to files have a few GETATTRs, which do not concern a question about bytes. They matter if they outnumber
+/// the other rows, or if the question names a file.
 fn is_worth_a_note(only_metadata: usize, rows: usize, files: &[FileSelector]) -> bool {
     let is_named = files.iter().any(|selector| !selector.is_of_several());
     only_metadata > rows || (only_metadata > 0 && is_named)
@@ -278,7 +278,7 @@ fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> P
     if Which::of(&question.files) != Which::One {
         needs = needs.with(Projection::new([PATH]));
     }
-    // For one direction, report only files that have requests in it.
+    // For one direction, report only files with requests in it.
     needs.only_transfers(!question.ops.is_empty())
 }
 
@@ -310,10 +310,10 @@ fn select(
     }))
 }
 
-/// Rank of each entity and tenant: first by `--sort`, or the most bytes in the range without it.
+/// Rank of each entity and tenant: first by `--sort`, or else by the time that requests took in the range.
 type Ranks = ranking::Ranks<RankKey>;
 
-/// What has a rank.
+/// The key of a rank.
 type RankKey = (Entity, Option<TenantKey>, IoLevel);
 
 /// The key of a row's rank.
@@ -321,8 +321,9 @@ fn ranked(row: &AnswerRow, by: GroupBy) -> RankKey {
     (row.of.clone(), by.tenant(&row.tenant), row.level)
 }
 
-/// Ranks entities. Reads few columns of the coarsest granularities. Also returns the number of files that were neither read nor
-/// written. If the answer has one row for the whole range, only entities with a row that meets the conditions get a rank.
+/// Ranks entities, reading few columns of the coarsest granularities. Also returns the number of files that were
+/// neither read nor written. If the answer has one row for the whole range, only entities whose row meets the
+/// conditions get a rank.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
@@ -358,7 +359,7 @@ fn rank(
             Entry::Occupied(mut entry) => {
                 let (all, any) = entry.get_mut();
                 all.sum.merge(&row.sum.row());
-                // Hosts record the same time in parallel: take the longest time, not the sum.
+                // Hosts record the same time in parallel, so take the longest time instead of the sum.
                 all.covered_ms = all.covered_ms.max(row.covered_ms);
                 *any |= meets;
             }
@@ -407,13 +408,13 @@ fn rows(
 /// Of which rows the requests that were made for calls are among the requests, and the other way round.
 struct Sides<'r> {
     recorded: &'r Recorded,
-    /// Rows are told apart, or selected, by tenant.
+    /// Whether rows are grouped or selected by tenant.
     by_tenant: bool,
-    /// Hosts and levels with requests of nobody known, which may have been made for anyone's calls.
+    /// Hosts and levels with requests of unknown tenants. Any calls may have caused these requests.
     unknown: HashSet<(HostIndex, IoLevel)>,
 }
 
-/// Whether requests are in it of a tenant that rules have not named.
+/// Whether the group has requests of a tenant without a name.
 fn is_unnamed(group: &Group) -> bool {
     group.tenant.name.is_none() && group.sum.is_transfer()
 }
@@ -427,7 +428,7 @@ impl<'r> Sides<'r> {
             places.collect::<HashSet<_>>()
         };
         let mut unknown = places(|group| is_unnamed(group) && group.tenant.uid.is_none());
-        // Without cgroups on both sides, users are all that there is.
+        // Without cgroups on both sides, only users can be compared.
         let without_cgroup = places(|group| is_unnamed(group) && group.tenant.cgroup.is_none());
         let called_in_cgroup =
             places(|group| group.sum.has_calls() && group.tenant.cgroup.is_some());

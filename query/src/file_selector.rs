@@ -17,7 +17,7 @@ use crate::origin::File;
 use crate::stat_with_timeout::{STAT_LIMIT, Stat, stat};
 use crate::suggestions;
 
-/// As in a shell: `*` does not match a `/`.
+/// Like in a shell: `*` does not match a `/`.
 const GLOB_OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
@@ -27,21 +27,23 @@ const GLOB_OPTIONS: MatchOptions = MatchOptions {
 /// One value of `--file` or `--dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSelector {
-    /// A path: every file that had this name when its row was recorded.
+    /// A path: selects every file that had this name when its row was recorded.
     Path(PathBuf),
-    /// The same, which is looked up in the store alone: a [`Self::Path`] of an unknown name is looked for on this host.
+    /// A path that is looked up only in the store. An unknown [`Self::Path`] is also looked up on this host.
     Stored(PathBuf),
-    /// Every path that matches the pattern. A name that equals the pattern's text matches, too.
+    /// Every path that matches the pattern. A name that equals the pattern's text also matches.
     Glob(Pattern),
-    /// A directory itself, because operations name directories, and every path below it. The text has no trailing slash.
+    /// A directory itself, because operations can concern directories, and every path below it. The text has no
+    /// trailing slash.
     Below(String),
     /// A device number and a fileid. They identify a file only while the client used that device number.
     Id(Dev, u64),
 }
 
 impl FileSelector {
-    /// Parses a value of `--file`. `MAJOR:MINOR:FILEID` is a number, text with `*`, `?` or `[` is a pattern, and other text is a
-    /// path. Paths and patterns become absolute. Write `./` before a path that looks like a number.
+    /// Parses a value of `--file`. `MAJOR:MINOR:FILEID` is a number, text with `*`, `?` or `[` is a pattern, and other
+    /// text is a path, such as a name with an unclosed `[`. Paths and patterns become absolute. Write `./` before a path
+    /// that looks like a number.
     pub fn parse(text: &Path) -> Result<Self, QueryError> {
         let id = text.to_str().and_then(|text| {
             let (dev, fileid) = text.rsplit_once(':')?;
@@ -70,7 +72,8 @@ impl FileSelector {
         Ok(Self::Below(dir.trim_end_matches('/').to_owned()))
     }
 
-    /// An error if a name is relative: where to is not for the client of a server to learn.
+    /// Refuses a relative name: clients of a server must not learn the server's current directory, to which
+    /// [`Self::parse`] joins it.
     pub fn check_stored(text: &Path) -> Result<(), QueryError> {
         match text.is_absolute() || matches!(Self::parse(text)?, Self::Id(..)) {
             true => Ok(()),
@@ -81,7 +84,7 @@ impl FileSelector {
         }
     }
 
-    /// The same, looked up in the store alone.
+    /// The same selector, looked up only in the store.
     pub fn stored(self) -> Self {
         match self {
             Self::Path(path) => Self::Stored(path),
@@ -134,7 +137,7 @@ pub struct FileSelection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Which {
     names: Vec<FileSelector>,
-    /// Files with such names, ascending.
+    /// Files with a wanted name, ascending.
     named: Vec<FileKey>,
     ids: Vec<(Dev, u64)>,
     /// Files that had both wanted and other names: the start of each name, and whether it is wanted.
@@ -191,9 +194,8 @@ impl FileSelection {
         }
     }
 
-    /// Whether to keep a row without a name, if [`Self::match_of`] is [`FileMatch::Depends`].
-    /// The row counts under the file's latest name at `time`, the start of the window. Before the first name, it counts under
-    /// that name.
+    /// Whether to keep a row without a name, if [`Self::match_of`] is [`FileMatch::Depends`]. The file's latest name at
+    /// `time`, the start of the window, decides. Before the first name, the first name decides.
     pub fn holds(&self, time: UtcMs, key: FileKey) -> bool {
         let periods = self.periods(key);
         let before = periods.partition_point(|(first, _)| *first <= time);
@@ -234,20 +236,20 @@ impl FileMatch {
     }
 }
 
-/// Files that the catalog has for some selectors.
+/// Files of some selectors in the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The selected rows; `None` if no selector matches anything that was ever recorded.
     pub wanted: Option<FileSelection>,
     /// Messages about selectors that match nothing that was ever recorded.
     pub never: Vec<String>,
-    /// Selectors, as text, that match only files outside of the range, and the time of those files.
+    /// Selectors, as text, that match only files outside the range, and the time of those files.
     pub elsewhere: Vec<(String, Interval)>,
 }
 
 /// Looks up in the catalog which files may have rows in `asked`. Runs `stat` on a path that the catalog lacks.
 ///
-/// Errors: those of the store, [`QueryError::PathHangs`] and [`QueryError::NoStat`].
+/// Errors: errors of the store, [`QueryError::PathHangs`] and [`QueryError::NoStat`].
 pub fn resolve(
     snapshot: &Snapshot,
     selectors: &[FileSelector],
@@ -328,7 +330,7 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// What one selector matches.
+/// The match of one selector.
 #[derive(Default)]
 struct Found {
     keys: Vec<FileKey>,
@@ -336,7 +338,7 @@ struct Found {
     id: Option<(Dev, u64)>,
     /// Time of matching files, if they lie outside of the range.
     elsewhere: Option<Seen>,
-    /// Message that says why the selector matches nothing.
+    /// Why the selector matches nothing, as text.
     never: Option<String>,
 }
 
@@ -392,7 +394,7 @@ fn mixed(
         let names = history.names.iter();
         let periods = names.map(|(path, (first, _))| (*first, is_wanted(path)));
         let mut periods: Vec<_> = periods.collect();
-        // If two names begin at the same time, a row without a name may belong to either; the wanted one sorts first.
+        // If two names begin at the same time, a row without a name may belong to either. The wanted one sorts first.
         periods.sort_by_key(|(first, wanted)| (*first, Reverse(*wanted)));
         (key, periods)
     });

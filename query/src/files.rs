@@ -21,7 +21,7 @@ pub struct FileActivity {
     pub host: Arc<str>,
     /// The file, with its last name in the range.
     pub file: Arc<File>,
-    /// Names, first and last time of the file, on any host and also outside of the range.
+    /// Names of the file, and when it was first and last seen, on any host and also outside the range.
     pub history: FileHistory,
     /// READ requests in the range.
     pub read_requests: u64,
@@ -31,7 +31,7 @@ pub struct FileActivity {
     pub write_requests: u64,
     /// Bytes of these WRITEs.
     pub write_bytes: u64,
-    /// Calls by which applications read in the range.
+    /// Read calls of applications in the range.
     pub app_read_calls: u64,
     /// Bytes that these returned.
     pub app_read_bytes: u64,
@@ -63,7 +63,7 @@ impl FileActivity {
     }
 }
 
-/// Lists files with activity, in order of name without `--sort`. Holds one row for each file in memory.
+/// Lists files with activity, by name without `--sort`. Holds one row for each file in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
     let terms = FilterAndSort::new(question)?;
     // Conditions and order apply to the listed rows, which have other columns.

@@ -41,7 +41,8 @@ impl<R: Record> FilterAndSort<R> {
         self.sort.is_some()
     }
 
-    /// The sort key of a row, smallest first. It is infinite without an order and for an unknown value, which thus sorts last.
+    /// The sort key of a row, smallest first. Without an order or for an unknown value it is infinite, so such rows
+    /// come last.
     pub(crate) fn place(&self, row: &R) -> f64 {
         let value = |(column, ascending): &(Column<R>, bool)| {
             let number = column.value(row).number();

@@ -17,7 +17,7 @@ pub fn condition(text: &str) {
     let written = condition.to_string();
     match written.parse::<Condition>() {
         Ok(again) => assert_eq!(again, condition, "{written}"),
-        // A mix of `and` and `or` is written with more brackets than it needs, so the text may be too deep.
+        // A mix of `and` and `or` is written with more brackets than necessary, so the text may be too deep.
         Err(ConditionError::TooDeep(_)) => {}
         Err(error) => panic!("{written}: {error}"),
     }

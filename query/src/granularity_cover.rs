@@ -1,7 +1,7 @@
 //! Splits a range among the stored granularities.
 //!
-//! A row of a coarse granularity is the sum of the finer rows in its window. So a range can be split anywhere if two conditions
-//! hold:
+//! A row of a coarse granularity is the sum of the finer rows in its window. So a range can be split anywhere under two
+//! conditions:
 //!
 //! * each part consists of whole windows of its granularity;
 //! * that granularity has all data of the part.
@@ -44,11 +44,11 @@ pub(crate) fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
     }
 }
 
-/// Splits `asked` among `levels`, ordered from fine to coarse. Each part has the index of its level: the coarsest that can answer
-/// it. Parts are disjoint and in order, and together they contain `asked`. If an end of `asked` cuts a window of the finest
-/// available level, they reach beyond that end. A part that no level has gets index 0.
+/// Splits `asked` among `levels`, ordered from fine to coarse. Each part gets the index of the coarsest level that can
+/// answer it. Parts are disjoint and in order, and together contain `asked`. If an end of `asked` cuts a window of the
+/// finest available level, they extend beyond that end. A part without any level gets index 0.
 pub(crate) fn cover(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> {
-    // By level: the times that no finer level has, in whole windows.
+    // By level: the times without a finer level, in whole windows.
     let mut needed: Vec<Vec<Interval>> = Vec::new();
     for level in levels {
         let finer = needed.last();

@@ -22,17 +22,17 @@ use crate::volume_names::VolumeNames;
 pub struct GroupBy {
     /// The entity of a group.
     pub level: Level,
-    /// Whether each tenant has a row of its own.
+    /// Whether each tenant has separate rows.
     pub tenants: bool,
-    /// Whether each user and cgroup of a tenant has one.
+    /// Whether each user and cgroup of a tenant has separate rows.
     pub users: bool,
-    /// Whether tenants are users, whatever their cgroups and names.
+    /// Whether users replace tenants, ignoring cgroups and names.
     pub only_users: bool,
-    /// Whether each level has one. Otherwise an answer is about one level.
+    /// Whether each level has separate rows. Otherwise an answer is about one level.
     pub levels: bool,
 }
 
-/// The entity of a group, finest first: each one lies in one of the next level.
+/// The entity of a group, finest first. Each entity lies in one of the next level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// A file, with all of its names.
@@ -40,8 +40,8 @@ pub enum Level {
     File,
     /// A name on a mount, for all files that had it.
     Name,
-    /// All files below one directory. Its depth counts from a directory that the question names, or else from the mount point.
-    /// A file above that depth belongs to its own directory.
+    /// All files below one directory. Depth counts from a directory that the question names, or else from the mount
+    /// point. A file above that depth belongs to its own directory.
     Dir {
         /// Number of components below the base.
         depth: usize,
@@ -62,7 +62,7 @@ pub enum Level {
 )]
 pub struct ByError(pub(crate) String);
 
-/// Where rows of processes are.
+/// Suggests the command that has rows of processes.
 fn way(text: &str) -> &'static str {
     match text.split(',').any(|word| word.trim() == "process") {
         true => "; `trackiops requests --by process` has processes, where single requests are kept",
@@ -71,14 +71,14 @@ fn way(text: &str) -> &'static str {
 }
 
 impl ByError {
-    /// Of this text.
+    /// An error for this text.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-/// Parses one word, or several with commas between them.
-/// The finest of file, dir, mount, volume and host decides, because a file has one of each. `tenant`, `user` and `level` alone group by that and host.
+/// Parses one word, or several separated by commas. The finest of file, dir, mount, volume and host decides, because a
+/// file has one of each. `tenant`, `user` or `level` alone group by that and host.
 impl FromStr for GroupBy {
     type Err = ByError;
 
@@ -128,7 +128,7 @@ impl GroupBy {
         tenants: true,
         ..Self::FILE
     };
-    /// A file and a tenant, whose users and cgroups are apart.
+    /// A file and a tenant, with separate users and cgroups.
     pub const FILE_USER: Self = Self {
         users: true,
         ..Self::FILE_TENANT
@@ -155,7 +155,7 @@ impl GroupBy {
         Self::level(Level::Dir { depth })
     }
 
-    /// The tenant as a part of the group's key; `None` if rows are summed over tenants.
+    /// The tenant as part of the group's key; `None` if rows are summed over tenants.
     pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<TenantKey> {
         self.tenants.then(|| TenantKey {
             tenant: Arc::clone(tenant),
@@ -177,7 +177,7 @@ impl GroupBy {
     }
 }
 
-/// The entity of a row. It is a part of the group's key, beside window, host and tenant.
+/// The entity of a row. It is part of the group's key, beside window, host and tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Entity {
     /// A file.
@@ -188,23 +188,23 @@ pub enum Entity {
     Dir(Option<Arc<str>>, Option<Arc<str>>),
     /// A mount; `None` if it is unknown.
     Mount(Option<Arc<str>>),
-    /// A volume; `None` for what is on none.
+    /// A volume; `None` for files on no volume.
     Volume(Option<Arc<str>>),
     /// A host.
     Host(HostIndex),
 }
 
-/// A tenant as a part of a key.
+/// A tenant as part of a key.
 #[derive(Clone, Debug)]
 pub struct TenantKey {
     /// The tenant.
     pub tenant: Arc<Tenant>,
-    /// Whether its users and cgroups are apart: whether [`Tenant::id`] or [`Tenant::group`] tells it from others.
+    /// Whether users and cgroups are separate: compares by [`Tenant::id`] instead of [`Tenant::group`].
     users: bool,
 }
 
 impl TenantKey {
-    /// A tenant with all of its users and cgroups.
+    /// A tenant together with all of its users and cgroups.
     pub fn of(tenant: &Arc<Tenant>) -> Self {
         Self {
             tenant: Arc::clone(tenant),
@@ -251,7 +251,7 @@ impl Hash for TenantKey {
 pub struct Grouping {
     /// How the query groups rows.
     pub by: GroupBy,
-    /// Directories that the question names, deepest first. Depth counts from them.
+    /// Directories that the question names, deepest first, from which depth counts.
     dirs: Vec<String>,
     mount_roots: MountRoots,
     /// The query keeps only files of these mounts.
@@ -260,12 +260,12 @@ pub struct Grouping {
     pub(crate) volumes: VolumeNames,
     /// The query keeps only rows of these tenants.
     pub(crate) tenants: TenantFilter,
-    /// The query keeps only rows of these levels; of any if there are none.
+    /// The query keeps only rows of these levels; of all levels if empty.
     pub(crate) levels: Vec<IoLevel>,
 }
 
 impl Grouping {
-    /// Groups all rows `by`, which is no directory.
+    /// Groups all rows `by` anything except a directory.
     pub(crate) fn all(by: GroupBy) -> Self {
         Self {
             by,
@@ -273,8 +273,7 @@ impl Grouping {
         }
     }
 
-    /// Groups rows as a question asks, for the files, mounts and tenants that it selects. Fails if the catalog cannot be read, or a
-    /// pattern is wrong.
+    /// Groups rows by the question, for its selected files, mounts and tenants. Fails if the catalog cannot be read.
     pub fn new(snapshot: &Snapshot, question: &Question) -> Result<Self, QueryError> {
         let by = question.by;
         let volumes = VolumeNames::new(snapshot)?;
@@ -307,7 +306,7 @@ impl Grouping {
         self.mounts.is_some() || self.tenants.needs_names()
     }
 
-    /// Whether rows of a file are of a selected mount and level.
+    /// Whether a file is on a selected mount and level.
     pub(crate) fn is_selected(&self, file: &File) -> bool {
         if !self.levels.is_empty() && !self.levels.contains(&file.level) {
             return false;
@@ -348,9 +347,9 @@ impl Grouping {
     }
 }
 
-/// The directory of a path, cut to at most `depth` components below `base`.
-/// `base` itself stays as it is: operations name it, and its parent is outside of the mount. Text that is not a path, such as
-/// `(other)`, stays too.
+/// The directory of a path, cut to at most `depth` components below `base`. `base` itself stays unchanged: operations
+/// can concern it, and its parent is outside the mount. Text that is not a path, such as `(other)`, also stays
+/// unchanged.
 fn dir_below<'p>(path: &'p str, base: &str, depth: usize) -> &'p str {
     if path == base {
         return path;

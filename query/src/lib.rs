@@ -5,7 +5,7 @@
 //! 1. look up the files in the catalog ([`mod@file_selector`]);
 //! 2. choose one granularity for each journal in the range ([`mod@plan`]);
 //! 3. read the needed pages ([`scan`]) and add up their rows ([`mod@execute`], [`mod@group`], [`aggregation`]);
-//! 4. find the time that was not recorded ([`coverage`]).
+//! 4. find unrecorded time ([`coverage`]).
 //!
 //! [`ask_operations`] does the same for operations ([`mod@operations`]).
 //! The [`columns`] of an answer decide which pages a query reads.

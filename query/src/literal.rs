@@ -8,7 +8,7 @@ use crate::columns::Unit;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Literal {
     pub(crate) number: f64,
-    /// One of [`UNITS`]; `None` means the unit of the column.
+    /// One of [`UNITS`]; `None` stands for the unit of the column.
     pub(crate) unit: Option<&'static str>,
 }
 
@@ -57,7 +57,8 @@ pub(crate) const UNITS: [(&str, Measures, f64); 30] = [
 ];
 
 impl Measures {
-    /// Whether a column in `unit` accepts it. Bytes are valid for throughput too, because the column implies "per second".
+    /// Whether a column in `unit` accepts it. Bytes are also valid for throughput, because the column implies "per
+    /// second".
     fn fits(self, unit: Unit) -> bool {
         match unit {
             Unit::Microseconds => self == Self::Time,
@@ -65,7 +66,7 @@ impl Measures {
             Unit::BytesPerSecond => matches!(self, Self::Bytes | Self::BytesPerSecond),
             Unit::PerSecond => self == Self::PerSecond,
             Unit::Share => self == Self::Share,
-            // Only reports have these, and their rows are not compared.
+            // Only reports have these columns, and conditions do not apply to their rows.
             Unit::Ratio
             | Unit::Joules
             | Unit::KilowattHours

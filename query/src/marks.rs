@@ -1,4 +1,4 @@
-//! Lists marks: what people have noted about moments.
+//! Lists marks: notes about moments.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::error::QueryError;
 use crate::group::GroupBy;
 use crate::question::Range;
 
-/// The marks of these stores in a range, in the order of their times, and notes about what cannot be read. Exports have none.
+/// The marks of these stores in a range, ordered by time, and notes about unreadable marks. Exports have no marks.
 pub fn marks_in(stores: &[PathBuf], range: Range) -> Result<(Vec<Mark>, Vec<Note>), QueryError> {
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for store in stores.iter().filter(|store| store.is_dir()) {

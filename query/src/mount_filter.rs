@@ -1,4 +1,4 @@
-//! Selects mounts by their name in rows, by source (`server:/export`), by mount point, or by a pattern of a name or a mount point.
+//! Selects mounts by their name in rows, source (`server:/export`), mount point, or a pattern of a name or mount point.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,8 @@ pub struct MountFilter {
 }
 
 impl MountFilter {
-    /// Parses the values of `--mount` and `--volume`; `None` without any. Looks mount points and volumes up in the catalog.
-    ///
-    /// Errors: [`QueryError::MountPattern`], [`QueryError::VolumePattern`], and those of the store.
+    /// Parses the values of `--mount` and `--volume`; `None` without any. Looks up mount points and volumes in the
+    /// catalog.
     pub fn new(
         snapshot: &Snapshot,
         mounts: &[String],
@@ -58,7 +57,7 @@ impl MountFilter {
             filter
                 .names
                 .extend(there.map(|seen| seen.mount.mount.clone()));
-            // In a pattern, the brackets around an IPv6 address would be a set of characters.
+            // A pattern would read the brackets of an IPv6 address as a set of characters.
             filter.names.insert(text);
             filter.patterns.push(pattern);
         }
@@ -76,8 +75,8 @@ impl MountFilter {
         })
     }
 
-    /// Message for a question about operations that found none on the selected mounts, if some of `counted` have those of their superblocks: a
-    /// superblock that several mounts share has one sum, under the directory that all of them are in.
+    /// Message if a question about operations found none on the selected mounts, but `counted` has operations of their
+    /// superblocks. A superblock of several mounts has one sum, under their common directory.
     pub(crate) fn shared<'m>(&self, counted: impl Iterator<Item = &'m str>) -> Option<String> {
         let selected = self.of_volumes.iter().flatten().chain(&self.names);
         let selected: Vec<_> = selected.collect();

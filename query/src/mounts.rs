@@ -9,7 +9,7 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::GroupBy;
 
-/// Lists all mounts that the recorders of these stores saw, in the order in which they were first seen.
+/// Lists all mounts that the recorders of these stores saw, by when they were first seen.
 pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> {
     let snapshot = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
     let rows = snapshot.mounts()?;

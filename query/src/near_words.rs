@@ -1,9 +1,10 @@
-//! Suggests a known word for one that may be a slip of it.
+//! Suggests a known word for a misspelled one.
 
-/// A slip has at most one edit per this many characters.
+/// A misspelling has at most one edit per this many characters.
 const SLIP_EVERY: usize = 3;
 
-/// Edit distance of two words if one may be a slip of the other: one edit per three characters, from one to four.
+/// Edit distance of two words, if one may be a misspelling of the other: one edit per three characters, from one to
+/// four.
 pub(crate) fn slips(wanted: &str, known: &str) -> Option<usize> {
     let allowed = (wanted.chars().count() / SLIP_EVERY).clamp(1, 4);
     Some(strsim::damerau_levenshtein(known, wanted)).filter(|distance| *distance <= allowed)

@@ -1,4 +1,4 @@
-//! Lists what the recorder's account of each window has: neither rows of files nor of operations are needed.
+//! Lists data from the recorder's health rows, without reading rows of files or operations.
 
 use trackiops_store::{Dataset, Snapshot};
 
@@ -15,7 +15,7 @@ use crate::projection::Projection;
 use crate::question::Question;
 use crate::step::Step;
 
-/// Lists the rows that `rows_of` takes of each host's coverage, in the order of `key`. `what` is what they are, in the plural.
+/// Lists the rows that `rows_of` makes from each host's coverage, ordered by `key`. `what` names them, in the plural.
 pub(crate) fn ask_of_health<T, K: Ord>(
     question: &Question,
     what: &'static str,

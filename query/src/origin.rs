@@ -16,10 +16,10 @@ pub struct File {
     pub mount: Option<String>,
     /// Path; `None` if it is unknown.
     pub path: Option<String>,
-    /// Whether the recorder inferred the path from a process that has the file open. Otherwise the kernel supplied it.
-    /// `None` if this is unknown.
+    /// Whether the recorder found the path through a process that has the file open, instead of from the kernel. `None`
+    /// if unknown.
     pub path_inferred: Option<bool>,
-    /// Where the row was recorded.
+    /// The level at which the I/O was observed.
     pub level: IoLevel,
 }
 

@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Reading files gains nothing from more threads, and each thread holds a batch of rows and its own sums.
+/// More threads do not read files faster, and each thread holds a batch of rows and separate sums.
 const MAX_THREADS: usize = 8;
 /// One thread finishes fewer rows before another one has started.
 const MIN_ROWS: u64 = 20_000;
 
 /// Runs each job once; `rows` is their total number of rows. Each thread collects the results of its jobs in one `S`.
-/// If several jobs fail, the error of the first of them counts.
+/// If several jobs fail, returns the error of the first one.
 pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
     jobs: &[J],
     rows: u64,
@@ -32,7 +32,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
                 return Ok(share);
             };
             if let Err(error) = work(&mut share, job) {
-                // Other threads have taken all earlier jobs, and the results of later ones no longer matter.
+                // Other threads have taken all earlier jobs, and the results of later jobs no longer matter.
                 next.store(jobs.len(), Ordering::Relaxed);
                 return Err((place, error));
             }

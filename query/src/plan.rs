@@ -1,9 +1,9 @@
-//! Plans a query: which journals it reads, and which granularity of each.
+//! Plans a query: the journals that it reads, and the granularity for each.
 //!
-//! A journal is sealed into all granularities, so each granularity holds all of its data until it expires.
-//! The plan splits the range of a journal among the granularities that add up to the step (`granularity_cover`).
-//! It uses the coarsest one that the range does not cut, and finer ones at the edges.
-//! It splits journals together if they share a segment after a merge.
+//! A journal is sealed into all granularities, so each granularity holds all of its data until it expires. The plan
+//! splits the range of a journal among the granularities that add up to the step (`granularity_cover`). It uses the
+//! coarsest one that the range does not cut, and finer ones at the edges. Journals that share a merged segment are
+//! split together.
 
 mod sealed;
 
@@ -21,7 +21,8 @@ use crate::question::Question;
 use crate::step::{Part, Recorded, Step};
 use sealed::Sealed;
 
-/// The least recorded time of a window of a second or longer that has rates; of shorter ones a twentieth.
+/// Least recorded time for rates of a window of a second or longer. For shorter windows, it is a twentieth of the
+/// window.
 const LEAST_RATE_MS: u64 = 50;
 
 /// Window starts of a journal that belong to the range.
@@ -73,7 +74,8 @@ pub struct Journal {
     pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
-    /// The same part, split among health rows of that granularity and of coarser ones. It uses coarse rows wherever possible.
+    /// The same part, split among health rows of that granularity and coarser ones. Coarse rows are used wherever
+    /// possible.
     pub coarse_health: Vec<HealthPart>,
     /// The finest granularity that has all data of the part.
     pub finest: Granularity,
@@ -101,22 +103,22 @@ pub struct Tail<'s> {
     pub host: HostIndex,
     /// Its windows that belong to the range.
     pub bounds: Bounds,
-    /// Whether it may have data in the range. The query needs the time of its data in any case.
+    /// Whether it may have data in the range. The query always needs the time of its data.
     pub in_range: bool,
     /// The journal.
     pub tail: &'s JournalTail,
 }
 
-/// What a query reads.
+/// The reads of a query.
 #[derive(Debug)]
 pub struct Plan<'s> {
     /// The dataset of the question.
     pub dataset: Dataset,
     /// Hosts that recorded data.
     pub hosts: Vec<String>,
-    /// Time of each host's sealed journals in all.
+    /// Time of all of each host's sealed journals.
     pub spans: Vec<Option<Interval>>,
-    /// The range, within the recorded time.
+    /// The part of the range that was recorded.
     pub asked: Interval,
     /// Windows of the answer.
     pub step: Step,
@@ -147,8 +149,9 @@ impl Plan<'_> {
         }
     }
 
-    /// The recorded time of a host in the answer's window that starts at `time`, ms, for rates. It is 0, and the rate unknown, where it is
-    /// so short that one request would look like many per second: a recorder that starts just before a window ends records little of it.
+    /// The recorded time of a host in the answer's window that starts at `time`, ms, for rates. It is 0, so the rate is
+    /// unknown, if the time is very short. Otherwise, when a recorder starts just before a window ends, one request
+    /// would look like many per second.
     pub fn rate_ms(&self, covered: &RecordedTime, host: HostIndex, time: UtcMs) -> u64 {
         let window_ms = match self.step {
             Step::Windows(step) => step.ms().cast_unsigned(),
@@ -168,7 +171,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The health row as it applies to the planned dataset.
+    /// The health row as it applies to the planned dataset. For operations, it has their counters.
     pub fn account(&self, health: Health) -> Health {
         match self.dataset {
             Dataset::Rollup | Dataset::Health => health,
@@ -179,7 +182,7 @@ impl Plan<'_> {
                 folded: 0,
                 lost: 0,
                 missed: health.ops_missed,
-                // Only rows of files are compared.
+                // Only rows of files take part in comparisons.
                 audit_missed_requests: 0,
                 audit_missed_bytes: 0,
                 audit_alarms: 0,
@@ -191,7 +194,7 @@ impl Plan<'_> {
 
 /// Plans a query of `dataset`. `span` is the recorded time; `step` replaces the question's step.
 ///
-/// Errors: those of the store, and of a step that does not fit the stored granularities.
+/// Errors: errors of the store, and errors of a step that does not fit the stored granularities.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
     dataset: Dataset,
@@ -268,7 +271,7 @@ fn make<'s>(
     })
 }
 
-/// The range to show: its part within the recorded time, if they overlap.
+/// The part of the range within the recorded time. Without an overlap, the range itself.
 fn asked_or_recorded(asked: Interval, span: Interval) -> Interval {
     let within = asked.intersect(span);
     if within.is_empty() { asked } else { within }
@@ -288,8 +291,8 @@ fn tails<'s>(
     let mut tails = Vec::new();
     for tail in snapshot.tails() {
         let granularity = tail.granularity();
-        // A journal with a coarse granularity must not forbid fine steps for ranges outside of it.
-        // The finest granularity forbids nothing, so its journals need no read here.
+        // A journal with a coarse granularity must not forbid fine steps for ranges outside of it. The finest
+        // granularity forbids nothing, so its journals need no read here.
         let in_range = Some(granularity) == finest || overlaps(tail, asked)?;
         tails.push(Tail {
             host: index_of(hosts, tail.host()),

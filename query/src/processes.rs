@@ -1,4 +1,4 @@
-//! What processes did, from their single requests and calls. Rows of windows do not know processes.
+//! Activity of processes, from their single requests and calls. Rows of windows have no processes.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -15,16 +15,16 @@ use crate::group::GroupBy;
 use crate::question::Question;
 use crate::requests::{KeptRequests, is_asked, level_in, none_of, numbers, text_in, texts};
 
-/// What a process did at a level.
+/// Activity of a process at a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessActivity {
     /// The host that it ran on.
     pub host: Arc<str>,
-    /// Its name. `None` if the recorder did not come to know it; the last one if it had several.
+    /// Its name; the last one if it had several. `None` if unknown.
     pub process: Option<Arc<str>>,
-    /// Its number. `None` for what no process is known for, such as requests to devices.
+    /// Its number. `None` for I/O without a known process, such as requests to devices.
     pub pid: Option<i64>,
-    /// Where that was seen.
+    /// The level at which the I/O was observed.
     pub level: IoLevel,
     /// Requests, or calls.
     pub requests: u64,
@@ -57,10 +57,10 @@ impl ProcessActivity {
     }
 }
 
-/// The processes of the single requests and calls that a question selects: the one with the most bytes first, or by `--sort`.
+/// The processes of the selected single requests and calls, with the most bytes first, or by `--sort`.
 pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, QueryError> {
     let terms = FilterAndSort::<ProcessActivity>::new(question)?;
-    // They are about processes, not about requests.
+    // They apply to processes, not to requests.
     let about_requests = Question {
         conditions: Vec::new(),
         sort: None,
@@ -116,7 +116,7 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
             } else if op.eq_ignore_ascii_case("write") {
                 of.write_bytes = of.write_bytes.saturating_add(bytes);
             }
-            // More bytes of a request that was counted already.
+            // Further bytes of a request that was already counted.
             if pieces.is_some_and(|pieces| pieces.is_valid(row) && pieces.value(row)) {
                 continue;
             }

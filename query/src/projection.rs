@@ -37,7 +37,7 @@ static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
     names.zip(0..).collect()
 });
 
-/// The bits of each histogram of latencies and of the largest latency beside it.
+/// The bits of each latency histogram; and of the largest latency of the same requests, and the number of timed calls.
 static HISTOGRAMS: LazyLock<Vec<(u128, u128)>> = LazyLock::new(|| {
     let prefixes = DIRECTIONS.map(|direction| format!("{direction}_"));
     let prefixes = prefixes.iter().map(String::as_str).chain(APP_DIRECTIONS);
@@ -72,7 +72,8 @@ fn is_of_cache(column: &str) -> bool {
 }
 
 impl Projection {
-    /// These columns, and beside a histogram of latencies the largest latency, which no percentile is above. Ignores unknown names.
+    /// These columns, and for each latency histogram the largest latency, which limits the percentiles, and the number of
+    /// timed calls, because a histogram may lack some of them. Ignores unknown names.
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
         let mut all = columns.into_iter().map(bit).fold(0, |all, one| all | one);
         for (histogram, largest) in &*HISTOGRAMS {
@@ -95,7 +96,7 @@ impl Projection {
         Self::filter(|_| true)
     }
 
-    /// Bytes, to rank files.
+    /// Bytes read and written.
     pub fn bytes() -> Self {
         Self::new(["read_bytes", "write_bytes"])
     }
@@ -150,8 +151,8 @@ impl Projection {
         }
     }
 
-    /// Whether to drop files that were neither read nor written: for a question about transfers, their rows would be zeros.
-    /// This adds the counts of requests. Where counts of calls are among the columns, those that were called for stay as well.
+    /// Whether to drop files that were neither read nor written, because their rows would be zeros. Adds the counts of
+    /// requests. If counts of calls are among the columns, files with calls stay, too.
     pub fn only_transfers(self, only_transfers: bool) -> Self {
         let requests = DIRECTIONS.map(|direction| format!("{direction}_requests"));
         let requests = match only_transfers {
@@ -179,7 +180,7 @@ impl Projection {
         self.columns & Self::filter(is_of_cache).columns != 0
     }
 
-    /// Whether columns among these are not known while this detail is left out.
+    /// Whether some of these columns are unknown while this detail is shed.
     pub(crate) fn depends_on(self, detail: Detail) -> bool {
         match detail {
             Detail::SingleCalls | Detail::CallTimes | Detail::Calls => self.is_of_calls(),
@@ -189,7 +190,7 @@ impl Projection {
         }
     }
 
-    /// The question is about single requests as well.
+    /// Marks that the question is also about single requests.
     pub fn and_single_requests(self) -> Self {
         Self {
             has_single_requests: true,
@@ -197,12 +198,12 @@ impl Projection {
         }
     }
 
-    /// Whether the question is about single requests.
+    /// Whether the question is also about single requests.
     pub(crate) fn has_single_requests(self) -> bool {
         self.has_single_requests
     }
 
-    /// Somebody has named these columns, so that it matters to him if one was not recorded.
+    /// Marks that the user named these columns, so that missing ones deserve a note.
     pub fn named(self) -> Self {
         Self {
             is_named: true,
@@ -210,7 +211,7 @@ impl Projection {
         }
     }
 
-    /// Whether calls of applications are among columns that were named.
+    /// Whether the user named columns of application calls.
     pub(crate) fn names_calls(self) -> bool {
         self.is_of_calls() && self.is_named
     }
@@ -232,7 +233,7 @@ mod tests {
         let one = Projection::new(["path"]);
         assert!(one.includes("path") && !one.includes("mount") && !one.includes("colour"));
         assert!(one.only_transfers(true).includes("write_requests"));
-        // Percentiles are those of the same histogram, whatever else is shown.
+        // Percentiles come from the same histogram, whatever else is shown.
         let histogram = Projection::new(["read_latency_hist"]);
         assert!(histogram.includes("read_latency_us_max"));
         assert!(!histogram.includes("write_latency_us_max"));

@@ -1,4 +1,4 @@
-//! A question: which rows, of which range, in which order, with which columns.
+//! A question: a selection of rows, with a range, an order and columns.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub const WRITE: &str = "WRITE";
 pub struct Question {
     /// Directories of the stores.
     pub stores: Vec<PathBuf>,
-    /// What is asked in place of the stores, as it is.
+    /// An open view, used unchanged in place of the stores.
     pub view: Option<Rc<Snapshot>>,
     /// The files; all if empty.
     pub files: Vec<FileSelector>,
@@ -37,16 +37,17 @@ pub struct Question {
     pub range: Range,
     /// Windows of the answer. `None` chooses a length that suits the range.
     pub step: Option<Step>,
-    /// Only files of these mounts: the name in rows, the source, the mount point, or a pattern of name or mount point. All if empty.
+    /// Only files of these mounts: the name in rows, the source, the mount point, or a pattern of name or mount point.
+    /// All if empty.
     pub mounts: Vec<String>,
     /// Only files of these volumes: names of volumes or claims, or patterns of either. All if empty.
     pub volumes: Vec<String>,
     /// Only rows of these tenants: names, or patterns of names. All if empty.
     pub tenants: Vec<String>,
-    /// Only rows of these levels. If empty, those of the first that has any, in the order of [`IoLevel::ALL`]. Several need a grouping by
-    /// level.
+    /// Only rows of these levels. If empty, only the first level with rows, in the order of [`IoLevel::ALL`]. Several
+    /// levels require grouping by level.
     pub levels: Vec<IoLevel>,
-    /// Name tenants by these rules, in place of the names that they were recorded with.
+    /// Rules that name tenants, in place of their recorded names.
     pub tenant_rules: Option<Arc<Rules>>,
     /// Only these operations, by the protocol's names. All if empty.
     pub ops: Vec<String>,
@@ -54,7 +55,7 @@ pub struct Question {
     pub conditions: Vec<Condition>,
     /// Order of rows, in place of the default one.
     pub sort: Option<Sort>,
-    /// Only the first entities by `sort`, or those with the most bytes; in that order.
+    /// Only the first entities by `sort`, or those with the most bytes, in that order.
     pub top: Option<NonZeroUsize>,
     /// How rows are grouped.
     pub by: GroupBy,
@@ -66,8 +67,8 @@ pub struct Question {
     pub zone: Zone,
     /// Collects statistics for `--explain`.
     pub explain: Explain,
-    /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate: each thread
-    /// checks its own rows.
+    /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate:
+    /// each thread checks its own rows.
     pub row_limit: Option<usize>,
 }
 
@@ -78,7 +79,7 @@ impl Question {
     }
 }
 
-/// The range of a question. An open end takes the end of the recorded time.
+/// The range of a question. An open end becomes the end of the recorded time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// Start.

@@ -1,4 +1,4 @@
-//! Single requests, where they were kept: the first ones by an order.
+//! Lists single requests in an order.
 
 use std::collections::HashSet;
 use std::mem;
@@ -39,10 +39,10 @@ use crate::question::{Question, Range};
 use crate::tenant_filter::TenantFilter;
 use crate::volume_names::VolumeNames;
 
-/// Rows beyond the asked ones after which the last ones are dropped.
+/// Number of rows beyond the limit after which the excess is dropped.
 const MOST_SPARE: usize = 1 << 14;
 
-/// A request that was kept.
+/// A single request.
 #[derive(Clone, Debug)]
 pub struct KeptRequest {
     rows: Arc<RecordBatch>,
@@ -50,7 +50,7 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// All of a batch, which they hold.
+    /// All requests of a batch. Each holds the batch.
     pub fn all_of(batch: &RecordBatch) -> impl Iterator<Item = Self> + use<> {
         let all = Arc::new(batch.clone());
         (0..batch.num_rows()).map(move |row| Self {
@@ -105,8 +105,8 @@ impl KeptRequest {
     }
 }
 
-/// The slowest requests that were kept, or the first ones by `--sort`; all of them without `--top`. Holds some more rows than are asked for
-/// in memory.
+/// The slowest single requests, or the first ones by `--sort`; all without `--top`. Holds somewhat more rows in memory
+/// than the answer has.
 pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryError> {
     let terms = FilterAndSort::<KeptRequest>::new(question)?;
     let mut kept = match KeptRequests::open(question)? {
@@ -140,7 +140,7 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
     )))
 }
 
-/// Whether an operation is one of these. Each is if none is named.
+/// Whether an operation is one of these. Without any, every operation is.
 pub(crate) fn is_asked(ops: &[String], op: Option<&str>) -> bool {
     let is = |op: &str| ops.iter().any(|of| of.eq_ignore_ascii_case(op));
     ops.is_empty() || op.is_some_and(is)
@@ -149,7 +149,8 @@ pub(crate) fn is_asked(ops: &[String], op: Option<&str>) -> bool {
 /// An operation, and the latencies of its calls.
 pub type LatenciesOf = (String, Direction);
 
-/// The latencies of single calls that were kept, of each operation that the question names; of calls of applications unless it names a level.
+/// The latencies of single calls by operation, for the question's operations. Without a level in the question, of
+/// application calls.
 pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
     let mut question = question.clone();
     if question.levels.is_empty() {
@@ -202,7 +203,7 @@ pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, Q
     )))
 }
 
-/// There are requests, and none of the operations that are asked for.
+/// Requests exist, but none of the question's operations.
 pub(crate) fn none_of(question: &Question, asked: Interval) -> EmptyReason {
     let what = format!("{} requests", question.ops.join(" or "));
     EmptyReason::NoneOf { what, asked }
@@ -213,14 +214,14 @@ pub struct KeptRequests {
     views: Vec<RequestsView>,
     chosen: Chosen,
     grouping: Grouping,
-    /// In which they completed.
+    /// Range of their completions. An open end is now, because requests may be kept before their window is closed.
     pub range: Interval,
     asked: Interval,
     notes: Vec<Note>,
 }
 
 impl KeptRequests {
-    /// Opens them; or says why there are none.
+    /// Opens them, or returns why there are none.
     pub fn open(question: &Question) -> Result<Result<Self, Nothing>, QueryError> {
         let notes = match ask_notes(question)? {
             Ok(notes) => notes,
@@ -235,7 +236,7 @@ impl KeptRequests {
         let chosen = Chosen::new(&snapshot, question, asked)?;
         let grouping = Grouping::new(&snapshot, question)?;
         let views = open(question)?;
-        // They may be kept for longer than windows.
+        // Single requests may be kept longer than windows.
         let begin = views.iter().filter_map(RequestsView::start).min();
         let start = question.range.since.max(begin).unwrap_or(span.start);
         let end = question.range.until.unwrap_or(question.now).max(start);
@@ -249,7 +250,8 @@ impl KeptRequests {
         }))
     }
 
-    /// Passes on those that completed in a range, store by store and file by file. Of a store there are no more once `each` wants none.
+    /// Passes on requests that completed in a range, store by store and file by file. When `each` returns false, skips
+    /// to the next store.
     pub fn read(
         &mut self,
         range: Interval,
@@ -265,8 +267,8 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// Where the question names no level, leaves out all but one, so that requests can be added up: the first of [`IoLevel::ALL`] that has
-    /// any.
+    /// If the question names no level, keeps only the first of [`IoLevel::ALL`] with requests, so that requests can be
+    /// added up.
     pub fn keep_one_level(&mut self) -> Result<(), QueryError> {
         if !self.chosen.levels.is_empty() {
             return Ok(());
@@ -276,7 +278,7 @@ impl KeptRequests {
             let levels = texts(&batch, LEVEL);
             for row in 0..batch.num_rows() {
                 let level = level_in(levels, row);
-                // Functions are about no file.
+                // Function calls have no file.
                 if level != IoLevel::User && !found.contains(&level) {
                     found.push(level);
                 }
@@ -287,8 +289,8 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// As [`Self::read`], with the entity that each request belongs to in rows of the question. Its files, names, directories and mounts
-    /// have entities of their own here, hosts do not.
+    /// Like [`Self::read`], with the entity of each request by the question's grouping. Entities are files, names,
+    /// directories and mounts; hosts are not distinguished here.
     pub fn read_by_entity(
         &mut self,
         range: Interval,
@@ -303,7 +305,8 @@ impl KeptRequests {
         })
     }
 
-    /// Their range, why there are none if there are none, and what is to be said of them and of the recording.
+    /// Their range, the reason for an empty answer, and notes about them and the recording. An open end of the range is the end of the recorded
+    /// time, as in other answers, or of the last request, if that is later.
     pub fn finish(self, question: &Question) -> (Interval, EmptyReason, Vec<Note>) {
         let mut notes = self.notes;
         let damaged = self.views.iter().flat_map(RequestsView::damaged);
@@ -334,17 +337,17 @@ impl KeptRequests {
     }
 }
 
-/// The first requests by the order of a question.
+/// The first requests in the order of a question.
 struct First<'q> {
     terms: &'q FilterAndSort<KeptRequest>,
-    /// Calls have the names of requests that do the same, in small letters.
+    /// Operations to keep. Calls have the names of the equivalent requests, in lower case.
     ops: &'q [String],
     top: usize,
-    /// With their places in the order.
+    /// Rows with their sort keys.
     rows: Vec<(f64, KeptRequest)>,
-    /// Whether there were requests of the selected files and operations.
+    /// Whether any request matched the files and operations.
     any: bool,
-    /// Whether there were any of the selected files.
+    /// Whether any request matched the files.
     is_kept: bool,
 }
 
@@ -368,7 +371,7 @@ impl<'q> First<'q> {
         let rows = rows.into_iter().filter(|row| self.terms.hold(row));
         let mut rows: Vec<_> = rows.map(|row| (self.place(&row), row)).collect();
         keep_first(&mut rows, self.top);
-        // A copy, because a row holds its batch.
+        // Copies the rows, because each holds its whole batch.
         let places: UInt32Array = rows.iter().map(|(_, row)| row.row as u32).collect();
         let copy = Arc::new(take_record_batch(batch, &places)?);
         let copied = rows.iter().enumerate().map(|(row, (place, _))| {
@@ -386,7 +389,7 @@ impl<'q> First<'q> {
         is_asked(self.ops, row.text(OP))
     }
 
-    /// The slowest first unless the question says otherwise, and those of unknown latency last.
+    /// Sort key: slowest first by default. Unknown latencies come last.
     fn place(&self, row: &KeptRequest) -> f64 {
         match self.terms.is_sorted() {
             true => self.terms.place(row),
@@ -401,7 +404,7 @@ impl<'q> First<'q> {
     }
 }
 
-/// Equal ones keep their order.
+/// Equal requests keep their order.
 fn keep_first(rows: &mut Vec<(f64, KeptRequest)>, top: usize) {
     rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     rows.truncate(top);
@@ -481,7 +484,7 @@ fn tenant_in(batch: &RecordBatch) -> impl Fn(usize) -> Tenant {
 
 /// The files, mounts, tenants and levels that a question selects.
 struct Chosen {
-    /// All if it is empty.
+    /// All levels if empty.
     levels: Vec<IoLevel>,
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,
@@ -489,7 +492,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Looks up what the question names, in a range.
+    /// Looks up the question's selectors in a range.
     fn new(snapshot: &Snapshot, question: &Question, range: Interval) -> Result<Self, QueryError> {
         Ok(Self {
             levels: question.levels.clone(),
@@ -512,7 +515,7 @@ impl Chosen {
         filter_record_batch(batch, &wanted)
     }
 
-    /// Their requests.
+    /// The selected requests of a batch.
     fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let of_levels = self.of_levels(batch)?;
         let batch = &of_levels;
@@ -523,7 +526,7 @@ impl Chosen {
         let ends = ends_ns(batch);
         let tenant = tenant_in(batch);
         let mut tenants = self.tenants.chooser();
-        // Of each row; `None` if it is not wanted.
+        // The tenant of each row; `None` if the row is not wanted.
         let mut chosen: Vec<Option<Arc<Tenant>>> = vec![None; batch.num_rows()];
         let mut is_wanted = |row: usize| {
             let file = file(row);

@@ -50,10 +50,11 @@ impl ScanColumns {
     }
 }
 
-/// Receives the start of a row's window, its file, its tenant as far as needed and known, and its counters.
+/// Receives the start of a row's window, its file, its tenant if needed and known, and its counters.
 pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, &Arc<Tenant>, Row);
 
-/// Reads the rows of a rollup segment whose windows are within `bounds`, and perhaps others: those in `ranges` or all.
+/// Reads the rows of a rollup segment with windows within `bounds`: rows in `ranges`, or all. May also pass on rows
+/// outside `bounds`.
 ///
 /// Errors: [`QueryError::Damaged`], [`QueryError::Vanished`] and [`QueryError::Open`].
 pub fn rollup(
@@ -94,20 +95,22 @@ pub fn rollup(
     Ok(())
 }
 
-/// Rows from which on it takes less to look at their times first: of a merged segment and a short range, few rows are read then.
+/// Number of rows from which on reading their times first is cheaper. With a merged segment and a short range, few rows
+/// are read afterwards.
 const ROWS_TO_LOOK_AT: u64 = 16 << 10;
 
 /// Rows of a segment whose windows are within some bounds.
 struct RowsWithin {
     /// Ascending.
     rows: Vec<Range<u64>>,
-    /// What was read to find them.
+    /// Statistics of the reads that found them.
     looked_at: Read,
 }
 
-/// The rows of a segment whose windows are within `bounds`. `None` if it is not worth to look for them.
+/// The rows of a segment with windows within `bounds`. `None` if searching would cost more than it saves.
 ///
-/// Rows are sorted by file and then by time, so pages that have one hour of a file among many are not found by the time alone.
+/// Rows are sorted by file, then by time. So the time range of a page with many files does not show whether it has rows
+/// of one hour.
 fn rows_within(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
@@ -142,7 +145,7 @@ fn rows_within(
     }))
 }
 
-/// Rows are sorted by file, so the last file is nearly always the next one too.
+/// Rows are sorted by file, so the last file is nearly always also the next one.
 fn is_about(file: &File, stored: &StoredRow<'_>) -> bool {
     (file.key, file.dev, file.fileid) == (stored.file_key, stored.dev, stored.fileid)
         && file.path.as_deref() == stored.path
@@ -170,13 +173,13 @@ pub fn health(
     explain: &Explain,
 ) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     let mut rows = Vec::new();
-    // The catalog says of which host a segment is.
+    // The catalog knows the host of a segment.
     let needs = |column: &str| column != HOST;
     let mut batches = pages::open_filled(segment, &health_schema(), needs)?;
     for batch in &mut batches {
         let batch = batch?;
         let times = decode_times(&batch).map_err(|error| damaged(segment, error))?;
-        // A row has fifty values. Rows are in the order of time, so those that are wanted are together.
+        // A row has fifty values, so decode only wanted rows. Rows are ordered by time, so wanted rows are contiguous.
         let is_wanted: Vec<bool> = times.map(&wanted).collect();
         let mut from = 0;
         for run in is_wanted.chunk_by(|a, b| a == b) {

@@ -1,4 +1,4 @@
-//! Sums of the rows of an answer, in little memory. An answer may have a hundred thousand rows, and most have few counters.
+//! Sums of the rows of an answer, in little memory. An answer may have a hundred thousand rows, most with few counters.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Row};
 const COUNTERS: usize = Direction::COUNT;
 const CALLS: usize = AppCalls::COUNT;
 const CACHE: usize = CachedBytes::COUNT;
-/// All counters of a row: of READ, of WRITE, of calls that read and that wrote, and of the page cache.
+/// Number of counters of a row: READ, WRITE, read calls, write calls, and the page cache.
 const ALL: usize = 2 * COUNTERS + 2 * CALLS + CACHE;
 const _: () = assert!(ALL <= u64::BITS as usize);
 
@@ -18,7 +18,7 @@ pub struct SparseRow(Kept);
 
 #[derive(Clone, Debug)]
 enum Kept {
-    /// A row without lists: those of [`ALL`] counters that are not zero, and one bit for each.
+    /// A row without lists: its counters that are not zero, and a bit for each in `which`, one of [`ALL`].
     Few { which: u64, counters: Box<[u64]> },
     /// A row with lists.
     Whole(Box<Row>),
@@ -82,17 +82,17 @@ impl SparseRow {
         }
     }
 
-    /// Calls by which applications read.
+    /// Read calls of applications.
     pub fn app_read(&self) -> Cow<'_, AppCalls> {
         self.calls(2 * COUNTERS, |row| &row.app_read)
     }
 
-    /// Calls by which they wrote.
+    /// Write calls of applications.
     pub fn app_write(&self) -> Cow<'_, AppCalls> {
         self.calls(2 * COUNTERS + CALLS, |row| &row.app_write)
     }
 
-    /// What the page cache did.
+    /// Activity of the page cache.
     pub fn cache(&self) -> CachedBytes {
         match &self.0 {
             Kept::Few { which, counters } => {
@@ -139,7 +139,7 @@ impl SparseRow {
             .any(|direction| direction.requests > 0 || direction.bytes > 0)
     }
 
-    /// Whether there are calls of applications.
+    /// Whether there are application calls.
     pub fn has_calls(&self) -> bool {
         let calls = [self.app_read(), self.app_write()];
         calls
@@ -147,7 +147,7 @@ impl SparseRow {
             .any(|of| of.calls > 0 || of.direct_calls > 0 || of.bytes > 0)
     }
 
-    /// Whether the page cache did anything.
+    /// Whether there is any activity of the page cache.
     pub fn has_cached(&self) -> bool {
         self.cache() != CachedBytes::default()
     }
@@ -176,7 +176,7 @@ impl SparseRow {
     }
 }
 
-/// `COUNT` counters from `first` on, of those that are kept.
+/// The `COUNT` counters from index `first` on, taken from the non-zero ones.
 fn kept<const COUNT: usize>(which: u64, counters: &[u64], first: usize) -> [u64; COUNT] {
     let before = (which & ((1 << first) - 1)).count_ones() as usize;
     let mut own = [0; COUNT];

@@ -11,7 +11,7 @@ use crate::question::Question;
 pub struct ServerStall {
     /// The host that waited.
     pub host: String,
-    /// The server, and when.
+    /// The server, and the time of the stall.
     pub stall: Stall,
 }
 

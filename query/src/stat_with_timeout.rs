@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::identity::Dev;
 
-/// A hung mount would block the query forever, so it abandons the child after this time.
+/// Time after which the query abandons the child, because a hung mount would block it forever.
 pub(crate) const STAT_LIMIT: Duration = Duration::from_secs(2);
 /// Interval of checks on the child, which usually takes a millisecond.
 const STAT_POLL: Duration = Duration::from_millis(2);

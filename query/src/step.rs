@@ -1,4 +1,4 @@
-//! Windows of an answer: those that the question sets, or those that suit the range.
+//! Windows of an answer, set by the question or chosen to suit the range.
 
 use std::str::FromStr;
 
@@ -8,7 +8,8 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::times::{Zone, show_range};
 
-/// Most windows of an answer without `--step`, if a coarser granularity is stored. A screen or a plot can show about as many.
+/// Most windows of an answer without `--step`, if a coarser granularity is stored. A screen or a plot shows about as
+/// many.
 const MAX_DEFAULT_WINDOWS: u64 = 600;
 
 /// Windows of an answer.
@@ -44,7 +45,7 @@ impl Step {
 /// A journal, as far as the step depends on it.
 pub(crate) struct Part {
     pub(crate) host: String,
-    /// Time of the journal. `None` for a journal that is not sealed and is read in any case.
+    /// Time of the journal. `None` for an unsealed journal, which is always read.
     pub(crate) extent: Option<Interval>,
     /// Granularities in which it is stored.
     pub(crate) granularities: Vec<Granularity>,
@@ -88,8 +89,9 @@ impl Recorded {
         }
     }
 
-    /// Returns the finest step that keeps the answer readable and that every journal adds up to. If none is stored, it tries a
-    /// day, a multiple of nearly every granularity. The second result is the finest possible step, if it is finer.
+    /// Returns the finest step that keeps the answer readable and that every journal adds up to. If none is stored, it
+    /// tries a day, a multiple of nearly every granularity. The second result is the finest possible step, if that is
+    /// finer.
     pub(crate) fn choose(
         &self,
         range: Interval,

@@ -12,7 +12,7 @@ const MAX_NEAR: usize = 3;
 const SLIP_EVERY: usize = 3;
 const MAX_SLIPS: usize = 3;
 
-/// Says what to do about a name that was never recorded.
+/// Suggests the next step for a name that was never recorded.
 pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError> {
     let mut below = false;
     let mut near = BTreeSet::new();
@@ -37,8 +37,8 @@ pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError
     })
 }
 
-/// Edit distance of two similar paths; `None` if they are not similar.
-/// Paths are similar if they share the directory and have similar last components, or if only the directories differ.
+/// Edit distance of two similar paths; `None` if they are not similar. Paths are similar if they share the directory
+/// and have similar last components, or if only the directories differ.
 fn distance(name: &str, known: &str) -> Option<usize> {
     let ((dir, base), (known_dir, known_base)) = (name.rsplit_once('/')?, known.rsplit_once('/')?);
     let slips = || strsim::damerau_levenshtein(base, known_base);

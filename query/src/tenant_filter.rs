@@ -1,4 +1,4 @@
-//! Which tenants a question is about, and by which rules it names them.
+//! Selects tenants, and names them by rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::error::QueryError;
 use crate::origin::File;
 use crate::volume_names::VolumeNames;
 
-/// The tenants that a question selects, and the rules that it names them by.
+/// The tenants that a question selects, and the rules that name tenants.
 #[derive(Clone, Debug, Default)]
 pub struct TenantFilter {
-    /// The values of `--tenant`, with the patterns that they are; all tenants if empty.
+    /// The values of `--tenant`, as text and as patterns; all tenants if empty.
     only: Vec<(String, Pattern)>,
-    /// In place of the names that tenants were recorded with.
+    /// Rules that replace recorded names.
     rules: Option<Arc<Rules>>,
-    /// The volumes that rules may ask for.
+    /// The volumes that rules may refer to.
     volumes: VolumeNames,
-    /// Whether what is chosen is the user of a tenant alone.
+    /// Whether only the user of a tenant is kept.
     only_users: bool,
 }
 
@@ -43,12 +43,12 @@ impl TenantFilter {
         })
     }
 
-    /// The same, with rules that know these volumes.
+    /// The same filter, with rules that know these volumes.
     pub fn with_volumes(self, volumes: VolumeNames) -> Self {
         Self { volumes, ..self }
     }
 
-    /// The same, choosing users in place of tenants.
+    /// The same filter, keeping only users of tenants.
     pub fn of_users(self, only_users: bool) -> Self {
         Self { only_users, ..self }
     }
@@ -63,7 +63,7 @@ impl TenantFilter {
         self.rules.is_some()
     }
 
-    /// Whether the filter selects a tenant: by its name, or where it has none by its user or cgroup.
+    /// Whether the filter selects a tenant: by its name, or without a name by its user or cgroup.
     pub fn matches(&self, tenant: &Tenant) -> bool {
         if self.only.is_empty() {
             return true;
@@ -85,7 +85,7 @@ impl TenantFilter {
             || tenant.named().is_some_and(|named| is_one(&named))
     }
 
-    /// Chooses among the rows of one thread.
+    /// A chooser for the rows of one thread.
     pub(crate) fn chooser(&self) -> Chooser<'_> {
         Chooser {
             filter: self,
@@ -95,24 +95,24 @@ impl TenantFilter {
     }
 }
 
-/// What was chosen for a file and a tenant. It holds the `Arc`s, so other ones are not at their addresses.
+/// The result for a file and a tenant. It holds their `Arc`s, so other values cannot reuse the addresses.
 struct Chosen {
     file: Arc<File>,
     tenant: Arc<Tenant>,
-    /// `None` if it is not asked for.
+    /// `None` if the tenant is not selected.
     named: Option<Arc<Tenant>>,
 }
 
-/// Names the tenants of rows, and chooses those that are asked for.
+/// Names the tenants of rows, and selects among them.
 pub(crate) struct Chooser<'f> {
     filter: &'f TenantFilter,
-    /// Of the last row.
+    /// The result for the last row.
     last: Option<Chosen>,
     known: HashMap<Tenant, Arc<Tenant>>,
 }
 
 impl Chooser<'_> {
-    /// The tenant of a row; `None` if it is not asked for.
+    /// The tenant of a row; `None` if it is not selected.
     pub(crate) fn choose<'t>(
         &'t mut self,
         file: &Arc<File>,

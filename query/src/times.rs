@@ -23,7 +23,7 @@ impl Zone {
 
     /// Date and time of day at `at`. A time outside of the calendar becomes the nearest end of the calendar.
     pub fn at(self, at: UtcMs) -> DateTime<FixedOffset> {
-        // One day from the ends: chrono panics if an offset leads out of its calendar.
+        // A day before the ends of the calendar, because chrono panics if an offset leads out of it.
         let [first, last] = [
             DateTime::<Utc>::MIN_UTC + TimeDelta::days(1),
             DateTime::<Utc>::MAX_UTC - TimeDelta::days(1),
@@ -96,7 +96,7 @@ pub struct Moment {
 /// * A time of day alone is the latest one that is not after `now`.
 /// * If a local time occurs twice at the end of summer time, the earlier one counts.
 ///
-/// Errors: [`TimeError::Syntax`], [`TimeError::Skipped`] and [`TimeError::TooFar`].
+/// Errors: [`TimeError::Syntax`], [`TimeError::Minus`], [`TimeError::Skipped`] and [`TimeError::TooFar`].
 pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     let text = text.trim();
     match parse_any(text, now, zone)? {
@@ -144,7 +144,7 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
         let first = || (0..24).filter_map(|hour| day.and_hms_opt(hour, 0, 0));
         let at = match time {
             Some(time) => zone.resolve(day.and_time(time)).earliest(),
-            // Some zones put clocks forward at midnight.
+            // In some zones, clocks go forward at midnight.
             None => first().find_map(|time| zone.resolve(time).earliest()),
         };
         return match at {
@@ -169,7 +169,7 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     }
 }
 
-/// `@1795233120`. Without the `@`, only ten digits: `date +%s` writes these from 2001 to 2286.
+/// `@1795233120`. Without the `@`, only ten digits, which `date +%s` prints from 2001 to 2286.
 fn parse_epoch(text: &str) -> Option<i64> {
     let digits = text
         .strip_prefix('@')
@@ -218,7 +218,7 @@ pub fn put_rfc3339(at: UtcMs, to: &mut String) {
     let Ok(year @ 0..=9999) = u32::try_from(time.year()) else {
         return to.push_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true));
     };
-    // No formatter: an answer may have a hundred thousand times, and a formatter takes several times as long.
+    // No formatter, which takes several times as long: an answer may have a hundred thousand times.
     let time = time.naive_utc();
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut put = |place: usize, width: usize, mut number: u32| {
@@ -349,7 +349,7 @@ mod tests {
             ("today 13:00:30", "2026-11-21T11:00:30.000Z", true),
             ("03:10", "2026-11-21T01:10:00.000Z", true),
             (" 13:59:59 ", "2026-11-21T11:59:59.000Z", true),
-            // 15:00 at +02:00 is later than now, so it is yesterday's.
+            // 15:00 at +02:00 is later than now, so it means yesterday.
             ("15:00", "2026-11-20T13:00:00.000Z", true),
         ] {
             assert_eq!(read(text), Ok((expected.into(), local)), "{text}");

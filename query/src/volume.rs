@@ -1,4 +1,4 @@
-//! Size of a store on disk, its size by the paper's formula, and the planned size of a recording.
+//! Size of a store on disk, its size by the paper's formula, and the expected size of a planned recording.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::error::QueryError;
 use crate::group::GroupBy;
 use crate::times::show_length;
 
-/// Bytes per entry by the paper's formula, `(86400 / g) x files x 40` bytes a day. It has six metrics, without percentiles, parts
-/// and names.
+/// Bytes per entry by the paper's formula, `(86400 / g) x files x 40` bytes a day. It covers six metrics, without
+/// percentiles, parts and names.
 const PAPER_ENTRY_BYTES: u64 = 40;
-/// Least recorded time to plan by a store, ms. On the synthetic day, files alternate between ten minutes of use and ten idle
-/// minutes, and the longest default window is an hour.
+/// Least recorded time for a plan from a store, ms. On the synthetic day, files alternate between ten minutes of use
+/// and ten idle minutes, and the longest default window is an hour.
 const LEAST_SPAN_MS: u64 = 3_600_000;
-/// Least entries of a granularity to derive the size of an entry. A segment takes some 17 KiB before its first entry
-/// (a footer of 12 KiB, page indexes and headers of 60 columns). This adds 2 bytes to each of 10,000 entries, but 170 to each of
-/// 100.
+/// Least entries of a granularity to derive the size of an entry. A segment takes some 17 KiB before its first entry: a
+/// footer of 12 KiB, page indexes, and headers of 60 columns. This adds 2 bytes to each of 10,000 entries, but 170
+/// bytes to each of 100.
 const LEAST_ENTRIES: u64 = 10_000;
 /// Granularity (ms) and bytes per entry on the synthetic day (`make bench-store`), for plans without a recording.
 const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
@@ -32,17 +32,17 @@ const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
 /// Size of one dataset in one granularity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// `rollup`, `ops` or `health`.
+    /// `rollup`, `ops` or `health`; `journal` for unsealed journals.
     pub dataset: &'static str,
     /// Length of its windows.
     pub granularity: Granularity,
-    /// Number of Parquet files; 0 in a plan.
+    /// Number of Parquet files, or of journals; 0 in a plan.
     pub segments: u64,
-    /// Rows in these files; in a plan, rows of a day.
+    /// Rows in these files, in journals only rows of files; in a plan, rows of a day.
     pub entries: u64,
     /// Size of these files; in a plan, of a day. Bytes.
     pub bytes: u64,
-    /// Size of as many entries by the paper's formula, bytes. `None` except for rows of files.
+    /// Size of the same entries by the paper's formula, bytes. `None` except for rows of files.
     pub paper_bytes: Option<u64>,
     /// Bytes per day of recording.
     pub bytes_per_day: f64,
@@ -59,7 +59,7 @@ impl Volume {
     }
 }
 
-/// Size of a store, by dataset and granularity. It excludes the catalog, single requests, and journals that are not sealed.
+/// Size of a store by dataset and granularity, and of its unsealed journals, without the catalog and single requests.
 pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>, QueryError> {
     let snapshot = Snapshot::open(store)?;
     let mut rows: Vec<Volume> = Vec::new();
@@ -114,7 +114,7 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
 
 /// Selects volumes from which a plan can derive the size of an entry.
 ///
-/// Fails with [`QueryError::TooLittleToPlan`] if there are few data: they would show the size of empty segments.
+/// Fails with [`QueryError::TooLittleToPlan`] if there is little data, which would show the size of empty segments.
 pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
     let mut rows = match recorded {
         Outcome::Found(answer) => answer.rows,
@@ -135,8 +135,8 @@ pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
     Ok(rows)
 }
 
-/// Plans a day of `files` files that are in use all the time. The size of an entry is that of `like` ([`sizes`]) for the same
-/// granularity, or else that of the synthetic day.
+/// Plans a day of `files` files in constant use. The size of an entry comes from `like` ([`sizes`]) for the same
+/// granularity, or else from the synthetic day.
 pub fn plan_volume(
     files: u64,
     granularities: &GranularitySet,

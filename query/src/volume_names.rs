@@ -1,4 +1,4 @@
-//! Names of volumes: what the kubelet or a container engine calls a mount.
+//! Names that the kubelet or a container engine gives to the volumes of mounts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use trackiops_tenants::VolumeOf;
 
 use crate::error::QueryError;
 
-/// A volume, as it is called where it is mounted.
+/// The name of a volume where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeName {
     /// Name of the PersistentVolume, or of the engine's volume.
     pub volume: String,
-    /// The claim, `namespace/name` or as much of that as is known.
+    /// The claim: `namespace/name`, as far as known.
     pub claim: Option<String>,
 }
 
 impl VolumeName {
-    /// What rules know of it.
+    /// The volume's names, in the form that rules use.
     pub fn for_rules(&self) -> VolumeOf<'_> {
         VolumeOf {
             name: &self.volume,
@@ -33,13 +33,13 @@ impl VolumeName {
 pub struct VolumeNames(HashMap<String, Arc<VolumeName>>);
 
 impl VolumeNames {
-    /// Those that the recorders have seen. A mount that was several volumes has the latest one's name.
+    /// The volumes that the recorders have seen. A mount that was several volumes gets the latest one.
     pub fn new(snapshot: &Snapshot) -> Result<Self, QueryError> {
         let seen = snapshot.mounts()?.into_iter().map(|seen| seen.mount);
         let volumes: Vec<_> = seen
             .filter_map(|mount| Some((mount.mount, mount.volume?, mount.claim)))
             .collect();
-        // Not every place where a volume is mounted says for which claim.
+        // Not every mount of a volume shows its claim.
         let claims = volumes.iter();
         let claims = claims.filter_map(|(_, volume, claim)| Some((volume.clone(), claim.clone()?)));
         let claims: HashMap<_, _> = claims.collect();
@@ -55,7 +55,7 @@ impl VolumeNames {
         self.0.get(mount)
     }
 
-    /// What is known of a volume of this name.
+    /// The names of the volume `volume`.
     pub fn named(&self, volume: &str) -> Option<&Arc<VolumeName>> {
         self.0.values().find(|name| name.volume == volume)
     }

@@ -1,4 +1,4 @@
-//! What has expired, was merged or cannot be read is answered by what is there.
+//! If segments have expired, were merged or cannot be read, the remaining ones answer.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use trackiops_testkit::stores::{options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
 
-/// Of 400 s in journals of a minute the first four are merged; of these only minutes and the hour are kept.
+/// 400 s in journals of a minute. The first four are merged, and keep only their minutes and the hour.
 fn keeping() -> Options {
     Options {
         keep: RetentionPolicy {
@@ -59,7 +59,7 @@ fn answers_are_exact_while_segments_are_merged_and_deleted() {
     let (expected, before) = (rows(&found(&asked)), segments());
     let mut asks = 0;
     std::thread::scope(|scope| {
-        // Each merges once, and deletes at once.
+        // Each run merges once and deletes at once.
         let recorder = scope.spawn(|| {
             for _ in 0..12 {
                 let writer = Writer::open(dir.path(), options.clone()).unwrap();
@@ -106,7 +106,7 @@ fn a_segment_that_is_missing_for_good_is_told() {
 fn coarse_windows_answer_where_fine_ones_have_expired() {
     let dir = tempfile::tempdir().unwrap();
     let windows = recorded(dir.path());
-    // What is asked for, s; the step; which windows answer, s.
+    // The range of the question, s; the step; the range of the answering windows, s.
     let cases = [
         ((0, 400), "all", (0, 400)),
         ((0, 400), "1m", (0, 400)),
@@ -114,7 +114,7 @@ fn coarse_windows_answer_where_fine_ones_have_expired() {
         ((250, 400), "1s", (250, 400)),
         ((241, 399), "all", (241, 399)),
         ((245, 395), "5s", (245, 395)),
-        // Of the first minutes nothing shorter is there.
+        // Of the first minutes, only minutes remain.
         ((61, 119), "all", (60, 120)),
         ((61, 390), "all", (60, 390)),
     ];

@@ -1,4 +1,4 @@
-//! What answering takes is told, and is no more than it must be.
+//! `--explain` shows the reads of a query, and a query reads no more than necessary.
 
 use trackiops_query::explain::{Explained, Segments, Stage};
 use trackiops_query::{Explain, Projection, Question, Step};
@@ -6,7 +6,7 @@ use trackiops_testkit::generated::{THREE, windows};
 use trackiops_testkit::questions::{found, question, range, select};
 use trackiops_testkit::stores::{options_of, record};
 
-/// One file's answer from two hours of windows of 10 s of 60 files, in journals of an hour.
+/// Statistics for one file of 60, over two hours with windows of 10 s, in journals of an hour.
 fn explained(change: impl FnOnce(&mut Question)) -> Explained {
     let dir = tempfile::tempdir().unwrap();
     let recorded = windows(1, THREE, 10_000, 720, 60);
@@ -52,7 +52,7 @@ fn of_a_segment_the_rows_of_the_file_and_what_is_asked_of_them_are_read() {
     let totals = explained(|asked| asked.projection = Projection::totals()).rows_read();
     assert_eq!(totals.rows, full.rows);
     assert!(totals.pages * 3 < full.pages, "{totals:?} {full:?}");
-    // Both read the footers.
+    // Both queries read the footers.
     assert!(totals.bytes * 3 < full.bytes * 2, "{totals:?} {full:?}");
 }
 
@@ -76,7 +76,7 @@ fn a_range_is_coarse_in_its_middle_and_fine_at_its_edges() {
         of("10s", 7140, 7150),
     ];
     assert_eq!(parts(edges), expected);
-    // Ranking plans the same once more.
+    // Ranking plans the same again.
     let ranked = explained(|asked| {
         asked.step = Some(Step::All);
         asked.range = range(THREE + 3_570_000, THREE + 7_150_000);
@@ -89,9 +89,9 @@ fn a_range_is_coarse_in_its_middle_and_fine_at_its_edges() {
 fn what_was_recorded_is_told_by_the_coarsest_rows_where_nothing_is_to_be_told() {
     let plain = explained(|_| {});
     assert_eq!((plain.health.segments, plain.health.rows), (2, 2));
-    // Of some fifty columns, most are 0 in every row.
+    // Most of some fifty columns are 0 in every row.
     assert!(plain.health.pages <= 2 * 2 * 16, "{:?}", plain.health);
-    // The first and the last hour are cut.
+    // The range cuts the first and the last hour.
     let cut = explained(|asked| asked.range = range(THREE + 10_000, THREE + 7_190_000));
     assert!(cut.health.rows > 2, "{:?}", cut.health);
 }

@@ -1,5 +1,5 @@
-//! A byte that was changed anywhere in a store is found by a check, which tells when the damaged part was recorded; and
-//! questions about the rest are answered.
+//! A check finds any changed byte in a store, and reports the time of the damaged part. Queries still answer from the
+//! rest.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -15,7 +15,7 @@ use trackiops_testkit::generated::{Numbers, THREE, file, windows};
 use trackiops_testkit::questions::{Key, Sum, question, rows};
 use trackiops_testkit::stores::{append, options_of};
 
-/// Two journals sealed and one not, with operations and single requests.
+/// Two sealed journals and an unsealed one, with operations and single requests.
 fn recorded(store: &Path) {
     let mut windows = windows(5, THREE, 1000, 25, 6);
     for window in &mut windows {
@@ -86,7 +86,7 @@ fn answers(store: &Path) -> Result<Vec<BTreeMap<Key, Sum>>, String> {
     steps.map(answer).collect()
 }
 
-/// Places in a file: its ends, and some between.
+/// Positions in a file: its ends, and some in between.
 fn places(numbers: &mut Numbers, bytes: u64) -> Vec<u64> {
     let mut bits = vec![0, 8 * bytes - 1, 8 * bytes - 40, 4 * 8];
     bits.extend((0..12).map(|_| numbers.below(8 * bytes)));
@@ -108,7 +108,7 @@ fn a_changed_byte_is_found_wherever_it_is() {
             .to_str()
             .unwrap()
             .to_owned();
-        // What vouches for a journal may be torn after a power cut: a journal without it is whole.
+        // A power cut may tear an `.end` file, and a journal without one counts as intact.
         if name.starts_with("catalog.db") || name.ends_with(".end") || name == "lock" {
             continue;
         }
@@ -124,7 +124,7 @@ fn a_changed_byte_is_found_wherever_it_is() {
                         assert!(found.covers.is_some(), "{what}: {found:?}");
                     }
                 }
-                // The number of another format: who knows?
+                // The version number of another format is not damage.
                 Err(StoreError::OtherFormat { .. }) => assert!(bit / 8 < 8, "{what}"),
                 Err(error) => panic!("{what}: {error}"),
             }
@@ -145,7 +145,7 @@ fn a_changed_byte_is_found_wherever_it_is() {
     assert_eq!(kinds, ["health", "journal", "ops", "requests", "rollup"]);
 }
 
-/// No question is answered from a damaged catalog; and one that is made anew answers as the old one did.
+/// Queries refuse a damaged catalog, and a rebuilt one answers like the old one.
 #[test]
 fn a_changed_byte_of_the_catalog_is_found_wherever_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn a_changed_byte_of_the_catalog_is_found_wherever_it_is() {
     let mut bits: Vec<_> = (0..150)
         .map(|_| numbers.below(8 * original.len() as u64))
         .collect();
-    // The header, and what begins the page of each table and index.
+    // The header, and the start of the page of each table and index.
     bits.extend((0..100).step_by(7).map(|byte| 8 * byte + byte % 8));
     bits.extend(
         (4096..original.len() as u64)

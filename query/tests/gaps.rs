@@ -1,4 +1,4 @@
-//! No data is told from idle.
+//! Notes distinguish missing data from idle time.
 
 use std::path::Path;
 
@@ -73,14 +73,14 @@ fn who_asks_for_more_than_was_recorded_is_told() {
         notes(&asked)[1..],
         ["2026-11-21 03:05:00 to 04:00:00 not recorded"]
     );
-    // The present counts as asked for once somebody says since when ...
+    // With only a start, the range extends to the present ...
     asked.range.until = None;
     asked.now = UtcMs(THREE + 400_000);
     assert_eq!(
         notes(&asked)[1..],
         ["2026-11-21 03:05:00 to 03:06:40 not recorded"]
     );
-    // ... except for the windows that a recorder at work has not closed yet.
+    // ... except for windows that a running recorder has not closed yet.
     asked.now = UtcMs(THREE + 302_000);
     assert_eq!(notes(&asked), [""; 0]);
 }
@@ -124,7 +124,7 @@ fn time_without_calls_is_the_same_at_every_step() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorded = windows(1, THREE, 1000, 180, 4);
     for (number, window) in recorded.iter_mut().enumerate() {
-        // In the second of three minutes.
+        // Only in the second of three minutes.
         let is_with = (60..120).contains(&number);
         window.health.app_covered_ms = if is_with { 1000 } else { 0 };
     }
@@ -176,7 +176,7 @@ fn a_server_that_did_not_answer_is_told_while_it_does_not_and_after() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorded = windows(1, THREE, 1000, 600, 4);
     for (i, window) in recorded.iter_mut().enumerate() {
-        // Nobody could look in the first minute. From 03:05:10 on a server hangs for 42 s.
+        // No look at pending requests in the first minute. From 03:05:10 on, a server hangs for 42 s.
         let waiting = (311..=352).contains(&i).then(|| PendingClient {
             client: 3,
             server: Some("10.0.0.5".to_owned()),
@@ -345,7 +345,7 @@ fn an_idle_file_is_not_an_unknown_one() {
                     why.show(asked.zone),
                     format!("{text} from 2026-11-21 03:00:40 to 03:00:50")
                 );
-                // When the name was in use is told.
+                // A note says when the name was in use.
                 let told = notes.iter().map(|note| note.show(asked.zone));
                 let told: Vec<_> = told.filter(|note| !note.starts_with("times")).collect();
                 assert_eq!(told.len(), asked.files.len(), "{told:?}");
@@ -400,7 +400,7 @@ fn a_store_without_a_window_is_empty() {
 fn a_window_of_which_little_was_recorded_has_no_rate() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorded = windows(1, THREE, 1000, 3, 4);
-    // A recorder that starts 4 ms before a window ends: 5 requests would be 1250 each second.
+    // A recorder starts 4 ms before a window ends: 5 requests would look like 1250 per second.
     recorded[0].health.covered_ms = 4;
     recorded[1].health.covered_ms = 60;
     record(dir.path(), options_of("a", LIST, "1m"), &recorded);

@@ -1,4 +1,4 @@
-//! Questions to stores, and what they read for the answers.
+//! Questions to stores, and the reads for their answers.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! A store of which much is missing or damaged answers from the rest, says so, and takes no longer for it than to look at all once.
+//! A store with much missing or damaged data answers from the rest and says so. It takes no longer than reading
+//! everything once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +22,7 @@ fn fine_segments(store: &std::path::Path) -> Vec<PathBuf> {
     segments.into_iter().map(|segment| segment.path).collect()
 }
 
-/// What is noted as damaged, in all.
+/// Number of files that notes report as damaged.
 fn damaged(answer: &Answer) -> usize {
     let of = |note: &Note| match note {
         Note::Damaged { .. } => 1,
@@ -61,7 +62,7 @@ fn many_missing_or_damaged_segments_are_left_out_together() {
     assert!(!rows(&answer).is_empty());
 }
 
-/// What is noted about requests that the programs did not see: whether counts may be too low, what rows `(missed)` have, and alarms.
+/// Notes about missed requests: counts that may be too low, requests and bytes of rows `(missed)`, and alarms.
 fn noted(answer: &Answer) -> (Vec<u64>, Vec<(u64, u64)>, Vec<u64>) {
     let mut noted = (Vec::new(), Vec::new(), Vec::new());
     for note in &answer.notes {
@@ -89,7 +90,7 @@ fn what_the_audit_has_added_is_noted_and_nothing_is_too_low_any_more() {
         let sums = audited.health.audit_missed_requests;
         assert_eq!((sums, audited.alarms.is_some()), (booked.0, alarms > 0));
         let mut asked = question(dir.path());
-        // Answered from the coarse granularity, and from the fine one.
+        // An answer from the coarse granularity, and one from the fine granularity.
         let [coarse, fine] = ["1m", "1s"].map(|step| {
             asked.step = Some(step.parse::<Step>().unwrap());
             found(&asked)

@@ -1,4 +1,4 @@
-//! Operations add up the same whatever is sealed, at any step, and are what was recorded.
+//! Operations add up to the recorded ones at any step, whether sealed or not.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use trackiops_testkit::generated::{Numbers, THREE, windows};
 use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
 
-/// Windows of a second with operations of two mounts and of none, over two connections.
+/// Windows of a second with operations of two mounts and without a mount, over two connections.
 fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
     let mut numbers = Numbers(seed);
     let mut windows = windows(seed, start, 1000, count, 2);
@@ -62,7 +62,7 @@ fn row(mount: Option<&str>, op: &str, transport: &str, requests: u64) -> Operati
 
 type Sums = BTreeMap<(i64, Option<String>, String, Option<String>), OperationSums>;
 
-/// The answer by the shortest way.
+/// The expected answer, computed directly.
 fn straightforward(windows: &[ClosedWindow], step: Step, connections: Connections) -> Sums {
     let mut sums = Sums::new();
     for window in windows {
@@ -107,7 +107,7 @@ const BOTH: [Connections; 2] = [Connections::Together, Connections::Apart];
 fn operations_add_up_to_what_was_recorded_sealed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows_of_operations(7, THREE, 150);
-    // Rotated twice, and the rest not sealed at first.
+    // Rotated twice, with the rest unsealed at first.
     let recorder = || options_of("h", "1s,10s,1m", "1m");
     let mut writer = append(dir.path(), recorder(), &windows);
     for sealed in [false, true] {
@@ -167,7 +167,7 @@ fn of_several_connections_none_stands_in_the_sum() {
     assert_eq!(mix, [(3, 6), (3, 6)]);
 }
 
-/// What is said where there is no row.
+/// The reason and the notes of an empty answer.
 fn nothing(question: &Question) -> (EmptyReason, Vec<Note>) {
     match ask_operations(question, Connections::Together).unwrap() {
         Outcome::Nothing { why, notes } => (why, notes),
@@ -352,7 +352,7 @@ fn of_a_file_reads_writes_and_metadata_are_told_each_once_whoever_used_it() {
     let store = directory.path();
     let windows = windows(7, THREE, 1000, 30, 6);
     record(store, options_of("web-1", "1s,10s", "1m"), &windows);
-    // Of one nobody knows who uses it, another is used by two at once.
+    // The first file has no known user, and the second one has two users at once.
     for path in ["/mnt/f1", "/mnt/f2"] {
         let asked = Question {
             files: vec![select(path)],

@@ -13,10 +13,10 @@ use trackiops_testkit::questions::{found, question, range, rows, select};
 use trackiops_testkit::stores::{options_of, record};
 use trackiops_testkit::windows::{file, window};
 
-/// What has a checksum of its own.
+/// A block has a checksum.
 const BLOCK_BYTES: u64 = 8 << 10;
 
-/// Overwrites every block that has nothing but data pages without a row of `keep`, and tells how many there were.
+/// Overwrites every block that only has data pages without a row of `keep`. Returns the number of blocks.
 fn wreck_pages_beside(path: &std::path::Path, keep: &[std::ops::Range<u64>]) -> usize {
     let file = File::open(path).unwrap();
     let metadata = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
@@ -66,7 +66,7 @@ fn wreck_pages_beside(path: &std::path::Path, keep: &[std::ops::Range<u64>]) -> 
 /// Asks for the files that have one of these names, before and after the pages of all others are wrecked.
 fn pages_of_other_files_are_not_read(selector: FileSelector, names: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
-    // Many rows in one journal: each of its columns has several pages.
+    // Many rows in one journal, so that each of its columns has several pages.
     let recorded = windows(1, THREE, 1000, 100, 600);
     record(dir.path(), options_of("a", "1s", "2h"), &recorded);
     let mut asked = question(dir.path());

@@ -1,4 +1,4 @@
-//! Several stores are asked as one.
+//! Several stores answer as one.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m";
 
-/// What two hosts recorded of the same export, each into a store of its own.
+/// Windows of two hosts that use the same export, for separate stores.
 fn recorded() -> [Vec<ClosedWindow>; 2] {
     [
         windows(1, THREE, 1000, 150, 6),
@@ -38,13 +38,13 @@ fn stores_of_several_hosts_answer_as_one_store_of_all() {
             assert!(rows(&found(&asked)) == expected, "{step:?} {by:?}");
         }
     }
-    // The same file of the same export is one file.
+    // A file of the same export is one file on both hosts.
     asked.by = GroupBy::FILE;
     asked.files = vec![select("/mnt/f4")];
     let answer = found(&asked);
     let keys: Vec<_> = answer.rows.iter().map(key_of).collect();
     assert!(keys.len() > 2 && keys.iter().all(|key| *key == keys[0]));
-    // What one host did not record is told of that host.
+    // A gap names the host that did not record.
     asked.range = range(THREE, THREE + 210_000);
     let notes = found(&asked).notes;
     let gap_of = |name: &str| {
@@ -94,7 +94,7 @@ fn what_a_host_recorded_into_two_stores_counts_twice_and_is_told() {
         "{:?}",
         answer.notes
     );
-    // Of what only one of them has there is nothing to tell.
+    // After both recordings there are no rows, and so no note.
     asked.range = range(THREE + 150_000, THREE + 160_000);
     assert!(matches!(ask(&asked).unwrap(), Outcome::Nothing { .. }));
 }

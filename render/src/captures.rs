@@ -6,7 +6,7 @@ use trackiops_query::HostStream;
 use trackiops_query::answer::Answer;
 use trackiops_schemas::captured::StreamBytes;
 
-/// A column, what it has of a stream, and how it weighs.
+/// A column: its name, its figure of a stream, and its weight.
 type Figure = (&'static str, fn(&StreamBytes) -> u64, Weight);
 
 const FIGURES: [Figure; 6] = [

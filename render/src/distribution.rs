@@ -59,17 +59,17 @@ impl FromStr for DistributionFormat {
     }
 }
 
-/// The distribution of the latencies of one direction, as JSON has it.
+/// The latency distribution of one direction in JSON.
 #[derive(Serialize)]
 struct Distribution<'d> {
     direction: &'d str,
     /// All requests.
     requests: u64,
-    /// Those in the buckets.
+    /// Number of requests in the buckets.
     count: u64,
-    /// Those without a known latency.
+    /// Number of requests without a known latency.
     untimed: u64,
-    /// Those of whose latencies only the sum is known.
+    /// Number of requests whose latencies are known only as a sum.
     folded: u64,
     mean_us: Option<f64>,
     p50_us: Option<f64>,
@@ -88,8 +88,8 @@ struct Bucket {
     count: u64,
 }
 
-/// Writes the latency distributions of the rows of an answer, added up. `directions` are some of [`DIRECTIONS`]; a table omits
-/// those without requests.
+/// Writes the latency distributions of the rows of an answer, added up. `directions` are some of [`DIRECTIONS`]; a table omits directions
+/// without requests.
 ///
 /// Errors are those of `out`.
 pub fn write_distribution(
@@ -177,7 +177,7 @@ impl<'d> Distribution<'d> {
     }
 }
 
-/// As columns of answers are rounded.
+/// Rounds like columns of answers.
 fn rounded(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
@@ -257,7 +257,7 @@ fn packed(texts: impl Iterator<Item = String>, width: usize) -> Vec<String> {
     lines
 }
 
-/// Requests of each octave from the lowest to the highest that has any.
+/// Number of requests by octave, from the lowest octave to the highest that has any.
 fn by_octave(latency: &Histogram) -> Vec<(i32, u64)> {
     let mut octaves: Vec<(i32, u64)> = Vec::new();
     for (bucket, count) in latency.buckets() {

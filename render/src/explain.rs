@@ -9,7 +9,7 @@ use trackiops_query::times::{Zone, show_range};
 use crate::units::bytes;
 use crate::visible::{visible, wrap};
 
-/// Most segments, and parts of the range, with a line of their own; one line counts the others.
+/// Most segments, and most parts of the range, with a separate line; one line counts the others.
 const MAX_LINES: usize = 24;
 
 /// Formats the statistics in lines of at most `width` cells; `None` means no limit.

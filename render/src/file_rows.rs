@@ -64,7 +64,7 @@ struct Shape {
     /// Header of the entity's column; `None` if all rows have the same entity.
     of: Option<&'static str>,
     errors: bool,
-    /// What answers the requests: the part of their time between queue and completion is named after it.
+    /// Name of the part of latencies between queue and completion: that of the component that answers requests.
     answered_by: &'static str,
 }
 
@@ -225,7 +225,7 @@ fn figure(requests: u64, text: Option<String>) -> Cell {
     right(text.unwrap_or_else(|| NONE.into()))
 }
 
-/// What answers requests of these levels: the part of their latency between queue and completion has its name.
+/// The component that answers requests of these levels. Tables name the part of the latency between queue and completion after it.
 pub(crate) fn answered_by(mut levels: impl Iterator<Item = IoLevel>) -> &'static str {
     match levels.all(|level| level == IoLevel::Block) {
         true => "device",

@@ -31,7 +31,7 @@ const NO_BREAK_SPACE: &str = "\u{a0}";
 /// The quantity that the width shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// Bytes.
+    /// Sum of the latencies of timed requests, us.
     #[default]
     Bytes,
     /// Requests.
@@ -54,7 +54,7 @@ pub enum Directions {
     /// READs and WRITEs, added up.
     #[default]
     Both,
-    /// READs and WRITEs, each in a tree of its own.
+    /// READs and WRITEs, each in a separate tree.
     Apart,
 }
 

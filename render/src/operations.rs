@@ -27,7 +27,7 @@ struct Shape {
     mount: bool,
     tenant: bool,
     about: bool,
-    /// What answers the requests, as in tables of files.
+    /// Name of the part of latencies between queue and completion, as in tables of files.
     answered_by: &'static str,
 }
 

@@ -34,11 +34,11 @@ struct Shape {
     retrans: bool,
     errors: bool,
     level: bool,
-    /// Calls of applications are among them, or all of them.
+    /// Whether there are calls of applications.
     calls: bool,
     requests: bool,
     processes: bool,
-    /// What answers the requests.
+    /// Name of the part of latencies between queue and completion.
     answered_by: &'static str,
     offset: String,
 }
@@ -180,7 +180,7 @@ impl Shape {
         cells
     }
 
-    /// With microseconds.
+    /// A time with microseconds.
     fn time(&self, ns: i64) -> String {
         let second = UtcMs(ns.div_euclid(1_000_000_000) * 1000);
         let us = ns.rem_euclid(1_000_000_000) / 1000;

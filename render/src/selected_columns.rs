@@ -71,7 +71,7 @@ pub(super) fn list<R: Record>() -> Table {
     }
 }
 
-/// The offset of local time in all cells, which headers have then.
+/// The offset of local time if all cells share it; then the headers show it.
 fn offset_of_all<R: 'static>(
     answer: &Answer<R>,
     columns: &Columns<R>,

@@ -147,7 +147,7 @@ impl Table {
         self.header.iter().map(Cell::parts)
     }
 
-    /// Each line, as the header.
+    /// The cells of each line, in the form of [`Self::header_cells`].
     pub(super) fn line_cells(&self) -> impl Iterator<Item = impl Iterator<Item = (bool, &str)>> {
         self.lines.iter().map(|line| line.iter().map(Cell::parts))
     }
@@ -326,7 +326,7 @@ impl Times {
         }
     }
 
-    /// The range, as the title of a table whose rows have no times. `None` if the rows are of no time.
+    /// The range, for the title of a table whose rows have no times; `None` if the answer has no range.
     pub(super) fn title<R>(&self, answer: &Answer<R>) -> Option<String> {
         let (start, end) = (answer.range.start, answer.range.end);
         let offset = show_offset(start, self.zone);
@@ -484,7 +484,7 @@ mod tests {
             "03:10  4 KiB  1.00  12.0  ████████  /mnt/home/db/資料/orders.db"
         );
         assert!(!line(50).contains('█') && !shown(&table, Some(50)).contains("no room"));
-        // No bar has the room of a column that did not fit.
+        // A bar must not take the room of a column that did not fit.
         table.header[2] = right("throughput in all").weighs(20);
         assert!(!shown(&table, Some(56)).contains('█'));
     }

@@ -57,7 +57,7 @@ impl Look {
         self.bar_within(part, BAR_WIDTH)
     }
 
-    /// As [`Self::bar`]; a share of 1 has `most` cells.
+    /// Like [`Self::bar`]; a share of 1 has `most` cells.
     pub(super) fn bar_within(self, part: f64, most: usize) -> String {
         if part.is_nan() || part <= 0.0 {
             return String::new();

@@ -73,8 +73,8 @@ fn units(c: char) -> impl Iterator<Item = u16> {
     units.into_iter().take(taken)
 }
 
-/// Whether a character is hidden: controls, formats, line ends, blanks that look like the usual one or like none, characters that Unicode calls ignorable,
-/// and code points without a character. Formats include joiners of emoji sequences, and terminals differ in the width of these.
+/// Whether a character is hidden: controls, formats, line ends, blanks other than the space, ignorable characters, and code points without
+/// a character. Formats include joiners of emoji sequences; terminals differ in the width of these.
 pub(crate) fn is_hidden(c: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator};
     if matches!(c, ' '..='~') {

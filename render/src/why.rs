@@ -13,10 +13,10 @@ use trackiops_schemas::level::IoLevel;
 use crate::pseudonym::{Key, Pseudonyms, Unknown, Way};
 use crate::units;
 
-/// Files that are named as those who lost time.
+/// Most files that are named as victims.
 const NAMED: usize = 3;
 
-/// When it was slow, what was, whose doing it was, who lost time, and the cause.
+/// Time, place, culprit, victims and cause of a moment.
 pub fn sentences(of: &Moment, zone: Zone) -> String {
     format!(
         "{}{}: {}",
@@ -93,7 +93,7 @@ pub fn object(of: &Moment) -> Value {
     })
 }
 
-/// Replaces all names by the pseudonyms of an export. Tenants are left out: they are not named in one way.
+/// Replaces all names by the pseudonyms of an export. Tenants are omitted, because their names have no single form.
 pub fn hide(of: &mut Moment, key: &Key) -> Result<(), Unknown> {
     let with = &mut Pseudonyms::new(key, Way::Hide);
     for mount in &mut of.mounts {
@@ -141,7 +141,7 @@ fn measure(of: Measure) -> &'static str {
     }
 }
 
-/// What happened, and where.
+/// The kind of trouble, and its place.
 fn what(of: &Moment) -> String {
     let mounts = listed(&texts(&of.mounts), 2);
     let hosts = match of.has_other_hosts {
@@ -171,12 +171,12 @@ fn longer(of: &Moment) -> String {
     match of.ratio {
         Some(ratio) if ratio >= 9.95 => format!("{ratio:.0} times as long"),
         Some(ratio) if ratio >= 1.15 => format!("{ratio:.1} times as long"),
-        // The mean of all hides a few.
+        // The mean of all requests hides a few slow ones.
         _ => "longer, a few of them by far".to_owned(),
     }
 }
 
-/// In brackets: the 99th percentile before and now, and where the time went.
+/// In brackets: the 99th percentile before and now, and the part of the latency that grew.
 fn figures(of: &Moment) -> String {
     let facts = &of.facts;
     let pair = |name: &str, before: Option<f64>, now: Option<f64>| {
@@ -214,7 +214,7 @@ fn whose(of: &Moment) -> Option<&Load> {
     of.culprit.as_ref().filter(|_| is_of_load)
 }
 
-/// What a cause was told from.
+/// The evidence for a cause.
 fn evidence(of: &Moment) -> Option<String> {
     let facts = &of.facts;
     let shares = |now: f64, before: f64| (units::share(now), units::share(before));
@@ -268,7 +268,7 @@ fn pattern(facts: &Facts) -> String {
     }
 }
 
-/// What the owner of a load did.
+/// The load of an owner, as a sentence.
 fn did(load: &Load, of: &Moment) -> String {
     let rate = |number: f64| match load.measure {
         Measure::ReadBytes | Measure::WrittenBytes => units::bytes_per_second(number),
@@ -307,7 +307,7 @@ fn named(name: &str, tenant: Option<&str>) -> String {
     }
 }
 
-/// Who lost time.
+/// The victims.
 fn lost(of: &Moment) -> Option<String> {
     let first = of.victims.iter().take(NAMED).filter(|of| of.lost_s >= 0.05);
     let first = first.map(|of| {
@@ -350,7 +350,7 @@ fn and(words: &[&str]) -> String {
     }
 }
 
-/// The first of some names, and how many there are beyond.
+/// The first of some names, and the number of the others.
 fn listed(names: &[&str], most: usize) -> String {
     match names.len().saturating_sub(most) {
         0 => and(names),

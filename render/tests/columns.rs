@@ -1,4 +1,4 @@
-//! Whatever columns are chosen, their values are those of the whole row, in every format.
+//! With any choice of columns, each value equals that in the whole row, in every format.
 
 use std::fs::File;
 use std::io::{Cursor, Write};
@@ -114,7 +114,7 @@ fn half_of_a_binary_answer_is_no_answer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// So everything that a column is made of is read, whichever others are.
+    /// The query must read all inputs of a column, whichever other columns are chosen.
     #[test]
     fn chosen_columns_are_those_of_the_whole_answer(
         seed in 0_u64..1000,
@@ -123,7 +123,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let windows = folded_windows(seed, THREE, 1000, 70, 5);
-        // Some of it is sealed, the rest is not.
+        // Only a part of it is sealed.
         let writer = append(dir.path(), options_of("h", "1s,10s", "1m"), &windows);
         drop(writer);
         let names: Vec<String> = AnswerRow::columns().into_iter().map(|c| c.name).collect();

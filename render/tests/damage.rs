@@ -1,4 +1,4 @@
-//! Whatever is damaged in a segment, no answer changes without a word about it.
+//! Damage in a segment never changes an answer without a note.
 
 use std::fmt::Debug;
 use std::fs;
@@ -17,7 +17,7 @@ use trackiops_testkit::generated::{Numbers, THREE, file, windows};
 use trackiops_testkit::questions::{question, select};
 use trackiops_testkit::stores::{append, options_of};
 
-/// One sealed journal with all that is recorded.
+/// One sealed journal with all kinds of records.
 fn recorded(store: &Path, count: i64, files: u64) {
     let mut windows = windows(5, THREE, 1000, count, files);
     for window in &mut windows {
@@ -91,7 +91,7 @@ fn exported(question: &Question, table: ExportDataset) -> String {
     format!("{done:?} {batches:?}")
 }
 
-/// What is answered of a dataset to several questions, to the letter, with all that is noted.
+/// The answers about a dataset to several questions, with all notes.
 fn answers(store: &Path, dataset: &str) -> Vec<String> {
     fn shown(answer: impl Debug) -> String {
         format!("{answer:?}")
@@ -120,7 +120,7 @@ fn answers(store: &Path, dataset: &str) -> Vec<String> {
     answers
 }
 
-/// That answers are what they were, or say that something is damaged. How many say so.
+/// Asserts that answers are unchanged or report damage. Returns the number that report damage.
 fn same_or_told(before: &[String], after: &[String], what: &str) -> usize {
     let is_told = |answer: &&String| answer.contains("Damaged");
     for (before, after) in before.iter().zip(after) {
@@ -132,15 +132,15 @@ fn same_or_told(before: &[String], after: &[String], what: &str) -> usize {
     after.iter().filter(is_told).count()
 }
 
-/// Changes a segment in one way after another.
+/// Damages a segment in many ways, one after the other.
 fn mutated(segment: &Path, original: &[u8], mut each: impl FnMut(&str)) {
     let mut bytes = original.to_vec();
     let mut numbers = Numbers(3);
     let length = bytes.len();
-    // Each is asked about several times: a few of them tell most, and `make test-long` the rest.
+    // Each damage takes several questions, so only `make test-long` tries all.
     let few = std::env::var_os("TRACKIOPS_TEST_LONG").is_none();
     let (places, step) = if few { (15, 2048) } else { (60, 512) };
-    // Its ends, and every few bytes one.
+    // The ends of the file, and one byte every few bytes.
     let dense = (0..length).step_by(length / places + 1);
     let dense = dense.map(|at| at + numbers.below((length / places + 1) as u64) as usize);
     let places: Vec<_> = dense.chain(length - 20..length).collect();
@@ -188,13 +188,13 @@ fn no_damaged_byte_of_a_segment_changes_an_answer_without_a_word() {
             told += usize::from(same_or_told(&before, &after, &what) > 0);
         });
         assert_eq!(answers(dir.path(), &dataset), before);
-        // What is not read may be damaged.
+        // Damage in bytes that a query does not read has no effect.
         assert!(told * 2 > all, "{told} of {all}");
     }
     assert_eq!(check(dir.path()).unwrap().findings, []);
 }
 
-/// Blocks of one file whose checksums are right elsewhere in it.
+/// Blocks swapped within a file: their checksums hold, but at another place.
 #[test]
 fn blocks_that_changed_places_are_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn blocks_that_changed_places_are_found() {
     }
 }
 
-/// What a note says that is damaged.
+/// The damage that a note reports.
 fn told(store: &Path) -> String {
     let mut asked = question(store);
     asked.step = Some("1s".parse().unwrap());

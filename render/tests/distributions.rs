@@ -1,4 +1,4 @@
-//! A latency distribution has each request that has a latency, once.
+//! A latency distribution contains each request with a latency exactly once.
 
 use serde_json::Value;
 use trackiops_query::times::Zone;
@@ -88,7 +88,7 @@ fn counts_are_those_of_a_query() {
             assert!((of_json / bound - 1.0).abs() < 1e-12, "{of_json} {bound}");
         }
     }
-    // The lines of the table, too.
+    // The same for the lines of the table.
     let table = written(&answer, DistributionFormat::Table, 80);
     let of_lines = table.lines().filter(|line| line.contains(" - "));
     let of_lines = of_lines.map(|line| line[22..].split_whitespace().next().unwrap());
@@ -140,7 +140,7 @@ max 2.00 h
 count 4  mean 30.0 min
 "
     );
-    // The least latency that the clock can tell.
+    // The least latency that the clock resolves.
     let table = written(&of_latencies(&[1]), DistributionFormat::Table, 40);
     assert!(
         table.contains("\n   0.98 ns -   1.95 ns      1  100.0%  ████\n"),

@@ -1,5 +1,4 @@
-//! A store that somebody hands over may hold any number, and sums of them that no number holds. An answer is what it is then, but
-//! there is one.
+//! A store from another host may contain any numbers, whose sums may overflow. There must be an answer, whatever its values are.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use trackiops_testkit::stores::{append, options_of};
 
 const MOST: u64 = i64::MAX as u64;
 
-/// Each file in one window alone, so that only queries add up.
+/// Each file in only one window, so that only queries add up.
 fn extremes(start: i64) -> Vec<ClosedWindow> {
     let direction = || {
         let mut direction = Direction::of_counters([MOST; Direction::COUNT]);
@@ -174,7 +173,7 @@ fn ask_everything(asked: &Question) {
             granularity: None,
             question: all.clone(),
         };
-        // Of the future nothing is exported.
+        // Nothing is exported of the future.
         let _ = export.run::<trackiops_query::QueryError>(&mut |_| Ok(()));
     }
 }
@@ -198,7 +197,7 @@ fn sums_that_no_number_holds_end_no_question() {
     }
 }
 
-/// Tells something with `cargo test --release`: Cargo.toml asks for it.
+/// Meaningful only with `cargo test --release`: Cargo.toml enables overflow checks there.
 #[test]
 fn arithmetic_is_checked_in_releases() {
     let overflows = || std::hint::black_box(u64::MAX) + 1;

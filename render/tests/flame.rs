@@ -1,4 +1,4 @@
-//! A flame graph shows all that a query finds, and nothing else.
+//! A flame graph shows all rows that a query finds, and nothing else.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const DIRECTIONS: [Directions; 4] = [
     Directions::Apart,
 ];
 
-/// Random requests of files whose names are as odd as names can be, and change.
+/// Random requests of files with odd and changing names.
 fn recorded() -> Vec<ClosedWindow> {
     let mut recorded = folded_windows(21, THREE, 1000, 130, 9);
     let mut numbers = Numbers(22);
@@ -48,7 +48,7 @@ fn recorded() -> Vec<ClosedWindow> {
                 path: Some(name.into()),
                 ..(**file).clone()
             });
-            // In a journal there are times that are no whole microseconds.
+            // A journal may have times that are not whole microseconds.
             row.write.latency_ns_sum += numbers.below(1000);
         }
     }
@@ -62,9 +62,9 @@ fn drawn(asked: &Question, graph: Graph) -> Option<Answer<Stack>> {
     }
 }
 
-/// What a query finds of a measure, by direction.
+/// The sums of a measure that a query finds, by direction.
 fn asked_for(asked: &Question, measure: Measure) -> [u64; 2] {
-    // Of the same granularity: times are rounded on disk, in each row of each granularity.
+    // Use the same granularity: times are rounded on disk, in each row of each granularity.
     let mut asked = asked.clone();
     asked.step = Some(Step::All);
     asked.projection = Projection::all();

@@ -1,5 +1,5 @@
-//! What people and programs see of a small store, to the letter. `UPDATE_GOLDEN=1 cargo test` writes the files
-//! anew; look at the difference.
+//! Output for people and programs about a small store, compared exactly. `UPDATE_GOLDEN=1 cargo test` rewrites the files; review the
+//! difference.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use trackiops_testkit::questions::{found, question, select};
 use trackiops_testkit::stores::{options_of, record};
 use trackiops_testkit::windows::{named, used_by};
 
-/// Two hand-made files over three windows: one with a name that needs quoting and two users, one without
-/// name, of which requests failed and were folded.
+/// Two hand-made files in three windows. One has a name that needs quoting, and two users. The other has no name; some of its requests
+/// failed or were folded.
 fn small() -> Vec<ClosedWindow> {
     let quoted = file(2, Some("/mnt/a \"quoted\", long name"));
     let [quoted, other] = ["0:/db.service", "1000:?4711"].map(|tenant| used_by(&quoted, tenant));
@@ -226,7 +226,7 @@ fn csv_and_json_have_the_same_columns_in_the_same_order() {
                 other => panic!("{name}: {other}"),
             }
         }
-        // Lists are in no line of CSV.
+        // CSV has no lists.
         let values = object.values().filter(|value| !value.is_array());
         assert_eq!(values.count(), header.len());
     }

@@ -1,5 +1,5 @@
-//! Whatever happens to the bytes of a journal, an answer is the right one, or a note says what is damaged; and of a journal
-//! that is only being written no note says so.
+//! With any damage to a journal, an answer is right or a note reports the damage. A journal that is still being written never causes such a
+//! note.
 
 use std::fmt::Debug;
 use std::fs;
@@ -24,7 +24,7 @@ use trackiops_testkit::generated::{THREE, file, health, windows};
 use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
 
-/// Windows with files that come one after the other, operations, and one with a pending request.
+/// Windows with files that appear one after the other, operations, and one window with a pending request.
 fn recorded(count: i64) -> Vec<ClosedWindow> {
     let mut windows = windows(5, THREE, 1000, count, 3);
     for (window, i) in windows.iter_mut().zip(1..) {
@@ -50,7 +50,7 @@ fn recorder() -> Options {
     options_of("a", "1s,1m", "15m")
 }
 
-/// Leaves a store with one journal: its path, and how long it was after each window.
+/// Writes a store with one journal. Returns its path, and its length after each window.
 fn leave(store: &Path, windows: &[ClosedWindow]) -> (PathBuf, Vec<usize>) {
     let mut writer = Writer::open(store, recorder()).unwrap();
     let journal = store.join("journal/1.tij");
@@ -62,7 +62,7 @@ fn leave(store: &Path, windows: &[ClosedWindow]) -> (PathBuf, Vec<usize>) {
     (journal, ends)
 }
 
-/// An answer in words but for what it says of damage, and whether it says that.
+/// An answer in words without its notes about damage, and whether it has such notes.
 type Said = (String, bool);
 
 fn said<R: Debug>(answered: Result<Outcome<R>, QueryError>) -> Said {
@@ -92,8 +92,8 @@ fn asked(store: &Path, range: Range) -> Question {
     }
 }
 
-/// What is asked of each damaged store: by second, of one file, of parts of the time, of operations. What was not recorded is
-/// in the notes of all.
+/// Questions to each damaged store: by second, about one file, about parts of the time, about operations. The notes of all answers include
+/// time that was not recorded.
 fn answers(store: &Path, windows: i64) -> Vec<Said> {
     let part = range(THREE + 2000, THREE + 4000);
     vec![
@@ -112,7 +112,7 @@ fn answers(store: &Path, windows: i64) -> Vec<Said> {
     ]
 }
 
-/// Asserts that each answer is as before, or notes that something is damaged.
+/// Asserts that each answer is unchanged or reports damage.
 fn assert_told(store: &Path, windows: i64, before: &[Said], what: &str) -> bool {
     let after = answers(store, windows);
     for (i, (after, before)) in after.iter().zip(before).enumerate() {
@@ -126,7 +126,7 @@ fn assert_told(store: &Path, windows: i64, before: &[Said], what: &str) -> bool 
     after != before
 }
 
-/// Where the frames of a journal begin, and its end.
+/// Positions of the frames of a journal, and its end.
 fn frames(bytes: &[u8]) -> Vec<usize> {
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let mut at = 16 + u32_at(8);
@@ -154,7 +154,7 @@ fn a_damaged_journal_is_noted_wherever_it_changes_an_answer() {
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        // That of another version is refused.
+        // A frame of another version is refused.
         mutate(&bytes, &format!("byte {at} flipped"));
     }
     for at in (0..whole.len()).step_by(512) {
@@ -233,14 +233,14 @@ fn what_was_damaged_is_told_after_sealing_of_its_time_alone() {
         assert!(is_noted(Range::default()));
         assert!(is_noted(from(5)));
         assert!(!is_noted(from(3600)), "it was over by then");
-        // Of one whose time nobody knows any question may be.
+        // If the end of its time is unknown, the journal may matter for any question.
         let end = journal.with_extension("end.damaged");
         let known = fs::read(&end).unwrap();
         fs::remove_file(&end).unwrap();
         assert!(is_noted(from(3600)));
         fs::write(&end, known).unwrap();
         assert_eq!(check(dir.path()).unwrap().findings[0].path, aside);
-        // Moved away, it is gone, and so is what was beside it once somebody records.
+        // Once the user removes it, the note is gone. The next recorder removes the file beside it.
         fs::remove_file(&aside).unwrap();
         assert!(!is_noted(Range::default()));
         Writer::open(dir.path(), recorder())
@@ -251,7 +251,7 @@ fn what_was_damaged_is_told_after_sealing_of_its_time_alone() {
     }
 }
 
-/// The files that notes say are damaged.
+/// The files that notes report as damaged.
 fn damaged(notes: &[Note]) -> Vec<PathBuf> {
     let paths = notes.iter().filter_map(|note| match note {
         Note::Damaged { path, .. } => Some(path.clone()),
@@ -290,7 +290,7 @@ fn what_is_no_journal_is_one_note_and_the_rest_is_read() {
         let found = check(dir.path()).unwrap().findings;
         assert_eq!(found[0].path, nowhere, "{what}");
         assert_eq!(found.len(), 1, "{what}");
-        // The next recorder is not held up, either.
+        // The next recorder must start, too.
         let copy = tempfile::tempdir().unwrap();
         let store = copy.path().join("store");
         let mut writer = Writer::open(&store, recorder()).unwrap();
@@ -336,7 +336,7 @@ fn a_journal_that_makes_no_sense_is_one_note_and_the_rest_is_read() {
     writer.append(&windows[1]).unwrap();
     let journal = dir.path().join("journal/1.tij");
     let mut bytes = fs::read(&journal).unwrap();
-    // The last byte of a window, of which the checksum is made to hold.
+    // Damage the last byte of a window, and correct its checksum.
     let at = frames(&bytes).into_iter().rev().nth(1).unwrap();
     let u32_at =
         |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -346,7 +346,7 @@ fn a_journal_that_makes_no_sense_is_one_note_and_the_rest_is_read() {
     let crc = crc32c::crc32c_append(u32_at(&bytes, at + 5), &bytes[at + 13..]);
     bytes[at + 9..at + 13].copy_from_slice(&crc.to_le_bytes());
     fs::write(&journal, bytes).unwrap();
-    // Another one beside it.
+    // A second damaged journal beside the first.
     let other = tempfile::tempdir().unwrap();
     let store = other.path().join("store");
     leave(&store, &windows[3..]);

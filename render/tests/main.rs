@@ -1,4 +1,4 @@
-//! What people and files see of answers.
+//! Output of answers, for people and in files.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

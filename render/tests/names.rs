@@ -1,4 +1,4 @@
-//! A name means whatever file had it at the time.
+//! A name refers to the file that had it at the time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use trackiops_testkit::stores::{append, options_of};
 const LIST: &str = "1s,10s,1m,1h";
 const COUNT: i64 = 150;
 
-/// Requests that tell windows apart: whichever subset is summed up, the sum says which.
+/// Requests with distinct counts: a sum shows which windows it contains.
 fn requests(numbers: &mut Numbers) -> Row {
     let mut row = Row::default();
     for direction in [&mut row.read, &mut row.write] {
@@ -31,18 +31,18 @@ fn requests(numbers: &mut Numbers) -> Row {
     row
 }
 
-/// What a file is called at a second of the recording, below /mnt.
+/// Names of a file at a second of the recording, below /mnt.
 fn name_at(fileid: u64, second: i64) -> Vec<Option<&'static str>> {
     match fileid {
         // Renamed twice within one window of 10 s, and back.
         1 if (33..37).contains(&second) => vec![Some("/mnt/tmp/one.new")],
         1 => vec![Some("/mnt/db/one.db")],
-        // Takes the name that another one gives up.
+        // Takes a name that another file gives up.
         2 if second < 64 => vec![Some("/mnt/db/log")],
         2 => vec![Some("/mnt/db/log.1")],
         3 if second < 64 => vec![],
         3 => vec![Some("/mnt/db/log")],
-        // Two names at once.
+        // Two names at the same time.
         4 => vec![Some("/mnt/db/hard"), Some("/mnt/logs/link")],
         // Its name is found late.
         5 if second < 5 => vec![None],
@@ -95,7 +95,7 @@ fn others() -> Arc<FileAttributes> {
     })
 }
 
-/// Requests and bytes of all rows of windows that start in `[since, until)` and that count.
+/// Requests and bytes of the rows that count, in windows that start in `[since, until)`.
 fn sum(
     windows: &[ClosedWindow],
     (since, until): (i64, i64),
@@ -127,7 +127,7 @@ fn totals(outcome: &Outcome) -> [u64; 2] {
     })
 }
 
-/// Asks while the last journal is open, and when it is sealed.
+/// Runs `check` while the last journal is open, and again after it is sealed.
 fn open_and_sealed(check: impl Fn(&Path, &[ClosedWindow])) {
     let dir = tempfile::tempdir().unwrap();
     let recorded = windows_with_names();
@@ -166,7 +166,7 @@ fn each_name_has_the_requests_of_its_time_at_every_step_and_edge() {
             Box::new(exactly(&["/mnt/db/log.1", "/mnt/tmp/one.new"])),
         ),
         (&["/mnt/logs/l*k"], Box::new(exactly(&["/mnt/logs/link"]))),
-        // Rows without a name have the one before, or else the first.
+        // Rows without a name take the previous name, or else the first one.
         (&["/mnt/logs/two*"], Box::new(|_, file| file.id.fileid == 5)),
         (
             &["/mnt/db/a[1]"],
@@ -269,7 +269,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
                         if (range.0..range.1).contains(&second) {
                             let dir = path.map(|path| match path {
                                 OTHERS => OTHERS,
-                                // The trunk of a mount is of its own names.
+                                // The common directory of a mount depends on its own names.
                                 _ => dir_of(path),
                             });
                             let key = (file.mount.as_deref().map(Arc::from), dir.map(Arc::from));
@@ -376,7 +376,7 @@ fn files_are_listed_with_all_their_names_and_when_these_held() {
                         ("/mnt/tmp/one.new", (at(33), at(37)))
                     ]
                 ),
-                // Two names at once: the last row of the window stands for it.
+                // Two names at the same time: the last row of the window decides.
                 (
                     4,
                     whole,
@@ -509,7 +509,7 @@ fn of_several_files_those_that_there_are_not_are_told() {
             totals(&Outcome::Found(answer)),
             sum(recorded, (0, 20), only)
         );
-        // The file was idle under that name: it is told when it was not.
+        // The file was idle under that name, so a note says when it was used.
         asked.files = vec![select("/mnt/tmp/one.new")];
         match ask(&asked).unwrap() {
             Outcome::Nothing {
@@ -517,7 +517,7 @@ fn of_several_files_those_that_there_are_not_are_told() {
                 notes,
             } => {
                 let said: Vec<_> = notes.iter().map(|note| note.show(asked.zone)).collect();
-                // An open journal is not read to know.
+                // The note does not need an open journal.
                 let seen = "requests under the name /mnt/tmp/one.new were seen 2026-11-21 03:00:33 to 03:00:37";
                 assert!(said.iter().any(|s| s == seen), "{said:?}");
             }

@@ -1,4 +1,4 @@
-//! What is drawn is what was done: a line has a point for each window with requests of its direction, and nothing between.
+//! Plots match the data: a line has a point for each window with requests of its direction, and no other points.
 
 use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
 use trackiops_render::Plot;
@@ -9,7 +9,7 @@ use trackiops_testkit::questions::{found, question};
 use trackiops_testkit::stores::{options_of, record};
 use trackiops_testkit::windows::used_by;
 
-/// Lines and dots of the charts of some columns; those of the legend are not among them.
+/// Numbers of lines and dots in the charts of some columns, without the legend.
 fn drawn<R: Plot>(answer: &Answer<R>, columns: &str) -> (usize, usize) {
     let columns = Columns::parse(columns).unwrap();
     let mut svg = Vec::new();
@@ -119,7 +119,7 @@ fn who_used_a_file_makes_no_two_lines_of_it() {
         };
     let together = operations(trackiops_query::Connections::Together);
     assert_eq!(drawn::<OperationAnswer>(&together, "iops"), (1, 0));
-    // That of tcp-0 has two seconds, that of tcp-1 the first, and the last four.
+    // tcp-0 has requests in two seconds; tcp-1 has requests in the first second and in the last four.
     let apart = operations(trackiops_query::Connections::Apart);
     assert_eq!(drawn::<OperationAnswer>(&apart, "iops"), (2, 1));
 }

@@ -1,4 +1,4 @@
-//! Whatever way a question is planned, its answer is the sum of the windows that were recorded.
+//! For every query plan, the answer is the sum of the recorded windows.
 
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
@@ -137,7 +137,7 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(12, THREE, 1000, 100, 4);
     let writer = append(dir.path(), options_of("a", LIST, "1h"), &recorded);
-    // What there is of the file that has two users, its requests and folded requests in all.
+    // Totals of the file with two users: requests and folded requests.
     let users = |by, text: &str| {
         let mut asked = question(dir.path());
         asked.files = vec![select("/mnt/f2")];
@@ -190,7 +190,7 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let check = || {
         assert_eq!(users(GroupBy::FILE_TENANT, "all"), apart);
         assert_eq!(users(GroupBy::FILE, "all"), [(None, sum)]);
-        // A window in which the file was used has a row of each user.
+        // A window in which the file was used has a row for each user.
         assert_eq!(
             users(GroupBy::FILE_TENANT, "1s").len(),
             2 * users(GroupBy::FILE, "1s").len()
@@ -234,7 +234,7 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
         error.contains("2026-11-21 03:02:10 to 03:05:00") && error.contains("5s, 1m"),
         "{error}"
     );
-    // Where only the fine recordings are, a fine step is fine.
+    // Where only fine recordings exist, a fine step works.
     compare(&asked, &recordings, THREE + 20_000, THREE + 130_000, 1000);
 }
 
@@ -287,7 +287,7 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         all.keys().filter(|key| expected.contains(&key.2)).count()
     );
 
-    // With tenants in rows of their own, each takes a rank.
+    // With separate rows for tenants, each row takes a rank.
     asked.step = Some(Step::All);
     asked.by = GroupBy::FILE_TENANT;
     let bytes = |asked: &trackiops_query::Question| -> Vec<u64> {
@@ -323,7 +323,7 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
             let mut out = Vec::new();
             let format = Format::Table(figures);
             let mut answer = found(&asked);
-            // Which a table leaves out.
+            // A table omits such rows.
             answer.rows.retain(|row| row.sum.is_transfer());
             trackiops_render::write(&answer, format, asked.zone, &mut out).unwrap();
             String::from_utf8(out).unwrap()

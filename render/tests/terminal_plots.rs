@@ -1,4 +1,4 @@
-//! Pictures in a terminal show what was done, when, and when nothing was recorded, within its width.
+//! Pictures in a terminal show the requests, their times and unrecorded time, within the width.
 
 use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, Connections, GroupBy, Outcome, Question, ask_operations};
@@ -203,7 +203,7 @@ fn nanoseconds_and_hours_are_in_one_picture() {
     assert!(picture.contains("\n    1.95 ns ┤░░░░░░░░"), "{picture}");
 }
 
-/// Rates are of recorded time, also of windows without rows, and those of hosts add up.
+/// Rates are per recorded time, including windows without rows. Rates of hosts add up.
 #[test]
 fn a_rate_is_of_all_recorded_time_of_a_column() {
     let dir = tempfile::tempdir().unwrap();
@@ -296,7 +296,7 @@ fn no_line_is_wider_than_the_terminal() {
             "{cells}:\n{picture}"
         );
     }
-    // The room is used, where there is some.
+    // A wide terminal is used.
     assert!(widest > 180, "{widest}");
 }
 

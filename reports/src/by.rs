@@ -5,13 +5,13 @@ use std::str::FromStr;
 use trackiops_query::GroupBy;
 use trackiops_query::group::{ByError, Level};
 
-/// What a row stands for. Other than an answer of the query engine, a report adds up hosts unless it is by host: they record the
-/// same files and tenants in parallel.
+/// What a row stands for. Unlike an answer of the query engine, a report adds up hosts unless it is by host: they record the same files and
+/// tenants in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportBy {
     /// How the engine groups.
     pub by: GroupBy,
-    /// Whether each host has rows of its own.
+    /// Whether each host has separate rows.
     pub hosts: bool,
 }
 
@@ -20,7 +20,7 @@ impl FromStr for ReportBy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let by: GroupBy = text.parse()?;
-        // Sums of two levels are no sum of anything.
+        // A sum over two levels has no meaning.
         if by.levels {
             return Err(ByError::new(text));
         }

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use trackiops_query::columns::{Column, Unit, Value};
 
-/// A column of numbers that need not be whole; `None` is unknown. Texts have as many decimals as it takes to read the same number.
+/// A column of numbers with fractions; `None` is unknown. Texts have as many decimals as it takes to read the same number.
 pub fn figure<R: 'static>(
     name: &str,
     unit: Unit,
@@ -12,7 +12,7 @@ pub fn figure<R: 'static>(
     numbers(name, unit, get, Value::Figure)
 }
 
-/// As [`figure`], rounded to three decimals, or a share to six.
+/// Like [`figure`], rounded to three decimals; shares to six.
 pub fn rounded<R: 'static>(
     name: &str,
     unit: Unit,
@@ -20,7 +20,7 @@ pub fn rounded<R: 'static>(
 ) -> Column<R> {
     numbers(name, unit, get, move |number| {
         match Value::some_figure(Some(number), unit) {
-            // Nor is a zero negative.
+            // Turns -0.0 into 0.0.
             Value::Figure(rounded) => Value::Figure(rounded + 0.0),
             other => other,
         }

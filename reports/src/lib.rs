@@ -1,9 +1,9 @@
-//! Reports: what is computed from answers of the query engine for a purpose, such as a bill.
+//! Reports: computed from answers of the query engine for one purpose, such as a bill.
 //!
-//! A report asks the engine for rows by window ([`mod@series`]), computes rows of its own from them, and returns these as tables
-//! ([`report::Table`]) with what is to be said of them ([`report::About`]). `trackiops-render` writes any such table.
+//! A report asks the engine for rows by window ([`mod@series`]) and computes tables ([`report::Table`]) from them. [`report::About`] has
+//! its notes and method. `trackiops-render` writes any such table.
 //!
-//! Time that was not recorded is never counted as idle: [`series`] tells both apart.
+//! Time that was not recorded never counts as idle: [`series`] keeps the two apart.
 
 pub mod billing;
 pub mod by;

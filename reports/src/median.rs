@@ -1,6 +1,6 @@
 //! The median.
 
-/// The middle value; of an even number the mean of both. 0 of none. Sorts them.
+/// The middle value; for an even number of values the mean of the two middle ones; 0 for none. Sorts `values`.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     match values {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percentile(u32);
 
-/// Thousandths of a percent in the whole.
+/// The number of thousandths of a percent in 100 %.
 const WHOLE: u32 = 100_000;
 
 impl Percentile {
@@ -16,20 +16,20 @@ impl Percentile {
     /// The 95th.
     pub const P95: Self = Self(95_000);
 
-    /// By nearest rank: the smallest of the values that is at least as large as this percentage of all values. `None` without values.
-    /// Sorts them.
+    /// By nearest rank: the smallest of the values that is at least as large as this percentage of them. `None` without values. Sorts
+    /// `values`.
     pub fn of(self, values: &mut [f64]) -> Option<f64> {
         values.sort_unstable_by(f64::total_cmp);
         values.get(self.rank(values.len())?).copied()
     }
 
-    /// Place of the percentile among `count` sorted values; `None` without values.
+    /// Index of the percentile in `count` sorted values; `None` without values.
     pub fn rank(self, count: usize) -> Option<usize> {
         let rank = (count as u128 * u128::from(self.0)).div_ceil(u128::from(WHOLE));
         usize::try_from(rank).ok()?.checked_sub(1)
     }
 
-    /// As names of columns have it: `p95`, `p99_9`.
+    /// The form in column names: `p95`, `p99_9`.
     pub fn name(self) -> String {
         format!("p{}", self.to_string().replace('.', "_"))
     }
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(p(percentile).of(&mut values), Some(value), "{percentile}");
         }
         assert_eq!(p("95").of(&mut []), None);
-        // 95 % of 20 is exactly the 19th; in floating point 0.95 * 20 may be more.
+        // 95 % of 20 is exactly the 19th. In floating point, 0.95 * 20 may be more than 19.
         assert_eq!(p("95").rank(20), Some(18));
         assert_eq!(p("95").rank(21), Some(19));
     }

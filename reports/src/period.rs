@@ -1,4 +1,4 @@
-//! Periods of a report: what one row sums up.
+//! Periods of a report: the time that one row sums up.
 
 use std::str::FromStr;
 
@@ -43,10 +43,10 @@ impl FromStr for Period {
 }
 
 impl Period {
-    /// The periods of a range, in order, cut to it. They are counted from the UTC midnight before the range, so that periods of a day or
-    /// less are those of the clock.
+    /// The periods of a range, in order, cut to it. They start at the UTC midnight before the range, so periods of a day or less match the
+    /// clock.
     ///
-    /// Fails if intervals of `length` do not add up to a period, or if there are too many periods.
+    /// Fails if a period is not a multiple of `length`, or if there are too many periods.
     pub fn of(self, range: Interval, length: Granularity) -> Result<Vec<Interval>, ReportError> {
         let Self::Length(ms) = self else {
             return Ok(vec![range]);

@@ -1,4 +1,4 @@
-//! What a report is made of, whatever it is about.
+//! The parts of a report, for all kinds of reports.
 
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
@@ -10,10 +10,10 @@ use trackiops_query::columns::Column;
 /// Why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The store cannot answer.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The question does not fit the report, or what was recorded does not suffice for it.
+    /// The question does not fit the report, or the recorded data does not suffice.
     #[error("{0}")]
     Unsuitable(String),
 }
@@ -21,29 +21,29 @@ pub enum ReportError {
 /// A report, or why there is nothing to report, with notes.
 pub type Made<T> = Result<Result<T, Nothing>, ReportError>;
 
-/// What is said of a report beside its tables.
+/// Texts of a report besides its tables.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// As the command names it.
+    /// The name in the command.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
     /// How its numbers are computed, in paragraphs of plain text.
     pub method: &'static [&'static str],
-    /// What it found, in one sentence.
+    /// Its result, in one sentence.
     pub verdict: Option<String>,
     /// The range that it covers.
     pub range: Interval,
-    /// What the query engine says of its answers.
+    /// Notes of the query engine about its answers.
     pub notes: Vec<Note>,
-    /// What the report itself says: how much was recorded, what was left out.
+    /// Remarks of the report itself: how much was recorded, what it omits.
     pub remarks: Vec<String>,
 }
 
 /// Rows of one kind.
 #[derive(Clone, Debug)]
 pub struct Table<R> {
-    /// The word that chooses it where a format holds one table.
+    /// The word that selects it for a format that holds one table.
     pub name: &'static str,
     /// What a row is, in one sentence.
     pub caption: String,
@@ -56,7 +56,7 @@ pub struct Table<R> {
 }
 
 impl<R: 'static> Table<R> {
-    /// A table of these rows. Programs get the columns that are usual; people get those that `shown` names, in its order, unless they
+    /// A table of these rows. Programs get the usual columns. People get the columns that `shown` names, in its order, except columns that
     /// are empty in every row.
     pub fn new(
         name: &'static str,

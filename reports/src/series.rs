@@ -1,8 +1,7 @@
 //! Series: what each subject did in each interval of a range.
 //!
-//! An interval of a series is in one of three states. *Something was done*: the engine has a row. *Idle*: it has none, and a recorder
-//! ran on a host of the subject, so the value is zero. *Absent*: no recorder ran there, so nothing is known. Absent intervals are
-//! never counted as zero.
+//! An interval of a series is in one of three states. *Active*: the engine has a row. *Idle*: it has none, but a recorder ran on a host of
+//! the subject, so the value is zero. *Absent*: no recorder ran there, so the value is unknown. An absent interval never counts as zero.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,8 +27,8 @@ pub trait Sums: Clone + Default {
     fn add(&mut self, other: &Self);
 }
 
-/// Intervals of one length, one after the other, that cover a range. They are aligned as windows are: to UTC midnight, or for more than
-/// a day to the epoch.
+/// Adjacent intervals of one length that cover a range. They are aligned like windows: to UTC midnight, or to the epoch if longer than a
+/// day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
     /// Start of the first.
@@ -41,7 +40,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Those that cover a range; an error if there are too many.
+    /// The intervals that cover a range; an error if there are too many.
     pub fn covering(range: Interval, length: Granularity) -> Result<Self, ReportError> {
         let start = range.start.align(length);
         let whole = Interval::new(start, range.end);
@@ -59,14 +58,14 @@ impl Intervals {
         }
     }
 
-    /// The place of the interval that holds a time; `None` if none does.
+    /// The index of the interval that holds a time; `None` if none does.
     pub fn place(self, time: UtcMs) -> Option<usize> {
         let since_start = time.0.checked_sub(self.start.0)?;
         let place = usize::try_from(since_start.div_euclid(self.length.ms())).ok()?;
         (place < self.count).then_some(place)
     }
 
-    /// The interval at a place.
+    /// The interval at an index.
     pub fn at(self, place: usize) -> Interval {
         let offset = i64::try_from(place).unwrap_or(i64::MAX);
         let start = UtcMs(
@@ -77,7 +76,7 @@ impl Intervals {
         Interval::new(start, start.plus(self.length))
     }
 
-    /// The places of the intervals that begin in a range.
+    /// The indices of the intervals that begin in a range.
     pub fn within(self, range: Interval) -> Range<usize> {
         let first = |time: UtcMs| {
             let since_start = time.0.saturating_sub(self.start.0).max(0).unsigned_abs();
@@ -102,9 +101,9 @@ pub struct RecordedHost {
 pub struct Series<V> {
     /// The subject.
     pub subject: Subject,
-    /// What tells it from others.
+    /// Its key.
     pub key: SubjectKey,
-    /// Places of the hosts on which it did something, and what it did in which interval, in order.
+    /// For each host on which it did something: the host's index, and the values by index of the interval, in order.
     hosts: Vec<(usize, Vec<(usize, V)>)>,
 }
 
@@ -119,7 +118,7 @@ pub struct SeriesSet<V> {
     pub hosts: Vec<RecordedHost>,
     /// The series, in the order of the subjects' names.
     pub series: Vec<Series<V>>,
-    /// What the engine says of the answer.
+    /// Notes of the engine.
     pub notes: Vec<Note>,
 }
 
@@ -179,7 +178,7 @@ impl<V: Sums> SeriesSet<V> {
                 }
                 Entry::Occupied(mut entry) => {
                     let (named, series) = entry.get_mut();
-                    // Rows are in order of time: later ones have later names.
+                    // Rows are in order of time, and the latest name counts.
                     if row.time >= *named {
                         (*named, series.subject) = (row.time, subject);
                     }
@@ -202,7 +201,7 @@ impl<V: Sums> SeriesSet<V> {
         })
     }
 
-    /// The places of the intervals of a period of the range. Those at the start of the range may begin before it.
+    /// The indices of the intervals of a period. The first one may begin before the range does.
     pub fn places_of(&self, period: Interval) -> Range<usize> {
         let start = match period.start == self.range.start {
             true => self.intervals.start,
@@ -219,7 +218,7 @@ impl<V: Sums> SeriesSet<V> {
             .any(|(host, _)| self.hosts[*host].ms[at] > 0)
     }
 
-    /// Recorded time of a series in some intervals, ms. Hosts record the same time in parallel: of several hosts the longest counts.
+    /// Recorded time of a series in some intervals, ms. Hosts record in parallel, so each interval counts the host with the longest time.
     pub fn recorded_ms(&self, series: &Series<V>, places: Range<usize>) -> u64 {
         let of_hosts = |at: usize| {
             series
@@ -230,7 +229,8 @@ impl<V: Sums> SeriesSet<V> {
         places.filter_map(|at| of_hosts(at).max()).sum()
     }
 
-    /// Values per second of each interval; `None` where it is absent. That of a host is by its recorded time; those of hosts add up.
+    /// Values per second of each interval; `None` where it is absent. Each host's value is divided by its own recorded time; the rates of
+    /// hosts add up.
     pub fn rates(&self, series: &Series<V>, of: impl Fn(&V) -> u64) -> Vec<Option<f64>> {
         let recorded = |at| self.is_recorded(series, at).then_some(0.0);
         let mut rates: Vec<_> = (0..self.intervals.count).map(recorded).collect();
@@ -260,7 +260,7 @@ impl<V: Sums> SeriesSet<V> {
 }
 
 impl<V: Sums> Series<V> {
-    /// What was done in some intervals, on all hosts.
+    /// The sum over some intervals and all hosts.
     pub fn sum(&self, places: Range<usize>) -> V {
         let mut sum = V::default();
         for (_, values) in &self.hosts {
@@ -273,7 +273,7 @@ impl<V: Sums> Series<V> {
         sum
     }
 
-    /// Places of the hosts on which the subject did something.
+    /// Indices of the hosts on which the subject did something.
     pub fn host_places(&self) -> impl Iterator<Item = usize> {
         self.hosts.iter().map(|(host, _)| *host)
     }
@@ -305,7 +305,7 @@ pub(crate) fn recorded_hosts(answer: &Answer, intervals: Intervals) -> Vec<Recor
         let of_host = hosts
             .entry(host)
             .or_insert_with(|| vec![0; intervals.count]);
-        // A piece is one interval, or was recorded completely.
+        // A piece is either one interval, or was recorded completely.
         if let Some(at) = intervals.place(piece.start)
             && intervals.at(at) == piece
         {

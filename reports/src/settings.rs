@@ -1,4 +1,4 @@
-//! What a user says in a TOML file: prices, coefficients. Every mistake is reported with its line.
+//! Settings in a user's TOML file: prices, coefficients. Every mistake is reported with its line.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct SettingsError(pub Vec<String>);
 pub struct Known {
     /// Its name.
     pub table: &'static str,
-    /// Its keys, if these are known; otherwise a user chooses them.
+    /// Its keys, if they are fixed. Otherwise the user chooses them.
     pub keys: Option<&'static [&'static str]>,
 }
 
@@ -33,7 +33,7 @@ enum Content {
 /// The content of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// By table and key, with the place in the file.
+    /// Values by table and key, each with its place in the file.
     values: BTreeMap<(String, String), (String, Content)>,
 }
 
@@ -133,7 +133,7 @@ impl Settings {
         }
     }
 
-    /// A number of at least 0, exactly, in units of its ninth decimal.
+    /// A number of at least 0, exact, in billionths.
     pub fn nanos(&self, table: &str, key: &str) -> Result<Option<i128>, SettingsError> {
         let Some((at, text)) = self.number_text(table, key)? else {
             return Ok(None);
@@ -183,7 +183,7 @@ impl Settings {
     }
 }
 
-/// A decimal number in units of its ninth decimal.
+/// A decimal number in billionths.
 fn nanos(text: &str) -> Option<i128> {
     const MOST: i128 = 1_000_000_000_000_000_000;
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));

@@ -1,4 +1,4 @@
-//! Who or what a row of a report is about.
+//! The subject of a row of a report.
 
 use std::sync::Arc;
 
@@ -11,35 +11,35 @@ use trackiops_schemas::identity::{FileKey, Tenant};
 
 use crate::by::ReportBy;
 
-/// What tells a subject from others.
+/// The key of a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectKey {
-    /// `None` if all files of a host are added up, and those of all hosts.
+    /// `None` for the sum of all files of a host, or of all hosts.
     pub of: Option<Entity>,
-    /// The host, if hosts are apart.
+    /// The host, if the report keeps hosts apart.
     pub host: Option<Arc<str>>,
-    /// The tenant, if tenants are apart.
+    /// The tenant, if the report keeps tenants apart.
     pub tenant: Option<TenantKey>,
 }
 
-/// A file, directory, mount, host or tenant, with the names that it had last.
+/// A file, directory, mount, host or tenant, with its latest names.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// The host; `None` if hosts are added up.
     pub host: Option<Arc<str>>,
-    /// `server:/export`, where known and where the subject is on one.
+    /// `server:/export`, if known and if the subject is on one.
     pub mount: Option<Arc<str>>,
-    /// Path of a file or directory, where known.
+    /// Path of a file or directory, if known.
     pub path: Option<Arc<str>>,
     /// Its number in the catalog, if it is a file.
     pub file: Option<FileKey>,
-    /// The tenant; what is unknown, or differs between several tenants, is `None`.
+    /// The tenant. Unknown fields, and fields that differ between several tenants, are `None`.
     pub tenant: Arc<Tenant>,
-    /// As people call it.
+    /// The name for people.
     pub name: Arc<str>,
 }
 
-/// The stored columns that a subject is made of.
+/// The stored columns that [`Subject::of`] reads.
 pub fn needs() -> Projection {
     Projection::new([
         "mount",
@@ -54,7 +54,7 @@ pub fn needs() -> Projection {
 }
 
 impl Subject {
-    /// The subject of a row, and what tells it from others.
+    /// The subject of a row, and its key.
     pub fn of(row: &AnswerRow, by: ReportBy) -> (SubjectKey, Self) {
         let host = by.hosts.then(|| Arc::clone(&row.host));
         let is_host = matches!(row.of, Entity::Host(_));
@@ -86,7 +86,7 @@ impl Subject {
         (key, subject)
     }
 
-    /// For a list of a mount's tenants: a tenant by its own name.
+    /// A tenant without its mount, for a list of one mount's tenants.
     pub fn without_mount(self) -> Self {
         match (&self.path, self.tenant.named()) {
             (None, Some(tenant)) => {
@@ -101,7 +101,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// All texts that a user may name it by: what people see, and what programs do.
+    /// All texts by which a user may name it: those for people, and those for programs.
     pub fn names(&self) -> Vec<String> {
         let tenant = self.tenant.is_known().then(|| self.tenant.to_string());
         let parts = [&self.path, &self.mount, &self.host];
@@ -109,13 +109,13 @@ impl Subject {
         [self.name.to_string()]
             .into_iter()
             .chain(tenant)
-            // Of several parts none alone is its name.
+            // If several parts are known, none of them alone is a name.
             .chain(parts.take(usize::from(!self.tenant.is_known())))
             .collect()
     }
 }
 
-/// Its columns; people see `name` alone.
+/// Its columns. People see only `name`.
 pub fn columns<R: 'static>(of: fn(&R) -> &Subject) -> Vec<Column<R>> {
     fn some(text: &Option<Arc<str>>) -> Value<'_> {
         Value::some_text(text.as_deref())

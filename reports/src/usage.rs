@@ -1,4 +1,4 @@
-//! What is counted of a subject: requests, operations, bytes.
+//! Counts of a subject: requests, operations, bytes.
 
 use trackiops_query::columns::{Column, Unit};
 use trackiops_query::{AnswerRow, Projection, Question};
@@ -36,12 +36,12 @@ impl Sums for Usage {
 }
 
 impl Usage {
-    /// Series of it, of what a question selects.
+    /// Asks for series of usage, for the rows that a question selects.
     pub fn ask(question: &Question, by: ReportBy, interval: Granularity) -> Made<SeriesSet<Self>> {
         ask_series(question, by, interval, Self::needs(), Self::of)
     }
 
-    /// That of a row.
+    /// The usage of a row.
     pub fn of(row: &AnswerRow) -> Self {
         let (read, write) = (row.sum.read(), row.sum.write());
         Self {
@@ -64,7 +64,7 @@ impl Usage {
         ])
     }
 
-    /// READs and WRITEs: these are the I/O operations of IOPS.
+    /// READs and WRITEs: the operations that IOPS count.
     pub fn requests(&self) -> u64 {
         self.read_requests + self.write_requests
     }

@@ -1,4 +1,5 @@
-//! `noisy` on simulated days: it finds the planted neighbour, and names nobody where there is none. The method was not developed on these seeds.
+//! `noisy` on simulated days: it finds the planted neighbour, and names no tenant if there is none. These seeds did not serve to develop
+//! the method.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::ops::Range;
@@ -10,7 +11,7 @@ const INTERVAL_MS: u64 = 10_000;
 const DAY_S: u64 = 86_400;
 const SEEDS: Range<u64> = 101..121;
 
-/// What each tenant did in each interval.
+/// Requests of each tenant by interval.
 fn place(day: Day) -> (Place, Truth) {
     let count = (day.seconds * 1000 / INTERVAL_MS) as usize;
     let mut tenants = Vec::new();
@@ -19,7 +20,7 @@ fn place(day: Day) -> (Place, Truth) {
             tenants.resize(done.tenant + 1, vec![[Flow::default(); 2]; count]);
         }
         let interval = (done.end_ns / 1_000_000 / INTERVAL_MS) as usize;
-        // What ends after the day is not in it.
+        // Omit requests that end after the day.
         if let Some(flows) = tenants[done.tenant].get_mut(interval) {
             let flow = &mut flows[usize::from(done.write)];
             flow.requests += 1;
@@ -101,12 +102,12 @@ fn what_does_not_tell_is_said() {
         of(&steady, planted).verdict,
         Verdict::Unknown(Reason::Steady)
     );
-    // All do what one does.
+    // All tenants do the same.
     let mut together = whole.clone();
     let first = together.entities[planted].clone();
     together.entities.fill(first);
     assert_eq!(of(&together, 0).verdict, Verdict::Unknown(Reason::Together));
-    // Nobody else.
+    // No other tenant.
     let mut alone = whole.clone();
     alone.entities = vec![whole.entities[planted].clone()];
     assert_eq!(of(&alone, 0).verdict, Verdict::Unknown(Reason::Alone));
@@ -118,7 +119,7 @@ fn unrecorded_time_does_not_hide_a_neighbour() {
     let planted = truth.neighbour.unwrap();
     for gap in [100..160, 3000..3400, 7000..7001] {
         place.recorded[gap.clone()].fill(false);
-        // Whatever stands there is not read.
+        // Values in intervals that were not recorded must not matter.
         place
             .entities
             .iter_mut()

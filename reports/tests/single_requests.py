@@ -94,7 +94,7 @@ for row in answers["noisy"]:
         same(f"{name} {column}", rtt[at].sum() / split[at].sum() / 1000, row[column])
     same(f"{name} queue_share", latency[:, who].sum() / latency.sum(), row["queue_share"], absolute=1e-6)
     same(f"{name} queue_share_high", latency[t[high], who].sum() / latency[t[high]].sum(), row["queue_share_high"], absolute=1e-6)
-    # The partial correlation: controls that would lower latency are dropped one by one.
+    # The partial correlation. Controls that would lower latency are dropped one by one.
     y = without_course(ranks(of_others[t]), half_course(len(t)))
     y = y - y.mean()
     ordered = sorted(others, key=lambda i: (-load["requests"][:, i].sum(), i))

@@ -1,5 +1,5 @@
-//! The numbers of `noisy` and `slow` are what DuckDB and NumPy compute from single requests. It needs a Python that has them: TRACKIOPS_PYTHON is its
-//! path, which `make notebooks` sets.
+//! The numbers of `noisy` and `slow` match those that DuckDB and NumPy compute from single requests. Needs a Python with both:
+//! TRACKIOPS_PYTHON is its path, which `make notebooks` sets.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ const DAY: Day = Day {
     neighbour: true,
     seconds: 4 * 3600,
 };
-/// More than there are requests of.
+/// More room than the requests need.
 const REQUESTS_BYTES: u64 = 256 << 20;
 
 fn record(store: &Path) {

@@ -1,4 +1,4 @@
-//! `noisy` and `slow` through a store: the way of recorded rows.
+//! `noisy` and `slow` on recorded rows in a store.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use trackiops_query::{Question, Range};
@@ -76,7 +76,7 @@ fn a_slow_time_is_described() {
             read.rtt_ns_sum += LONGER_NS * read.requests;
             read.retrans += read.requests;
         }
-        // A tenant that was not there before.
+        // A new tenant.
         let mut new = window.rows[0].clone();
         new.file = used_by(&new.file, "4711:/new.slice");
         new.row.read.latency.record(1);
@@ -90,7 +90,7 @@ fn a_slow_time_is_described() {
     let made = slow::report::make(&question, None, granularity("10s"));
     let report = made.unwrap().unwrap();
     let times = &report.times.answer.rows;
-    // The simulated server has slow times of its own; this one adds most time.
+    // The simulated server has other slow times; this one adds most time.
     let shown: Vec<_> = times
         .iter()
         .map(|of| (of.time.start.0 - T0, of.time.end.0 - T0))
@@ -137,7 +137,7 @@ fn a_slow_time_is_described() {
     assert_eq!(new.unwrap().change.now, Some(1.0));
     let named = new.unwrap().which.as_deref();
     assert!(named.is_some_and(|name| !name.is_empty()), "{named:?}");
-    // The time after it is as the time before.
+    // The time after it matches the time before.
     question.range.since = Some(UtcMs(T0 + 6_100_000));
     question.range.until = Some(UtcMs(T0 + 7_100_000));
     let baseline = trackiops_query::coverage::Interval::new(UtcMs(T0), UtcMs(T0 + 3_600_000));

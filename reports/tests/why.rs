@@ -1,4 +1,4 @@
-//! `why` names what was planted: its cause, its moment, who did it and who suffered; and says nothing for nothing.
+//! `why` names the planted cause, moment, culprit and victims; and reports nothing where nothing was planted.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ fn verdict_of(hosts: &[(&str, Vec<ClosedWindow>)], range: Range) -> Why {
     why
 }
 
-/// The first moment, which is from [`BEGIN`] to [`END`] within two seconds.
+/// The first moment. It must lie from [`BEGIN`] to [`END`], within two seconds.
 fn planted(windows: Vec<ClosedWindow>) -> Moment {
     let why = verdict(&[("h", windows)]);
     is_at(&why, 2)
@@ -81,7 +81,7 @@ fn culprit(of: &Moment) -> &str {
     of.culprit.as_ref().expect("no culprit").owner.name()
 }
 
-/// What goes on at a device: a database, and other files.
+/// The load of a device: a database and other files.
 fn disk(second: &mut Second, times: f64) {
     let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
     second.reads(&orders, usual(60.0, 8192, 250.0).slower(times));
@@ -136,7 +136,7 @@ fn a_server_that_is_slower_for_all() {
 
 #[test]
 fn the_queue_of_one_client() {
-    // The database does ten times as much, and waits for it before requests are sent.
+    // The database does ten times as much, and its requests wait before they are sent.
     let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
     let page = nfs("nas:/data", "/srv/web/page", "1001:/web.service");
     let of = planted(recorded(4, SECONDS, |number, second| {
@@ -371,7 +371,7 @@ fn nothing_is_slow_on_quiet_days() {
     }
 }
 
-/// A hundred files, of which each is used more by day than by night, and by bursts.
+/// A hundred files, each with more load by day than by night, and in bursts.
 #[test]
 fn nothing_is_slow_on_a_quiet_day_of_a_hundred_files() {
     let files: Vec<_> = (0..100)
@@ -415,7 +415,7 @@ fn a_batch_that_harms_nobody_is_nothing() {
 
 #[test]
 fn hosts_are_told_apart() {
-    // The culprit is on one host, and those who suffer on another.
+    // The culprit is on one host, the victims on another.
     let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
     let one = recorded(31, SECONDS, |number, second| {
         office(second, if is_planted(number) { 6.0 } else { 1.0 });
@@ -439,7 +439,7 @@ fn hosts_are_told_apart() {
         of.hosts
     );
     assert_eq!(&**of.culprit.as_ref().unwrap().owner.host(), "two");
-    // A device is that of one host.
+    // A device belongs to one host.
     let one = recorded(33, SECONDS, |number, second| {
         disk(second, if is_planted(number) { 5.0 } else { 1.0 });
     });
@@ -473,7 +473,7 @@ fn several_servers_at_once_are_the_network() {
     assert!(why.moments.iter().all(|of| of.cause == Cause::Network));
 }
 
-/// As `watch` looks: at the last minutes, again and again.
+/// Like `watch`: asks again and again about the last minutes.
 #[test]
 fn it_is_found_as_long_as_it_goes_on() {
     let windows = &incidents::noisy_neighbour()[420..];

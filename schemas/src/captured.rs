@@ -1,4 +1,4 @@
-//! Where the bytes of captured connections went: the health of windows that were imported from a capture of packets has it.
+//! Where the bytes of captured connections went. Windows imported from a packet capture have it in their health.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -13,7 +13,7 @@ use crate::ops::OperationSums;
 use crate::row::{AppCalls, CachedBytes, Direction, Health};
 use crate::unit::Unit;
 
-/// Version of the format of everything on disk. What has another one is not opened.
+/// Version of the on-disk format. Programs refuse to open data of another version.
 pub const FORMAT_VERSION: u32 = 1;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
@@ -21,40 +21,44 @@ pub const META_FORMAT: &str = "trackiops.format";
 pub const META_WRITER: &str = "trackiops.writer";
 /// Parquet key-value metadata: the file's granularity, such as `10s`.
 pub const META_GRANULARITY: &str = "trackiops.granularity";
-/// Parquet key-value metadata: what the rows are, as the file's first directory says.
+/// Parquet key-value metadata: the dataset of the rows, named like the file's first directory.
 pub const META_DATASET: &str = "trackiops.dataset";
 /// Parquet key-value metadata: the recording host.
 pub const META_HOST: &str = "trackiops.host";
-/// Parquet key-value metadata: the id of the store that the file was written in, and `<` and the id that the store had before, if
-/// it is a copy.
+/// Parquet key-value metadata: the id of the store that the file was written in. In a copied store, `<` and the id of
+/// the original follow.
 pub const META_STORE: &str = "trackiops.store";
-/// Parquet key-value metadata: the journals that the rows are from: `number:start..end`, in ms since the epoch, with commas
-/// between them. They start with the first and end with the last window of the finest granularity.
+/// Parquet key-value metadata: the journals that the rows are from, as `number:start..end` in ms since the epoch,
+/// separated by commas. `start` and `end` bound the journal's windows of the finest granularity.
 pub const META_JOURNALS: &str = "trackiops.journals";
 /// Parquet key-value metadata of single requests: the file's name.
 pub const META_NAME: &str = "trackiops.name";
-/// Parquet key-value metadata of an export: from the first to the end of the last window, `start..end` in ms since the epoch.
+/// Parquet key-value metadata of an export: `start..end` in ms since the epoch, from the start of the first window to
+/// the end of the last one.
 pub const META_RANGE: &str = "trackiops.range";
-/// Parquet key-value metadata: CRC32C of the sums of the file's blocks and of its footer, in which the eight hexadecimal digits of
-/// this value are zeros.
+/// Parquet key-value metadata: CRC32C of the checksums of the file's blocks and of its footer. The footer is hashed
+/// with eight zeros in place of this value.
 pub const META_CRC32C: &str = "trackiops.crc32c";
 
-/// Key of a histogram column's metadata, and of the file's: what the number of a bucket means, [`histogram::mapping`].
+/// Key in the metadata of a histogram column and of its file: the meaning of bucket numbers, see
+/// [`histogram::mapping`].
 pub const META_HISTOGRAM: &str = "trackiops.histogram";
 
 /// Start of the window, UTC.
 pub const TIME: &str = "time";
 /// Name of the recording host.
 pub const HOST: &str = "host";
-/// `server:/export`, and what else tells the mount apart.
+/// `server:/export`, and a suffix where that is not unique.
 pub const MOUNT: &str = "mount";
-/// The volume that the mount is, as the kubelet or a container engine calls it; null where it is none. Of answers, not on disk.
+/// The volume of the mount, as the kubelet or a container engine names it; null where the mount is not a volume. Only
+/// in answers, not on disk.
 pub const VOLUME: &str = "volume";
-/// The claim of that volume; null where not known. Of answers, not on disk.
+/// The claim of that volume; null where not known. Only in answers, not on disk.
 pub const CLAIM: &str = "claim";
 /// The file's name when the window closed or it was renamed.
 pub const PATH: &str = "path";
-/// Whether the name was found by looking at who has the file open, rather than told by the kernel; null without a name.
+/// Whether the name was found through a process that has the file open, instead of being reported by the kernel; null
+/// without a name.
 pub const PATH_INFERRED: &str = "path_inferred";
 /// [`crate::identity::FileKey`].
 pub const FILE_KEY: &str = "file_key";
@@ -68,16 +72,17 @@ pub const UID: &str = "uid";
 pub const USER: &str = "user";
 /// The cgroup that used the file: [`crate::identity::Tenant::cgroup`]; null where not known.
 pub const CGROUP: &str = "cgroup";
-/// Names of that cgroup's container: [`crate::identity::Tenant::container`]; null where not known.
+/// Names of the cgroup's container: [`crate::identity::Tenant::container`]; null where not known.
 pub const CONTAINER: &str = "container";
-/// The name that rules gave the tenant: [`crate::identity::Tenant::name`]; null where they gave none.
+/// The name that rules gave the tenant: [`crate::identity::Tenant::name`]; null where no rule applied.
 pub const TENANT_NAME: &str = "tenant_name";
-/// The labels that rules gave it: [`crate::identity::Tenant::labels`]; null where they gave none.
+/// The labels that rules gave the tenant: [`crate::identity::Tenant::labels`]; null where no rule applied.
 pub const LABELS: &str = "labels";
 
 /// [`crate::level::IoLevel`]; null for the wire.
 pub const LEVEL: &str = "level";
-/// Column: more bytes of a request that another row is, of another file or completed apart.
+/// Column: whether the row holds further bytes of a request that another row counts. They are of another file, or
+/// completed separately.
 pub const PIECE: &str = "piece";
 
 /// The columns of the tenant.
@@ -86,61 +91,61 @@ pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT_NAME
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
 
-/// What the columns of calls of applications begin with, in column order: as [`DIRECTIONS`].
+/// Prefixes of the columns of application calls, in the order of [`DIRECTIONS`].
 pub const APP_DIRECTIONS: [&str; 2] = ["app_read_", "app_write_"];
 
-/// What the columns of the page cache begin with.
+/// Prefix of the columns of the page cache.
 pub const CACHE: &str = "cache_";
 
-/// The column of one direction that counts requests of whose latencies the parts are not known.
+/// The column of one direction that counts timed requests without the parts of their latency.
 pub const UNSPLIT: &str = "unsplit";
 
-/// Whether a direction has a column of that name, which is without the direction: reading knows nothing of stable storage.
+/// Whether a direction has a column of that name (given without the direction): reads have no `stable`.
 pub fn has_counter(direction: &str, name: &str) -> bool {
     let mut counters = Direction::COUNTERS.iter();
     counters.all(|counter| counter.name != name || counter.is_of(direction))
 }
 
-/// The column of a row of files that has its operations beside READ and WRITE: a list, each with its [`OP`].
+/// The column of a row of files with its operations other than READ and WRITE: a list, each with its [`OP`].
 pub const FILE_OPS: &str = "ops";
 
-/// The column of one direction that counts errors by errno, without the direction before it.
+/// The column of one direction that counts errors by errno, without its direction prefix.
 pub const ERRNOS: &str = "errors_by_errno";
 /// The error within an element of [`ERRNOS`], as in errno(3).
 pub const ERRNO: &str = "errno";
-/// The histogram column of one direction, without the direction before it.
+/// The histogram column of one direction, without its direction prefix.
 pub const LATENCY_HIST: &str = "latency_hist";
 /// Number of the bucket within a histogram's element.
 pub const HIST_BUCKET: &str = "bucket";
 /// Number of requests within an element of a histogram or of [`ERRNOS`].
 pub const COUNT: &str = "count";
 
-/// Column of the health rows: most requests that were pending at a look; null where nobody could look.
+/// Column of the health rows: most requests that were pending at a look; null where the kernel's list was not readable.
 pub const PENDING_REQUESTS_MAX: &str = "pending_requests_max";
-/// Column of the health rows: age of the oldest pending request, ms; null where nobody could look.
+/// Column of the health rows: age of the oldest pending request, ms; null where the kernel's list was not readable.
 pub const PENDING_AGE_MS_MAX: &str = "pending_age_ms_max";
 /// Column of the health rows: a list of the RPC clients that had pending requests.
 pub const PENDING_CLIENTS: &str = "pending_clients";
 /// Column of the health rows: the filter of the recording as it was given; null where there was none.
 pub const FILTER: &str = "filter";
-/// Column of the health rows: what was imported; null where rows were recorded.
+/// Column of the health rows: the kind of import; null where rows were recorded.
 pub const SOURCE: &str = "source";
 /// Column of the health rows: a list of the captured streams, with where their bytes went.
 pub const CAPTURED: &str = "captured";
-/// Which way a stream goes, within [`CAPTURED`].
+/// Direction of a stream, within [`CAPTURED`].
 pub const DIRECTION: &str = "direction";
 /// Number of the RPC client within [`PENDING_CLIENTS`].
 pub const CLIENT: &str = "client";
-/// Address of its server.
+/// Address of that client's server.
 pub const SERVER: &str = "server";
-/// `server:/export` of the mounts that it may serve, where it was stalled.
+/// `server:/export` of the mounts that a stalled client may serve.
 pub const MOUNTS: &str = "mounts";
 /// [`PENDING_REQUESTS_MAX`] of one client.
 pub const REQUESTS_MAX: &str = "requests_max";
 /// [`PENDING_AGE_MS_MAX`] of one client.
 pub const AGE_MS_MAX: &str = "age_ms_max";
 
-/// Column of the rows of operations: the procedure. Of the requests: `READ` or `WRITE`.
+/// Column of the rows of operations: the procedure. Column of the requests: `READ` or `WRITE`.
 pub const OP: &str = "op";
 /// Column of the rows of operations: the connection; null where not known.
 pub const TRANSPORT: &str = "transport";
@@ -169,28 +174,28 @@ pub const LATENCY_NS: &str = "latency_ns";
 pub const QUEUE_NS: &str = "queue_ns";
 /// Column of the requests: part of the latency from transmission to reply; null where not known.
 pub const RTT_NS: &str = "rtt_ns";
-/// Column of the requests: how often it was transmitted again; null where not known.
+/// Column of the requests: number of retransmissions; null where not known.
 pub const RETRANS: &str = "retrans";
-/// Column of the requests: whether the server said end of file; null for WRITE.
+/// Column of the requests: whether the server reported end of file; null for WRITE.
 pub const EOF: &str = "eof";
-/// Column of the requests: whether it was made by O_DIRECT.
+/// Column of the requests: whether it used O_DIRECT.
 pub const DIRECT: &str = "direct";
 /// Column of the requests: whether it asked for stable storage; null for READ.
 pub const STABLE: &str = "stable";
-/// Column of the requests: id of the RPC as on the wire; null where not known.
+/// Column of the requests: id of the RPC on the wire; null where not known.
 pub const XID: &str = "xid";
 
-/// The type of every point in time: no engine reads finer or coarser ones as well.
+/// The type of every timestamp. Some engines do not read finer or coarser units.
 pub fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// A column of numbers that are never null.
+/// A column of numbers, never null.
 fn number(name: &str, unit: Unit) -> Field {
     unit.of(Field::new(name, DataType::Int64, false))
 }
 
-/// A column of numbers that are null where they are not known.
+/// A column of numbers, null where not known.
 fn optional(name: &str, unit: Unit) -> Field {
     unit.of(Field::new(name, DataType::Int64, true))
 }
@@ -226,7 +231,7 @@ pub fn histogram_field(name: &str) -> Field {
     list(name, histogram_item()).with_metadata(HashMap::from([mapping]))
 }
 
-/// [`META_HISTOGRAM`] for readers that know nothing of the metadata of fields: of a file with histograms, what its own metadata says of them.
+/// [`META_HISTOGRAM`] for the metadata of a file with histograms, for readers that ignore the metadata of fields.
 pub fn histogram_metadata(schema: &Schema) -> Option<(&'static str, String)> {
     let mut metadata = schema.fields().iter().map(|field| field.metadata());
     let mapping = metadata.find_map(|metadata| metadata.get(META_HISTOGRAM))?;
@@ -238,7 +243,7 @@ pub fn errno_item() -> Field {
     counted(ERRNO)
 }
 
-/// The element of a list of counts: what is counted, and how often there was one.
+/// The element of a list of counts: the value that is counted, and its count.
 fn counted(what: &str) -> Field {
     let fields = vec![
         Field::new(what, DataType::Int32, false),
@@ -304,7 +309,7 @@ pub fn mount_item() -> Field {
     element(DataType::Utf8)
 }
 
-/// Columns that tell of which file a row is, and who used it.
+/// Columns that identify the file of a row and its user.
 fn file_fields() -> [Field; 13] {
     [
         text(HOST),
@@ -323,7 +328,7 @@ fn file_fields() -> [Field; 13] {
     ]
 }
 
-/// Schema of a rollup segment. Everything is signed: half of the engines have no unsigned numbers.
+/// Schema of a rollup segment. All numbers are signed: half of the engines have no unsigned types.
 pub fn rollup_schema() -> SchemaRef {
     let mut fields = vec![Field::new(TIME, time_type(), false)];
     fields.extend(file_fields());
@@ -423,7 +428,7 @@ mod tests {
         ]
     }
 
-    /// Numbers that name something rather than count or measure it.
+    /// Numbers that identify something instead of counting or measuring it.
     const NAMES: [&str; 10] = [
         FILE_KEY,
         FILEID,

@@ -1,18 +1,18 @@
-//! Of which container a cgroup is, as engines and Kubernetes name the cgroups of containers.
+//! Finds the container of a cgroup in the cgroup's path, as engines and Kubernetes write it.
 
-/// What the path of a cgroup says of its container.
+/// The container that a cgroup's path names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainerOf<'p> {
     /// The container's id: 64 hexadecimal digits.
     pub id: Option<&'p str>,
-    /// The pod's uid as the path has it; systemd's slices have `_` in place of `-`. See [`pod_uid`].
+    /// The pod's uid as written in the path; systemd's slices have `_` in place of `-`. See [`pod_uid`].
     pub pod: Option<&'p str>,
 }
 
 impl<'p> ContainerOf<'p> {
-    /// The innermost container and pod of a path, such as
-    /// `/kubepods.slice/kubepods-pod0a5f....slice/cri-containerd-4e07....scope`, `/kubepods/burstable/pod0a5f.../4e07...` or
-    /// `/system.slice/docker-4e07....scope`. Cgroups that a container makes belong to it, too.
+    /// The innermost container and pod of a path. Examples: `/kubepods/burstable/pod0a5f.../4e07...`,
+    /// `/kubepods.slice/kubepods-pod0a5f....slice/cri-containerd-4e07....scope`, `/system.slice/docker-4e07....scope`.
+    /// Cgroups that a container creates belong to it, too.
     pub fn cgroup(path: &'p str) -> Self {
         let parts = || path.rsplit('/');
         Self {
@@ -29,7 +29,7 @@ fn container_id(part: &str) -> Option<&str> {
     is_container_id(id).then_some(id)
 }
 
-/// Whether a text is an id of a container.
+/// Whether a text is a container id.
 pub fn is_container_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(is_lower_hex)
 }
@@ -42,7 +42,7 @@ fn pod(part: &str) -> Option<&str> {
         false => name.rfind("-pod")? + 4,
     };
     let uid = &name[at..];
-    // A pod of a file on the node has a hash for a uid.
+    // A static pod, from a manifest on the node, has a hash in place of a uid.
     let digits = |uid: &str| uid.bytes().all(is_lower_hex);
     let is_hash = uid.len() == 32 && digits(uid);
     let mut groups = uid.split(['-', '_']);
@@ -62,7 +62,7 @@ pub fn pod_uid(of_path: &str) -> String {
     of_path.replace('_', "-")
 }
 
-/// Namespace and pod of [`crate::identity::Tenant::container`].
+/// Namespace and pod in a [`crate::identity::Tenant::container`].
 pub fn namespace_and_pod(container: &str) -> (Option<&str>, Option<&str>) {
     let mut names = container.split('/');
     (names.next(), names.next())

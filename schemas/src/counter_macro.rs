@@ -1,8 +1,8 @@
-//! The macro `counters!` and what it makes of a table of counters: a row's fields, their merging, its columns, its place in the journal,
-//! its batches and the checks of a store.
+//! The macro `counters!`. From a table of counters it makes a row's fields, merging, columns, journal encoding, batches
+//! and store checks.
 //!
-//! A counter is added to a table, not here: those of files and of health are in [`crate::row`], those of operations in [`crate::ops`] (of
-//! mounts) and [`crate::file_ops`] (of files).
+//! To add a counter, add it to a table: [`crate::row`] for files and health, [`crate::ops`] for operations of mounts,
+//! [`crate::file_ops`] for operations of files.
 
 use arrow::datatypes::{DataType, Field};
 

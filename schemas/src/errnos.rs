@@ -1,4 +1,4 @@
-//! How often requests ended with which error.
+//! Counts of failed requests by errno.
 
 use crate::counter_macro::sum;
 

@@ -1,4 +1,4 @@
-//! Operations of a file beside READ and WRITE, as a row of files has them. Mergeable partial aggregates.
+//! Operations of a file other than READ and WRITE, as a row of files holds them. Mergeable partial aggregates.
 
 use core::fmt;
 

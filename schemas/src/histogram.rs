@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 use crate::ebpf::op_sums::OP_CELL_BITS;
 use crate::unit::us_from_ns;
 
-/// OpenTelemetry's scale and Prometheus' schema, by which a bucket ends `2^(2^-5)` times as high as it begins.
+/// OpenTelemetry's scale and Prometheus' schema: the end of a bucket is its begin times `2^(2^-5)`.
 pub const SCALE: i32 = 5;
-/// What OpenTelemetry adds to the number of a bucket here.
+/// Added to a bucket number here, it gives OpenTelemetry's number.
 pub const OPENTELEMETRY_OFFSET: i32 = 0;
-/// What Prometheus adds to it: it numbers buckets by their upper bounds.
+/// Added to a bucket number here, it gives Prometheus' number, which counts buckets by their upper bounds.
 pub const PROMETHEUS_OFFSET: i32 = 1;
 /// Buckets per power of two.
 const BUCKETS_PER_OCTAVE: f64 = (1 << SCALE) as f64;
@@ -23,8 +23,8 @@ const BUCKETS_PER_OCTAVE: f64 = (1 << SCALE) as f64;
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     buckets: Vec<(i32, u64)>,
-    /// Where to look first: the bucket that was counted in last, minus its place. Where no bucket between
-    /// two is empty, it is the same for both.
+    /// Where to look first: number of the last bucket that was counted in, minus its place in `buckets`. Buckets of a
+    /// run without gaps share the same shift.
     shift: i32,
 }
 
@@ -35,9 +35,9 @@ pub fn bucket_of(latency_ns: u64) -> i32 {
     TABLE.bucket_of(latency_ns.max(1))
 }
 
-/// Cells of latencies, each narrower than a bucket, from `1 << first` to `1 << end` ns, `1 << OP_CELL_BITS` to a
-/// power of two: for each the bucket of its first latency, and the last latency of the cell that is in it, ns. The rest of the
-/// cell is in the next bucket.
+/// Cells of latencies from `1 << first` to `1 << end` ns, `1 << OP_CELL_BITS` to a power of two. Each cell is narrower
+/// than a bucket. Yields the bucket of a cell's first latency, and the cell's last latency in that bucket, ns. Later
+/// latencies of the cell are in the next bucket.
 pub fn cells(first: u32, end: u32) -> impl Iterator<Item = (i32, u64)> {
     let table = BucketTable::new();
     let range = (first as usize) << CELL_BITS..(end as usize) << CELL_BITS;
@@ -51,23 +51,23 @@ fn defined_bucket_of(latency_ns: u64) -> i32 {
     ((us.log2() * BUCKETS_PER_OCTAVE).ceil() - 1.0) as i32
 }
 
-/// Highest bits of a latency, below the leading one, by which the table is looked up.
+/// Number of bits below the leading one that select a cell of the table.
 const CELL_BITS: u32 = OP_CELL_BITS;
 
 /// Cells of 64 octaves.
 const CELLS: usize = 64 << CELL_BITS;
 
-/// Buckets without a logarithm, which would be a tenth of the work for a record.
+/// Finds buckets without a logarithm, which would be a tenth of the work for a record.
 ///
-/// A cell is narrower than a bucket, so that it holds the end of one at most.
+/// A cell is narrower than a bucket, so at most one bucket ends in it.
 struct BucketTable {
     cells: [Cell; CELLS],
 }
 
 struct Cell {
-    /// The bucket of the cell's first latencies.
+    /// The bucket of the cell's first latency.
     bucket: i32,
-    /// The last latency of the cell that is in it, ns.
+    /// The cell's last latency in that bucket, ns.
     last_ns: u64,
 }
 
@@ -79,12 +79,12 @@ impl BucketTable {
             let lead = 1 << octave;
             let first_ns = lead + scale(part, octave);
             let end_ns = match scale(part + 1, octave) {
-                // The next octave begins where 64 bits may end.
+                // The last octave ends at `u64::MAX`.
                 width if width >= lead => lead - 1 + lead,
                 width => (lead + width).max(first_ns + 1) - 1,
             };
             let bucket = defined_bucket_of(first_ns);
-            // Halving between what is in the bucket and what is not.
+            // Bisect: `last_ns` is in the bucket, `beyond` is not.
             let (mut last_ns, mut beyond) = (first_ns, end_ns);
             if defined_bucket_of(end_ns) == bucket {
                 last_ns = end_ns;
@@ -105,7 +105,7 @@ impl BucketTable {
     #[inline]
     fn bucket_of(&self, latency_ns: u64) -> i32 {
         let octave = latency_ns.ilog2();
-        // Without the leading bit.
+        // Shift out the leading bit.
         let below = (latency_ns << (63 - octave)) << 1;
         let part = below >> (64 - CELL_BITS);
         let index = (octave << CELL_BITS) as usize + part as usize;
@@ -114,7 +114,7 @@ impl BucketTable {
     }
 }
 
-/// `part` cells of an octave that is `1 << octave` ns long, ns.
+/// Length in ns of `part` cells in the octave that is `1 << octave` ns long.
 fn scale(part: u64, octave: u64) -> u64 {
     match octave.checked_sub(u64::from(CELL_BITS)) {
         Some(shift) => part << shift,
@@ -122,7 +122,7 @@ fn scale(part: u64, octave: u64) -> u64 {
     }
 }
 
-/// What a bucket's number means, as files say it: JSON.
+/// The meaning of bucket numbers as JSON, for the metadata of files.
 pub fn mapping() -> String {
     format!(
         r#"{{"unit":"us","bucket":"(2^(i/32), 2^((i+1)/32)]","opentelemetry":{{"scale":{SCALE},"index_offset":{OPENTELEMETRY_OFFSET}}},"prometheus":{{"schema":{SCALE},"index_offset":{PROMETHEUS_OFFSET}}}}}"#
@@ -144,12 +144,12 @@ pub fn octave_of(bucket: i32) -> i32 {
     bucket >> SCALE
 }
 
-/// The upper, inclusive bound of the latencies of an octave, us. The lower one is half of it.
+/// The upper, inclusive bound of the latencies of an octave, us. The lower bound is half of it.
 pub fn octave_bound_us(octave: i32) -> f64 {
     (f64::from(octave) + 1.0).exp2()
 }
 
-/// What they hold, and not how they came to it.
+/// Compares the counts and ignores `shift`.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Self) -> bool {
         self.buckets == other.buckets
@@ -159,7 +159,7 @@ impl PartialEq for Histogram {
 impl Eq for Histogram {}
 
 impl Histogram {
-    /// Of buckets in ascending order, with their counts.
+    /// From buckets in ascending order, with their counts.
     pub fn of_ascending(buckets: impl IntoIterator<Item = (i32, u64)>) -> Self {
         let buckets: Vec<_> = buckets.into_iter().collect();
         debug_assert!(buckets.is_sorted_by(|(one, _), (next, _)| one < next));
@@ -175,7 +175,7 @@ impl Histogram {
     /// Adds `count` requests to a bucket.
     #[inline]
     pub fn add(&mut self, bucket: i32, count: u64) {
-        // A place before the first is beyond the last.
+        // A bucket before the first one wraps around to a place beyond the last one.
         let place = bucket.wrapping_sub(self.shift).cast_unsigned() as usize;
         match self.buckets.get_mut(place) {
             Some((at, total)) if *at == bucket => *total = total.saturating_add(count),
@@ -185,7 +185,7 @@ impl Histogram {
 
     #[cold]
     fn search_and_add(&mut self, bucket: i32, count: u64) {
-        // One that is read back comes behind all others.
+        // Buckets read back from a file arrive in ascending order, so append.
         let is_last = self.buckets.last().is_none_or(|(last, _)| *last < bucket);
         let place = match is_last {
             true => Err(self.buckets.len()),
@@ -208,7 +208,7 @@ impl Histogram {
 
     /// Adds another histogram to this one.
     pub fn merge(&mut self, other: &Self) {
-        // Each is in order. A sum of many has nearly all buckets of the next one.
+        // Both are in order. A sum of many histograms already has nearly all buckets of the next one.
         let mut own = self.buckets.iter_mut();
         let mut next = own.next();
         let mut only_other = 0;
@@ -226,8 +226,8 @@ impl Histogram {
         }
     }
 
-    /// Inserts those of the ascending `buckets` that this one does not have: `missing` of them. Room is made at the end, and then
-    /// filled from there.
+    /// Inserts the buckets of the ascending `buckets` that this histogram lacks: `missing` of them. Grows the list at
+    /// its end, then fills it from the end.
     fn insert_missing(&mut self, buckets: &[(i32, u64)], missing: usize) {
         let mut left = self.buckets.len();
         self.buckets.resize(left + missing, (0, 0));
@@ -249,7 +249,7 @@ impl Histogram {
         &self.buckets
     }
 
-    /// How many requests it holds.
+    /// Number of requests in all buckets.
     pub fn total(&self) -> u64 {
         let counts = self.buckets.iter().map(|(_, count)| *count);
         counts.fold(0, u64::saturating_add)
@@ -270,8 +270,8 @@ impl Histogram {
         None
     }
 
-    /// As [`Self::quantile_us`], and never above the largest latency as its column holds it: the middle of the last bucket
-    /// may be. A largest latency of 0 us is unknown, or less than the column can hold.
+    /// Like [`Self::quantile_us`], but at most the largest latency as its column holds it. The middle of the last
+    /// bucket may exceed that. A largest latency of 0 us is unknown, or too short for the column.
     pub fn quantile_us_up_to(&self, q: f64, max_ns: u64) -> Option<f64> {
         let us = self.quantile_us(q)?;
         Some(match us_from_ns(max_ns) {
@@ -346,7 +346,7 @@ mod tests {
         assert!(bucket_of(u64::MAX) > bucket_of(u64::MAX / 2));
     }
 
-    /// That a bucket of the other kind holds a value, by its bounds.
+    /// Asserts that a bucket of the other format holds a value, by its bounds.
     fn holds(lower: f64, us: f64, upper: f64) -> bool {
         const ROUNDING: f64 = 1e-9;
         lower < us * (1.0 + ROUNDING) && us <= upper * (1.0 + ROUNDING)
@@ -376,8 +376,8 @@ mod tests {
         }
     }
 
-    /// Both have a bucket of its own for zero, and for what is near enough to it (`zero_count`, `zero_threshold`). Nothing belongs there: 0 ns
-    /// counts as the 1 ns that the clock can tell, which is an ordinary bucket, as are the bounds of buckets.
+    /// Both formats have a separate bucket for zero and values near it (`zero_count`, `zero_threshold`). It stays empty
+    /// here: 0 ns counts as 1 ns, the clock's resolution, which is in an ordinary bucket.
     #[test]
     fn nothing_is_in_a_bucket_of_zero() {
         let mut histogram = Histogram::default();

@@ -1,4 +1,4 @@
-//! What a file is.
+//! Identities of files and tenants.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,7 +21,7 @@ impl Dev {
     /// Bits of the minor number (`MINORBITS`, include/linux/kdev_t.h).
     const MINOR_BITS: u32 = 20;
 
-    /// The device `major:minor`, if the kernel could have it.
+    /// The device `major:minor`, if the numbers fit the kernel's encoding.
     pub fn new(major: u32, minor: u32) -> Option<Self> {
         let fits = major < 1 << (32 - Self::MINOR_BITS) && minor < 1 << Self::MINOR_BITS;
         fits.then_some(Self(major << Self::MINOR_BITS | minor))
@@ -51,19 +51,20 @@ impl FromStr for Dev {
     }
 }
 
-/// A file on this host, for as long as its file system stays mounted.
+/// A file on this host, while its file system stays mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
-    /// Tells mounts apart.
+    /// Device of its file system.
     pub dev: Dev,
     /// NFS fileid (inode number).
     pub fileid: u64,
-    /// The kernel's CRC32 of the file handle, or the generation of a local file's inode: tells a reused inode number from the old file.
+    /// The kernel's CRC32 of the file handle, or the generation of a local file's inode. It distinguishes a file from
+    /// an earlier one with the same inode number.
     pub handle_hash: u32,
 }
 
 impl FileId {
-    /// Stands for all files of a device that could not be told apart for lack of room.
+    /// Stands for all files of a device that had no room for their own rows.
     pub fn others(dev: Dev) -> Self {
         Self {
             dev,
@@ -72,7 +73,7 @@ impl FileId {
         }
     }
 
-    /// Stands for the requests of a device that the kernel has counted and no row of a file has.
+    /// Stands for requests of a device that the kernel counted but no row of a file has.
     pub fn missed(dev: Dev) -> Self {
         Self {
             handle_hash: 1,
@@ -80,7 +81,7 @@ impl FileId {
         }
     }
 
-    /// Stands for the file system on a block device itself, and for who uses the device without one.
+    /// Stands for the file system on a block device, and for programs that use the device without a file system.
     pub fn file_system(dev: Dev) -> Self {
         Self {
             handle_hash: FILE_SYSTEM_HASH,
@@ -89,36 +90,37 @@ impl FileId {
     }
 }
 
-/// What stands for the path of [`FileId::others`]. These are all the ways into such a row; each keeps the mount, the tenant and the window:
+/// The path in rows of [`FileId::others`]. Each of these cases leads to such a row, which keeps mount, tenant and
+/// window:
 ///
 /// * The recorder follows too many files, or the window has too many rows: `has_no_room` in `collector/src/rollup/other_files.rs`.
-/// * Too many files are new because of operations alone: `NewFileBudget`, in the same file.
-/// * A ring is full, and there is no room for the sum of another file: `sum_of` in `collector-ebpf/src/fold.rs`.
-/// * There is no room for the operations of another file: `add_up` in `collector-ebpf/src/file_operation.rs`.
+/// * Too many files are new because of operations only: `NewFileBudget`, in the same file.
+/// * A ring is full, and the sums have no room for another file: `sum_of` in `collector-ebpf/src/fold.rs`.
+/// * The sums of operations have no room for another file: `add_up` in `collector-ebpf/src/file_operation.rs`.
 ///
-/// Rows of a mount's operations have the same name for an operation, [`OTHER_OPERATIONS`](crate::ops::OTHER_OPERATIONS).
+/// Rows of a mount's operations use the same name for an operation, [`OTHER_OPERATIONS`](crate::ops::OTHER_OPERATIONS).
 pub const OTHERS: &str = "(other)";
 
-/// What stands for the path of [`FileId::missed`].
+/// The path in rows of [`FileId::missed`].
 pub const MISSED: &str = "(missed)";
 
-/// What stands for the path of [`FileId::file_system`]: journal, metadata and log of the file system, swap, and what is read or written
-/// past it.
+/// The path in rows of [`FileId::file_system`]: journal, metadata and log of the file system, swap, and direct access
+/// to the device.
 pub const FILE_SYSTEM: &str = "(filesystem)";
 
-/// A path, or another name that the kernel has as bytes, as text: bytes that are not UTF-8 are written as `\xNN`, and a backslash as `\\`, so that no
-/// two names have the same text.
+/// A path, or another name that the kernel has as bytes, as text. Bytes that are not UTF-8 become `\xNN`, and a
+/// backslash becomes `\\`, so different names have different texts.
 pub fn path_text(path: &[u8]) -> String {
     escaped(path, |_| true)
 }
 
-/// The same of a cgroup or a user. A backslash is doubled only where it would be read as an escape: `a\x2db.scope` of systemd and `DOMAIN\user` stay as they
-/// are.
+/// Like [`path_text`], for a cgroup or a user. It doubles a backslash only where that would read as an escape:
+/// `a\x2db.scope` of systemd and `DOMAIN\user` stay unchanged.
 pub fn name_text(path: &[u8]) -> String {
     escaped(path, |rest| escape(rest.as_bytes()).is_some())
 }
 
-/// Escapes a backslash where `doubles` says so for the text from it on.
+/// Escapes bytes that are not UTF-8, and each backslash for which `doubles`, given the text from there on, is true.
 fn escaped(path: &[u8], doubles: impl Fn(&str) -> bool) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -138,8 +140,8 @@ fn escaped(path: &[u8], doubles: impl Fn(&str) -> bool) -> String {
     text
 }
 
-/// The bytes of a typed name, which may be as shown or raw. It is as shown if every backslash begins `\\`, `\xNN` of a byte above 0x7f, or `\u{N}`, which
-/// terminals show for invisible characters.
+/// The bytes of a typed name, which may be escaped or raw. It is escaped if every backslash begins `\\`, `\xNN` of a
+/// byte above 0x7f, or `\u{N}`. Terminals show `\u{N}` for invisible characters.
 pub fn typed_bytes(typed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(typed.len());
     let mut rest = typed;
@@ -158,7 +160,7 @@ pub fn typed_bytes(typed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The path for a typed path or for a stored text: see [`typed_bytes`].
+/// The path for a typed path or a stored text: see [`typed_bytes`].
 pub fn typed_path(path: impl AsRef<Path>) -> PathBuf {
     let bytes = typed_bytes(path.as_ref().as_os_str().as_bytes());
     PathBuf::from(OsString::from_vec(bytes))
@@ -192,8 +194,8 @@ fn escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// A file on disk: the same on every host that mounts its server by the same name and port, and after every reboot. 64 bits, signed as the columns that hold it,
-/// so that rows are in the same order here, in segments and in SQL.
+/// A file on disk: the same after every reboot and on every host that mounts its server by the same name and port. It
+/// has 64 bits and is signed like its column, so rows have the same order here, in segments and in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub i64);
 
@@ -201,9 +203,9 @@ impl FileKey {
     /// The key of a file: XXH3-64 over `file_system`, a zero byte, and fileid and handle hash in
     /// little-endian order.
     ///
-    /// `file_system` is the server and what it calls the file system, and no name of a mount: one file system has many. Where it could not be
-    /// found out, the device stands in for it as `?major:minor`, which keeps files of two unknown file systems apart; such a key
-    /// holds for one mount period only.
+    /// `file_system` is the server and its id of the file system. It is not the name of a mount, because one file
+    /// system can have many mounts. If it is not known, the device stands in as `?major:minor`. That keeps files of two
+    /// unknown file systems apart, and is valid for one mount period only.
     pub fn new(file_system: Option<&str>, file: FileId) -> Self {
         let mut text = match file_system {
             Some(file_system) => file_system.as_bytes().to_vec(),
@@ -216,28 +218,28 @@ impl FileKey {
     }
 }
 
-/// On whose behalf a request was made, as the kernel of this host numbers it.
+/// The user and cgroup that a request was made for, by their numbers on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId {
     /// The user who opened the file (`fsuid`).
     pub uid: u32,
-    /// The cgroup (v2) whose memory the data is in; 0 where not known.
+    /// The cgroup (v2) whose memory holds the data; 0 where not known.
     pub cgroup: u64,
 }
 
-/// Who used a file: a user and a cgroup, and who that is by the rules of the recording. [`Self::id`] tells tenants apart; labels and
-/// names of the user and the container are attributes, as a path is one of a file.
+/// The user of a file: a uid and a cgroup, and the name that the recording's rules gave them. [`Self::id`] identifies a
+/// tenant. Labels, user names and container names are attributes, like the path of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tenant {
     /// The user, where known.
     pub uid: Option<u32>,
     /// The user's name when it was recorded, where known; never without `uid`.
     pub user: Option<Arc<str>>,
-    /// Path of the cgroup, such as `/system.slice/db.service`; `?id` for one that was gone before its path was looked up. `None`
-    /// where the cgroup is not known.
+    /// Path of the cgroup, such as `/system.slice/db.service`. `?id` if the cgroup was gone before its path was looked
+    /// up. `None` where the cgroup is not known.
     pub cgroup: Option<Arc<str>>,
-    /// Names of the cgroup's container when it was recorded, where known: `namespace/pod/container`, or `namespace/pod`. Never without
-    /// `cgroup`.
+    /// Names of the cgroup's container when it was recorded: `namespace/pod/container` or `namespace/pod`. `None` where
+    /// not known, and always without `cgroup`.
     pub container: Option<Arc<str>>,
     /// The name that rules gave it; `None` without rules, and where no rule applied.
     pub name: Option<Arc<str>>,
@@ -249,12 +251,12 @@ pub struct Tenant {
 pub type TenantParts<'t> = (Option<&'t str>, Option<u32>, Option<&'t str>);
 
 impl Tenant {
-    /// What tells its rows from those of other tenants of its host: name, uid and cgroup.
+    /// The key that separates its rows from rows of other tenants of its host: name, uid and cgroup.
     pub fn id(&self) -> TenantParts<'_> {
         (self.name.as_deref(), self.uid, self.cgroup.as_deref())
     }
 
-    /// What tells it from other tenants of its host in an answer: the name, or where it has none the uid and the cgroup.
+    /// The key of the tenant in answers: the name, or the uid and the cgroup if it has no name.
     pub fn group(&self) -> TenantParts<'_> {
         match self.id() {
             (Some(name), ..) => (Some(name), None, None),
@@ -267,14 +269,14 @@ impl Tenant {
         self.id() != (None, None, None)
     }
 
-    /// Number of its attributes that are known.
+    /// Number of its known attributes.
     pub fn names(&self) -> usize {
         let attributes = [&self.user, &self.container, &self.labels];
         attributes.into_iter().flatten().count()
     }
 
-    /// As text: its name, or else the user and the cgroup, with the names of the user and the container in place of the uid and the
-    /// cgroup where they are known. `None` where nothing is known.
+    /// As text: its name, or else the user and the cgroup. Known names of the user and the container replace the uid
+    /// and the cgroup. `None` where nothing is known.
     pub fn named(&self) -> Option<String> {
         if let Some(name) = &self.name {
             return Some(name.to_string());
@@ -294,7 +296,7 @@ impl Tenant {
     }
 }
 
-/// `uid:/cgroup/path`, `uid:?id` or `uid`; `?` stands for a user who is not known.
+/// `uid:/cgroup/path`, `uid:?id` or `uid`; `?` stands for an unknown user.
 impl fmt::Display for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.uid {
@@ -308,12 +310,12 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// The text is no tenant.
+/// The text is not a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a tenant: write uid:/cgroup/path or uid, such as 1000:/user.slice")]
 pub struct TenantError(String);
 
-/// What [`Tenant`] writes; no name is in it.
+/// Parses the output of [`Tenant`]'s `Display`. It has no names.
 impl FromStr for Tenant {
     type Err = TenantError;
 
@@ -335,27 +337,27 @@ impl FromStr for Tenant {
     }
 }
 
-/// Everything about a file and its user that a row carries beside its counters.
+/// The attributes of a file and its user that a row carries beside its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileAttributes {
     /// The file on disk.
     pub key: FileKey,
     /// The file on this host.
     pub id: FileId,
-    /// The name of its mount, where known: `server:/export`, and what else tells it apart.
+    /// The name of its mount, where known: `server:/export`, and a suffix where that is not unique.
     pub mount: Option<String>,
     /// Its name on this host when the window closed or it was renamed, where known: see [`path_text`].
     pub path: Option<String>,
-    /// Whether the name was found by looking at who has it open, rather than told by the kernel.
+    /// Whether the name was found through a process that has the file open, instead of being reported by the kernel.
     pub path_inferred: bool,
-    /// Who used it, as far as that is known.
+    /// The file's user, as far as known.
     pub tenant: Arc<Tenant>,
-    /// Where that was seen.
+    /// The level at which the I/O was observed.
     pub level: IoLevel,
 }
 
 impl FileAttributes {
-    /// Whether rows of both add up: they differ in names of their tenant at most.
+    /// Whether rows of both add up: they differ at most in the names of their tenant.
     pub fn adds_up_with(&self, other: &Self) -> bool {
         let Self {
             key,
@@ -387,7 +389,7 @@ mod tests {
 
     #[test]
     fn file_keys_never_change() {
-        // Part of the on-disk format: a new value here is a new format.
+        // Part of the on-disk format: changing this value changes the format.
         assert_eq!(
             FileKey::new(Some("srv:/a"), file("0:49")).0,
             5_016_218_268_607_746_644

@@ -1,9 +1,9 @@
-//! Where on the way from an application to the disk a row was recorded.
+//! The level at which I/O was observed, between an application and the disk.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A level. Bytes that pass several levels are in rows of each of them, so rows of different levels are not added up.
+/// A level. Bytes that pass several levels have rows at each of them, so rows of different levels must not be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoLevel {
     /// Requests of the NFS client to its servers.
@@ -13,14 +13,14 @@ pub enum IoLevel {
     Block,
     /// Single calls of applications. Their sums are in rows of the other levels.
     App,
-    /// Calls of functions of programs that are followed.
+    /// Calls of traced functions of programs.
     User,
 }
 
 impl IoLevel {
-    /// All of them, as they are preferred where an answer shows one.
+    /// All levels. An answer that shows only one level takes the first one with data.
     pub const ALL: [Self; 4] = [Self::Wire, Self::Block, Self::App, Self::User];
-    /// Those that rows of windows have.
+    /// Levels of the rows of windows.
     pub const OF_ROWS: [Self; 2] = [Self::Wire, Self::Block];
 
     /// Its name.
@@ -40,12 +40,12 @@ impl fmt::Display for IoLevel {
     }
 }
 
-/// The text is no level.
+/// The text is not a level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no level `{level}`: write wire, block, app or user{columns}", level = .0, columns = columns_of(.0))]
 pub struct IoLevelError(String);
 
-/// Where what can be recorded, but has no rows of its own, is to be found.
+/// Where to find data that is recorded, but has no level.
 fn columns_of(level: &str) -> &'static str {
     match level {
         "cache" => "; what the page cache did is columns `cache_...` of their rows",

@@ -1,17 +1,19 @@
-//! What crosses a boundary in TrackIOps.
+//! Types and formats that cross a boundary in TrackIOps.
 //!
-//! * [`ebpf`]: what the kernel side shares with userspace (`no_std`, all that the kernel side builds);
+//! * [`ebpf`]: types shared by the kernel side and userspace (`no_std`; the kernel side builds only these);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`row`]: the mergeable row and the window that holds it;
-//! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
+//! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, also mergeable;
 //! * [`request`]: requests that are kept one by one;
-//! * [`pending`]: what has not completed, because a server does not answer;
-//! * [`captured`]: where the bytes of a capture went that was imported;
-//! * [`kernel_usage`]: what the programs in the kernel take; [`shed`]: details that are left out so that it is not too much;
-//! * [`identity`]: what a file is, in memory and on disk; [`container`]: of which container a cgroup is; [`mount`]: where it can be found;
-//! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
-//!   [`file_ops`], and what counters count;
-//! * [`columns`]: names and Arrow types of what is on disk.
+//! * [`pending`]: requests that wait, because a server does not answer;
+//! * [`captured`]: where the bytes of an imported capture went;
+//! * [`kernel_usage`]: resources that the kernel programs use; [`shed`]: details that tracing sheds to limit them;
+//! * [`identity`]: files and tenants, in memory and on disk; [`container`]: the container of a cgroup; [`mount`]: mount
+//!   points;
+//! * [`counter_macro`] and [`unit`]: make rows, columns and journal encoding from the tables of counters in [`row`],
+//!   [`ops`] and [`file_ops`], and define the units of counters;
+//! * [`columns`]: names and Arrow types of the columns on disk;
+//! * [`shortened`]: texts of a user's files in messages.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod ebpf;

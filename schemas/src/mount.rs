@@ -1,4 +1,4 @@
-//! What is mounted where.
+//! Mount points.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,20 +9,21 @@ use crate::identity::Dev;
 pub struct MountPoint {
     /// Device of its superblock.
     pub dev: Dev,
-    /// Its name, as rows of its files have it.
+    /// Its name, as in rows of its files.
     pub mount: String,
-    /// `server:/export` with the path from there to where it begins, as the kernel shows it. Behind it a name has what else tells it apart.
+    /// `server:/export` and the path below it where the mount begins, as the kernel shows it. `mount` may add a suffix
+    /// to it.
     pub source: String,
     /// Where it is mounted, in its mount namespace.
     pub path: String,
-    /// Version of NFS, such as `4.2`, where it is told.
+    /// Version of NFS, such as `4.2`, where the kernel shows it.
     pub version: Option<String>,
-    /// Its options and those of its file system, as the kernel tells them.
+    /// Its options and the options of its file system, as the kernel shows them.
     pub options: String,
-    /// Whether it is seen in other mount namespaces than the recorder's.
+    /// Whether it is in another mount namespace than the recorder's.
     pub is_foreign: bool,
-    /// The volume that it is, as the kubelet or a container engine calls it.
+    /// Its volume, as the kubelet or a container engine names it.
     pub volume: Option<String>,
-    /// The claim of that volume, `namespace/name` or as much of that as is known.
+    /// The claim of that volume: `namespace/name`, as far as known.
     pub claim: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Rows of operations: what the NFS client had its servers do, procedure by procedure. Mergeable partial aggregates, as
-//! [`crate::row`] has them of files.
+//! Rows of operations: the RPCs of the NFS client by procedure. Mergeable partial aggregates, like the rows of files in
+//! [`crate::row`].
 
 use crate::counter_macro::counters;
 use crate::histogram::Histogram;

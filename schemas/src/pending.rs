@@ -1,60 +1,59 @@
-//! Requests that wait for a server: what looks at the kernel's list of RPC tasks showed in a window.
-//! A server that hangs completes nothing, so that rows have nothing to tell of it while it does.
+//! Requests that wait for a server, found by looking at the kernel's list of RPC tasks. A server that hangs completes
+//! nothing, so rows do not show it until it answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::counter_macro::sum;
 
-/// A server is called stalled when a request has waited for it for so long, ms. The numbers are kept
-/// whatever they are.
+/// A server counts as stalled when a request has waited for it this long, ms. Shorter waits are recorded, too.
 pub const STALLED_MS: u64 = 1000;
-/// More mounts of a server than this are not named.
+/// Most mounts of a server that a text names.
 const NAMED_MOUNTS: usize = 3;
 
-/// What was pending at the looks in one window. Mergeable: the largest of each.
+/// Requests that were pending at the looks in one window. Merging keeps the largest of each value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Most requests that were pending at one look.
     pub requests_max: u64,
-    /// Age of the oldest, ms: at least so much, as it counts from the look at which it was first seen.
+    /// Age of the oldest, ms, counted from the look at which it was first seen. Its true age may be higher.
     pub age_ms_max: u64,
-    /// The RPC clients that had any, ordered by number and server.
+    /// The RPC clients with pending requests, ordered by number and server.
     pub clients: Vec<PendingClient>,
 }
 
-/// What was pending of one of the kernel's RPC clients. A mount has one of its own for its files; those that
-/// reach the same server share another one, for what is not of a file.
+/// Pending requests of one of the kernel's RPC clients. Each mount has a client for its files. Mounts of the same
+/// server share a further client for RPCs without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingClient {
-    /// Its number. The kernel gives it away again when it is free.
+    /// Its number. The kernel reuses the number of a freed client.
     pub client: u32,
     /// Address of the server, where known.
     pub server: Option<String>,
-    /// The mounts (`server:/export`) from that address, of the client's version of NFS, if it was stalled:
-    /// it is one of them, or theirs in common. Sorted.
+    /// The mounts (`server:/export`) from that address with the client's NFS version, if it was stalled. The client
+    /// belongs to one of them, or they share it. Sorted.
     pub mounts: Vec<String>,
     /// Most requests that were pending at one look.
     pub requests_max: u64,
-    /// Age of the oldest, ms.
+    /// Age of the oldest request, ms.
     pub age_ms_max: u64,
 }
 
-/// A server that is called stalled.
+/// A stalled server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StalledServer {
     /// Its address, where known.
     pub address: Option<String>,
     /// The mounts that may have waited for it, sorted.
     pub mounts: Vec<String>,
-    /// How many requests waited at once, at most.
+    /// Most requests that waited at once.
     pub requests_max: u64,
-    /// How long the oldest of them had waited, ms.
+    /// Longest wait of the oldest request, ms.
     pub age_ms_max: u64,
 }
 
 impl Pending {
-    /// The servers that are called stalled, by address: what waited of all of a server's clients.
+    /// The stalled servers, by address. Adds up the pending requests of all clients of a server.
     pub fn stalled(&self) -> Vec<StalledServer> {
         let mut servers: BTreeMap<&Option<String>, StalledServer> = BTreeMap::new();
         for client in self.clients.iter().filter(|client| client.is_stalled()) {
@@ -113,7 +112,7 @@ impl PendingClient {
 }
 
 impl StalledServer {
-    /// Adds what was seen of the same server at another time.
+    /// Adds observations of the same server at another time.
     pub fn merge(&mut self, other: &Self) {
         let Self {
             address: _,
@@ -141,7 +140,7 @@ impl fmt::Display for StalledServer {
     }
 }
 
-/// Both are sorted.
+/// Merges two sorted lists.
 fn add_mounts(mounts: &mut Vec<String>, others: &[String]) {
     for mount in others {
         if let Err(at) = mounts.binary_search(mount) {

@@ -1,4 +1,4 @@
-//! Requests that are kept one by one, beside the sums of the rollup.
+//! Single requests, kept beside the sums of the rollup.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::level::IoLevel;
 pub struct Request {
     /// When it completed: UTC in ns since the epoch.
     pub end_ns: i64,
-    /// Its file and tenant, whose user made it: a place in a list that whoever has the request has, too.
+    /// Its file and tenant: an index into a list that the holder of the request also has.
     pub file: u32,
     /// Bits of [`flags`].
     pub flags: u32,
@@ -44,7 +44,7 @@ pub struct Request {
 pub struct ProcessName(pub [u8; 16]);
 
 impl ProcessName {
-    /// The bytes of a name, which are cut as the kernel cuts them.
+    /// Cuts the name like the kernel does.
     pub fn new(bytes: &[u8]) -> Self {
         let mut name = [0; 16];
         for (to, byte) in name.iter_mut().take(15).zip(bytes) {
@@ -62,7 +62,7 @@ impl ProcessName {
 }
 
 impl Request {
-    /// What a record says, with the time of completion and the file as they are known here.
+    /// Converts a record, with its completion time and file as known in userspace.
     pub fn new(record: &RequestRecord, end_ns: i64, file: u32) -> Self {
         Self {
             end_ns,
@@ -92,18 +92,18 @@ impl Request {
         (!self.is(flags::UNTIMED)).then_some(self.latency_ns)
     }
 
-    /// Parts of its latency, ns, where they are known: until transmission, and from then until the reply.
+    /// Parts of its latency, ns, where known: until transmission, and from then until the reply.
     pub fn parts_ns(&self) -> Option<[u64; 2]> {
         (self.flags & (flags::UNSPLIT | flags::UNTIMED) == 0)
             .then_some([self.queue_ns, self.rtt_ns])
     }
 
-    /// How often it was transmitted again, where that is known.
+    /// Number of retransmissions, where known.
     pub fn retransmissions(&self) -> Option<u32> {
         (!self.is(flags::UNSPLIT)).then_some(self.retransmissions)
     }
 
-    /// Where it was seen. A call is of another level than its file.
+    /// The level at which it was observed. A call has another level than its file.
     pub fn level(&self, of_file: IoLevel) -> IoLevel {
         if self.is(flags::SPAN) {
             IoLevel::User
@@ -114,7 +114,8 @@ impl Request {
         }
     }
 
-    /// What it did: a procedure of NFS stands for requests of all levels, and a system call for its kin.
+    /// Its operation. Requests of all levels have names of NFS procedures; a call has the name of its group of system
+    /// calls.
     pub fn operation(&self) -> &'static str {
         let is = |flag| self.is(flag);
         match is(flags::CALL) {
@@ -128,17 +129,17 @@ impl Request {
         }
     }
 
-    /// Offset of the first byte asked for, where it is known.
+    /// Offset of the first byte asked for, where known.
     pub fn offset(&self) -> Option<u64> {
         (self.offset != NO_OFFSET).then_some(self.offset)
     }
 
-    /// Id of the RPC as on the wire, where it is known.
+    /// Id of the RPC on the wire, where known.
     pub fn xid(&self) -> Option<u32> {
         (self.xid != 0 && !self.is(flags::CALL)).then_some(self.xid)
     }
 
-    /// The thread that made the call; of requests it is not known.
+    /// The thread that made the call; `None` for requests.
     pub fn tid(&self) -> Option<u32> {
         (self.xid != 0 && self.is(flags::CALL)).then_some(self.xid)
     }
@@ -148,17 +149,17 @@ impl Request {
         (self.error != 0).then(|| self.error.saturating_neg())
     }
 
-    /// Process that initiated it, where it is known.
+    /// Process that initiated it, where known.
     pub fn pid(&self) -> Option<u32> {
         (self.pid != 0).then_some(self.pid)
     }
 }
 
-/// Requests that arrived together, about in the order of their completion.
+/// Requests that arrived together, in about the order of their completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestBatch {
-    /// Their files, and who used them.
+    /// Their files and tenants.
     pub files: Vec<Arc<FileAttributes>>,
-    /// [`Request::file`] is a place in `files`.
+    /// The requests. [`Request::file`] is an index into `files`.
     pub requests: Vec<Request>,
 }

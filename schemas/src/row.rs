@@ -1,7 +1,7 @@
-//! The rollup row: a mergeable partial aggregate. Two rows of the same file and window add up, so
-//! late records, restarts, coarser steps and several hosts all reduce to adding rows.
+//! The rollup row: a mergeable partial aggregate. Two rows of the same file and window add up. So late records,
+//! restarts, coarser steps and several hosts all reduce to adding rows.
 //!
-//! Its tables `counters!` are where a counter of files, or of the recorder's health, is added.
+//! To add a counter of files or of the recorder's health, add it to a `counters!` table here.
 
 use std::sync::Arc;
 

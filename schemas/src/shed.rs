@@ -1,4 +1,4 @@
-//! Details that a recorder leaves out while tracing has reached its ceiling.
+//! Details that a recorder sheds while tracing has reached its ceiling.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::ebpf::ceiling::shed;
 use crate::row::Health;
 
-/// A detail that can be left out. The sums of requests are not among them.
+/// A detail that can be shed. The sums of requests are never shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Detail {
-    /// Calls that are kept one by one, of applications and of functions of programs.
+    /// Single calls of applications and of traced functions of programs.
     SingleCalls,
     /// How long calls take.
     CallTimes,
     /// Calls of applications.
     Calls,
-    /// What the page cache does.
+    /// Activity of the page cache.
     PageCache,
     /// Parts of latencies.
     LatencyParts,
@@ -47,7 +47,7 @@ impl Detail {
         }
     }
 
-    /// As people, metrics and JSON name it.
+    /// Its name in output, metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::SingleCalls => "single calls",
@@ -59,7 +59,7 @@ impl Detail {
         }
     }
 
-    /// For how long it was left out of a window, ms.
+    /// How long it was shed in a window, ms.
     pub fn shed_ms(self, health: &Health) -> u64 {
         match self {
             Self::SingleCalls => health.shed_single_calls_ms,
@@ -84,12 +84,12 @@ impl Detail {
     }
 }
 
-/// Some of them.
+/// A set of details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Details(u64);
 
 impl Details {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     /// Bits of [`crate::ebpf::ceiling::shed`].
@@ -102,7 +102,7 @@ impl Details {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains this detail.
     pub fn has(self, detail: Detail) -> bool {
         self.0 & detail.bit() != 0
     }
@@ -112,7 +112,7 @@ impl Details {
         Detail::ALL.into_iter().filter(move |one| self.has(*one))
     }
 
-    /// Those of these that are not among the others.
+    /// The details of this set that are not in the other one.
     pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
@@ -139,7 +139,7 @@ impl Serialize for Details {
 }
 
 impl<'d> Deserialize<'d> for Details {
-    /// Names of another version are left out.
+    /// Ignores names of other versions.
     fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
         let names = Vec::<String>::deserialize(from)?;
         let known = |name: &String| Detail::ALL.into_iter().find(|one| one.name() == name);

@@ -1,4 +1,4 @@
-//! Points in time and granularities, in milliseconds: finer windows than that are not offered.
+//! Points in time and granularities, in milliseconds, the finest unit of windows.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,8 +14,8 @@ impl UtcMs {
         Self(self.0.saturating_sub(self.0.rem_euclid(granularity.ms())))
     }
 
-    /// Whether a calendar has it: no clock says anything else, and with what a damaged or forged file says one must not
-    /// have to compute.
+    /// Whether calendars can represent the point. No clock shows other times, but damaged or forged files may hold them:
+    /// check before you compute with such a time.
     pub fn is_in_calendar(self) -> bool {
         (-END_MS..=END_MS).contains(&self.0)
     }
@@ -26,12 +26,12 @@ impl UtcMs {
     }
 }
 
-/// The length of a window. At least 1 ms, at most [`Granularity::MAX_MS`], and it divides a day or
-/// is a whole number of days, so that windows aligned to the epoch are aligned to UTC midnight.
+/// The length of a window: from 1 ms to [`Granularity::MAX_MS`]. It divides a day or is a whole number of days, so
+/// windows aligned to the epoch are aligned to UTC midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Granularity(NonZeroU32);
 
-/// The end of the year 9999, behind which no calendar goes on.
+/// The end of the year 9999, the last year that calendars support.
 const END_MS: i64 = 253_402_300_800_000;
 
 /// One day in milliseconds.
@@ -87,8 +87,8 @@ const UNITS: [(&str, i64); 5] = [
     ("ms", 1),
 ];
 
-/// Parses a length of time (`90s`, `24h`, `7d`, `1w`, `250ms`, `2d12h`, `1 hour`) into milliseconds. What has a fraction of
-/// them is none.
+/// Parses a length of time (`90s`, `24h`, `7d`, `1w`, `250ms`, `2d12h`, `1 hour`) into milliseconds. `None` if it is
+/// not a whole number of milliseconds.
 pub fn parse_duration_ms(text: &str) -> Option<i64> {
     let duration = humantime::parse_duration(text).ok()?;
     let is_whole = text != "0" && duration.subsec_nanos() % 1_000_000 == 0;
@@ -112,7 +112,7 @@ impl fmt::Display for Granularity {
     }
 }
 
-/// A length of time, ms, in the longest unit of which it is a whole number.
+/// A length of time, ms. It displays in the longest unit that divides it.
 struct Length(i64);
 
 impl fmt::Display for Length {

@@ -1,22 +1,22 @@
-//! What the numbers of columns count.
+//! Units of columns.
 
 use arrow::datatypes::Field;
 
 /// Key of a field's metadata in Parquet and Arrow: [`Unit::name`] of its values.
 pub const META_UNIT: &str = "unit";
 
-/// What the numbers of a column count.
+/// The unit of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// It has none: text, names, numbers that stand for something, lists.
+    /// No unit: text, names, ids, lists.
     None,
-    /// Things.
+    /// A count.
     Count,
     /// Bytes.
     Bytes,
     /// Bytes per second.
     BytesPerSecond,
-    /// Things per second.
+    /// A count per second.
     PerSecond,
     /// Milliseconds.
     Milliseconds,
@@ -39,7 +39,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All that have a name.
+    /// All units that have a name.
     const NAMED: [Self; 13] = [
         Self::Count,
         Self::Bytes,
@@ -56,7 +56,7 @@ impl Unit {
         Self::GramsPerKilowattHour,
     ];
 
-    /// As files name it.
+    /// Its name in files.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -85,7 +85,7 @@ impl Unit {
         field.with_metadata(metadata)
     }
 
-    /// The unit that a field's metadata names.
+    /// The unit in a field's metadata.
     pub fn in_metadata(field: &Field) -> Self {
         let name = field.metadata().get(META_UNIT);
         let mut named = Self::NAMED.into_iter();
@@ -106,7 +106,7 @@ pub fn ns_from_us(us: u64) -> u64 {
     us.saturating_mul(NS_PER_US)
 }
 
-/// A number with commas between thousands.
+/// A number with commas as thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn nanoseconds_are_rounded_to_the_nearest_microsecond() {
         assert_eq!([499, 500, 1499].map(us_from_ns), [0, 1, 1]);
-        // It fits a signed column.
+        // The largest value fits a signed column.
         assert!(i64::try_from(us_from_ns(u64::MAX)).is_ok());
         assert_eq!(ns_from_us(u64::MAX), u64::MAX);
     }

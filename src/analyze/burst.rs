@@ -1,4 +1,4 @@
-//! `trackiops analyze burst`: how much comes at once.
+//! `trackiops analyze burst`: how many requests come at once.
 
 use std::process::ExitCode;
 

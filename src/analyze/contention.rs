@@ -1,4 +1,4 @@
-//! `trackiops analyze contention`: whose requests were held up, and where.
+//! `trackiops analyze contention`: whose requests waited for others, and where.
 
 use std::process::ExitCode;
 

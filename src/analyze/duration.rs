@@ -1,11 +1,11 @@
-//! Lengths of time in flags of analyses.
+//! Durations in flags of analyses.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use trackiops_schemas::time::parse_duration_ms;
 
-/// Parses a length of time, which may be zero: `2s`, `10ms`, `0`.
+/// Parses a duration, which may be zero: `2s`, `10ms`, `0`.
 pub fn parse(text: &str) -> anyhow::Result<Duration> {
     let ms = match text {
         "0" => Some(0),

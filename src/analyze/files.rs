@@ -1,4 +1,4 @@
-//! `trackiops analyze files`: how many files there are, how large, how old.
+//! `trackiops analyze files`: number, sizes and ages of files.
 
 use std::process::ExitCode;
 

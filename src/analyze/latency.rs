@@ -1,4 +1,4 @@
-//! `trackiops analyze latency`: latencies by server, operation and others.
+//! `trackiops analyze latency`: latencies by server, operation and other columns.
 
 use std::process::ExitCode;
 

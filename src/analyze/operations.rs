@@ -1,4 +1,4 @@
-//! `trackiops analyze operations`: what was done to each file, from a capture with attributes.
+//! `trackiops analyze operations`: sums of the operations on each file, from a capture with attributes.
 
 use std::process::ExitCode;
 

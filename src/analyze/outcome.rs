@@ -1,4 +1,4 @@
-//! How the tables of an analysis reach a terminal or a file.
+//! Writes the tables of an analysis to a terminal or a file.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `trackiops analyze xids`: calls that a capture misses.
+//! `trackiops analyze xids`: calls that are missing in a capture.
 
 use std::process::ExitCode;
 

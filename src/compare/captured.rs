@@ -14,45 +14,45 @@ use crate::output::{plural, say};
 
 /// A READ or WRITE with its reply.
 pub struct Transfer {
-    /// Who called.
+    /// The caller.
     pub client: IpAddr,
-    /// Who answered.
+    /// The server.
     pub server: IpAddr,
     /// Transaction id.
     pub xid: u32,
-    /// WRITE, or else READ.
+    /// Whether it is a WRITE; otherwise it is a READ.
     pub is_write: bool,
-    /// Place in [`Captured::handles`].
+    /// Index in [`Captured::handles`].
     pub handle: u32,
-    /// Number of the file, where the reply has it.
+    /// Number of the file, if the reply has it.
     pub fileid: Option<u64>,
     /// First byte.
     pub offset: u64,
-    /// Bytes asked for, where the capture has them.
+    /// Requested bytes, if the capture has them.
     pub asked_bytes: Option<u32>,
-    /// Bytes transferred and error (positive, or 0), where the capture has them.
+    /// Transferred bytes and error (positive, or 0), if the capture has them.
     pub outcome: Option<(u32, i32)>,
     /// Last byte of the reply, ns since the epoch.
     pub end_ns: i64,
-    /// From the first byte of the call to the last one of the reply, ns.
+    /// From the first byte of the call to the last byte of the reply, ns.
     pub latency_ns: Option<u64>,
-    /// From the first byte of the call to the first one of the reply, ns.
+    /// From the first byte of the call to the first byte of the reply, ns.
     pub answered_ns: Option<i64>,
     /// How often the call was sent again.
     pub retransmissions: u32,
 }
 
-/// All of a capture.
+/// The content of a capture.
 #[derive(Default)]
 pub struct Captured {
-    /// READs and WRITEs, about in order of their ends.
+    /// READs and WRITEs, roughly in order of their ends.
     pub transfers: Vec<Transfer>,
     /// Handles of files, each once.
     pub handles: Vec<Handle>,
     places: HashMap<Handle, u32>,
-    /// Time of the first packet and of the last, ns since the epoch.
+    /// Times of the first and the last packet, ns since the epoch.
     pub range_ns: (i64, i64),
-    /// Bytes that were sent and are not in the capture, or not to be read there.
+    /// Bytes that were sent, but are not in the capture or cannot be read there.
     pub unread_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What two sides say of requests: counts, differences and distributions.
+//! Compares both sides' requests: counts, differences and distributions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use trackiops_analyses::distribution::Distribution;
 use super::captured::{Captured, Transfer};
 use super::recorded::Recorded;
 
-/// What can differ, by name; bytes are those asked for and those transferred.
+/// Fields that can differ, by name; `bytes` are the requested and the transferred ones.
 pub const FIELDS: [&str; 4] = ["file", "offset", "bytes", "errno"];
 
 /// Parts of latencies, by name.
@@ -22,20 +22,20 @@ pub const PARTS: [&str; 7] = [
     "network - answered",
 ];
 
-/// READs, or WRITEs.
+/// Totals of READs, or of WRITEs.
 #[derive(Default)]
 pub struct Totals {
     /// In the store and in the capture.
     pub both: u64,
-    /// Of those, the ones of which all fields are equal.
+    /// Requests in `both` with equal fields.
     pub equal: u64,
-    /// In the store alone.
+    /// Only in the store.
     pub only_recorded: u64,
-    /// In the capture alone, and they did not fail.
+    /// Only in the capture, and they did not fail.
     pub only_captured: u64,
-    /// In the capture alone, and they failed there.
+    /// Only in the capture, and they failed.
     pub only_captured_failed: u64,
-    /// Those of which a field differs, as in [`FIELDS`].
+    /// Requests with a difference in each of [`FIELDS`].
     pub differ: [u64; FIELDS.len()],
     /// Distributions of [`PARTS`], us.
     pub parts_us: [Distribution; PARTS.len()],
@@ -48,18 +48,18 @@ impl Totals {
     }
 }
 
-/// A request with both sides.
+/// A request as both sides have it.
 pub struct Pair<'c> {
-    /// In the store.
+    /// As the store has it.
     pub recorded: Option<Recorded>,
-    /// In the capture.
+    /// As the capture has it.
     pub captured: Option<&'c Transfer>,
-    /// Which fields differ, as in [`FIELDS`].
+    /// Which of [`FIELDS`] differ.
     pub differ: [bool; FIELDS.len()],
 }
 
 impl Pair<'_> {
-    /// Whether both sides have it and say the same.
+    /// Whether both sides have it and agree.
     pub fn is_equal(&self) -> bool {
         self.recorded.is_some() && self.captured.is_some() && self.differ == [false; FIELDS.len()]
     }
@@ -71,9 +71,9 @@ impl Pair<'_> {
         recorded.or(captured).unwrap_or(0)
     }
 
-    /// Parts of its latency as in [`PARTS`], ns. The last one is known where the call was sent once: of several the recorder's `rtt`
-    /// begins with the last, and the capture's latency with the first. It ends when the client has the reply's first bytes
-    /// (`xprt_lookup_rqst`, net/sunrpc/xprt.c), so it is compared with the time until those.
+    /// Parts of its latency as in [`PARTS`], ns. The last part is known only if the call was sent once. For several sends, the recorder's
+    /// `rtt` begins with the last, and the capture's latency with the first. `rtt` ends when the client has the first bytes of the reply
+    /// (`xprt_lookup_rqst`, net/sunrpc/xprt.c), so the capture's time up to these bytes is compared.
     pub fn parts_ns(&self) -> [Option<i64>; PARTS.len()] {
         let of = self.recorded.as_ref();
         let latency = of.and_then(|of| of.latency_ns);
@@ -91,32 +91,32 @@ impl Pair<'_> {
     }
 }
 
-/// Which handle of which server on which mount of which client.
+/// A handle of a server, on a mount of a client.
 type FileOn = ((Arc<str>, Arc<str>), std::net::IpAddr, u32);
 
-/// Which requests are listed.
+/// Which requests to list.
 #[derive(Clone, Copy)]
 pub enum RowsWanted {
     /// All.
     All,
-    /// Those that differ, at most this many.
+    /// Differing requests, at most this many.
     Differing(usize),
 }
 
 /// Compares requests one by one.
 pub struct Comparison<'c> {
     captured: &'c Captured,
-    /// Of READs and of WRITEs.
+    /// Totals of READs and of WRITEs.
     pub totals: [Totals; 2],
-    /// Number of the file of each handle.
+    /// File number of each handle.
     files: HashMap<FileOn, u64>,
-    /// Rows that are asked for.
+    /// The rows to list.
     pub rows: Vec<Pair<'c>>,
     rows_wanted: RowsWanted,
 }
 
 impl<'c> Comparison<'c> {
-    /// Nothing is compared yet.
+    /// An empty comparison.
     pub fn new(captured: &'c Captured, rows_wanted: RowsWanted) -> Self {
         Self {
             captured,
@@ -127,7 +127,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// A request of the store, and the one of the capture that it is.
+    /// Adds a request of the store, with the matching request of the capture.
     pub fn recorded(&mut self, recorded: Recorded, captured: Option<&'c Transfer>) {
         let differ = captured.map_or([false; FIELDS.len()], |captured| {
             self.difference(&recorded, captured)
@@ -155,7 +155,7 @@ impl<'c> Comparison<'c> {
         self.keep(pair);
     }
 
-    /// A request of the capture that is not in the store.
+    /// Adds a request that only the capture has.
     pub fn only_captured(&mut self, captured: &'c Transfer) {
         let totals = &mut self.totals[usize::from(captured.is_write)];
         match captured.outcome {
@@ -179,7 +179,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Which fields differ; what the capture does not have is equal.
+    /// Which fields differ. A field that the capture lacks is equal.
     fn difference(&mut self, recorded: &Recorded, captured: &Transfer) -> [bool; FIELDS.len()] {
         let on = (recorded.place.clone(), captured.server, captured.handle);
         let file = *self.files.entry(on).or_insert(recorded.fileid);

@@ -1,22 +1,22 @@
-//! Which request of a capture is which one of a store.
+//! Matches requests of a capture with requests of a store.
 
 use std::collections::HashMap;
 
 use super::captured::Transfer;
 use super::recorded::Recorded;
 
-/// Ends of one request are at most this far apart on the two sides, ns. Later a transaction id may have come round.
+/// Both sides' ends of one request are at most this far apart, ns. After a longer time, another request may have reused the xid.
 const APART_NS: u64 = 60_000_000_000;
 
-/// Requests of a capture, each of which is taken once.
+/// Requests of a capture. Each one is taken once.
 pub struct Matching<'c> {
     transfers: &'c [Transfer],
-    /// Places of those that wait, by id and direction.
+    /// Indices of untaken requests, by xid and direction.
     waiting: HashMap<(u32, bool), Vec<usize>>,
 }
 
 impl<'c> Matching<'c> {
-    /// All of them wait.
+    /// All requests are untaken.
     pub fn new(transfers: &'c [Transfer]) -> Self {
         let mut waiting: HashMap<_, Vec<_>> = HashMap::new();
         for (place, transfer) in transfers.iter().enumerate() {
@@ -26,8 +26,8 @@ impl<'c> Matching<'c> {
         Self { transfers, waiting }
     }
 
-    /// Takes the one that is this request. Connections count their ids independently of each other, so of several with the id the one
-    /// of the same server and offset comes first, and then the one that ended nearest.
+    /// Takes the request that matches. Connections number their xids independently. So among requests with the same xid, a request with the
+    /// same server and offset comes first, then the one that ended nearest.
     pub fn take(&mut self, recorded: &Recorded) -> Option<&'c Transfer> {
         let places = self.waiting.get_mut(&(recorded.xid?, recorded.is_write))?;
         let server = recorded.server();
@@ -42,7 +42,7 @@ impl<'c> Matching<'c> {
         Some(&self.transfers[places.swap_remove(at)])
     }
 
-    /// Those that were not taken, in the capture's order.
+    /// The requests that were not taken, in the order of the capture.
     pub fn rest(self) -> impl Iterator<Item = &'c Transfer> {
         let mut places: Vec<usize> = self.waiting.into_values().flatten().collect();
         places.sort_unstable();

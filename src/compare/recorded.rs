@@ -1,4 +1,4 @@
-//! A single request of a store, as it is compared.
+//! A single request of a store, with the fields to compare.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use trackiops_schemas::columns::{
 /// A READ or WRITE that completed.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Transaction id, where known.
+    /// Transaction id, if known.
     pub xid: Option<u32>,
-    /// WRITE, or else READ.
+    /// Whether it is a WRITE; otherwise it is a READ.
     pub is_write: bool,
-    /// Which client, and the device of the mount there.
+    /// The client, and the device of the mount there.
     pub place: (Arc<str>, Arc<str>),
-    /// `server:/export`, where known.
+    /// `server:/export`, if known.
     pub mount: Option<Arc<str>>,
-    /// Path, where known.
+    /// Path, if known.
     pub path: Option<Arc<str>>,
     /// Number of the file.
     pub fileid: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub asked_bytes: u64,
-    /// Bytes transferred.
+    /// Transferred bytes.
     pub done_bytes: u64,
     /// Error, or 0.
     pub errno: i64,
     /// When it completed, ns since the epoch.
     pub end_ns: i64,
-    /// Latency, its part in the queue and that from transmission to reply, ns, where known.
+    /// Latency, its part in the queue, and its part from transmission to reply, ns, if known.
     pub latency_ns: Option<i64>,
     /// See [`Self::latency_ns`].
     pub queue_ns: Option<i64>,
     /// See [`Self::latency_ns`].
     pub rtt_ns: Option<i64>,
-    /// How often it was sent again, where known.
+    /// How often it was sent again, if known.
     pub retransmissions: Option<i64>,
 }
 
 impl Recorded {
-    /// What is compared of a request.
+    /// Takes the fields to compare from a row.
     pub fn new(row: &KeptRequest) -> Self {
         let count = |column| row.number(column).unwrap_or(0).cast_unsigned();
         let text = |column| row.text(column).map(Arc::from);
@@ -69,7 +69,7 @@ impl Recorded {
         }
     }
 
-    /// When it began, or where that is not known completed, ns since the epoch.
+    /// When it began, or if that is unknown, when it completed, ns since the epoch.
     pub fn begin_ns(&self) -> i64 {
         self.end_ns.saturating_sub(self.latency_ns.unwrap_or(0))
     }
@@ -79,7 +79,7 @@ impl Recorded {
         Some(self.latency_ns? - self.queue_ns? - self.rtt_ns?)
     }
 
-    /// Address of the server, if the mount has one and no name.
+    /// Address of the server, if the mount has an address instead of a name.
     pub fn server(&self) -> Option<IpAddr> {
         let (server, _) = self.mount.as_deref()?.rsplit_once(":/")?;
         let server = server.trim_start_matches('[').trim_end_matches(']');

@@ -73,7 +73,7 @@ fn latencies(of: &Comparison<'_>) -> Sheet {
 
 fn requests(of: &Comparison<'_>) -> Sheet {
     let part = |name: &str| {
-        // As in Parquet.
+        // The names that the Parquet columns have.
         let name = name.replace("network", "rtt").replace(" - ", "_minus_");
         Heading::count(format!("{name}_ns"), Unit::Nanoseconds).hidden()
     };
@@ -151,7 +151,7 @@ fn row(of: &Comparison<'_>, pair: &Pair<'_>) -> Row {
     row
 }
 
-/// In words what differs.
+/// Describes the differences in words.
 fn differs(pair: &Pair<'_>) -> String {
     if pair.captured.is_none() {
         return "store only".to_owned();

@@ -1,4 +1,4 @@
-//! `trackiops config`: what the configuration says, and whether it is right.
+//! `trackiops config`: shows and checks the configuration.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ fn show(
             Ok(settings) => settings,
             Err(problems) => return problems.fail(),
         };
-        // The files are those of every table.
+        // All tables are read from the same files.
         if lines.is_empty() {
             let files = settings.files.iter();
             lines.extend(files.map(|file| format!("# {}", file.display())));
@@ -91,7 +91,7 @@ fn check(read: [Result<Settings, Problems>; TABLES.len()]) -> anyhow::Result<Exi
     for read in read {
         match read {
             Ok(settings) => files = settings.files,
-            // What is wrong with a file itself is wrong for each command.
+            // An error in the file itself appears for each command.
             Err(Problems(problems)) => {
                 let new = |problem: &String| !wrong.contains(problem);
                 let problems: Vec<_> = problems.into_iter().filter(new).collect();

@@ -1,4 +1,4 @@
-//! What a configuration file says: keys and values, as the flags that they stand for.
+//! Parses a configuration file: keys and values become flags.
 
 use std::ffi::OsString;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! `contrib/trackiops.toml`, made from the flags: `UPDATE_GOLDEN=1` renews it.
+//! `contrib/trackiops.toml`, generated from the flags: `UPDATE_GOLDEN=1` updates it.
 
 use std::env;
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ fn value(command: &str, arg: &Arg) -> String {
     }
     let default = arg.get_default_values().first();
     let default = default.map(|value| value.to_string_lossy().into_owned());
-    // `$TRACKIOPS_STORE or /var/lib/trackiops`; `until stopped` is no value.
+    // `$TRACKIOPS_STORE or /var/lib/trackiops`; `until stopped` is not a value.
     let said = || {
         default_in_help(arg)?
             .split(' ')

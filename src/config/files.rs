@@ -1,4 +1,4 @@
-//! The configuration files: which there are, and whether they may be read.
+//! Finds the configuration files, and checks that they may be read.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -9,16 +9,16 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use trackiops_store::open_regular;
 
-/// The file unless another is named.
+/// The default file.
 pub const USUAL: &str = "/etc/trackiops/trackiops.toml";
-/// The directory beside it.
+/// The directory of further files, next to the default file.
 const FURTHER: &str = "conf.d";
-/// Every flag with a long value is much shorter.
+/// Every reasonable configuration is much shorter.
 const MOST_BYTES: u64 = 1 << 20;
-/// As many as the kernel follows.
+/// Most symbolic links in a path, as in the kernel.
 const MOST_LINKS: u32 = 40;
 
-/// Which files are to be read.
+/// Which files to read.
 #[derive(Clone, Debug)]
 pub enum Choice {
     /// [`USUAL`], which may be missing.
@@ -35,7 +35,7 @@ pub struct ConfigFile {
     pub text: String,
 }
 
-/// The files in the order in which later ones override earlier ones, and what is wrong with others.
+/// The files, where later ones override earlier ones, and the errors in unreadable files.
 pub fn read(choice: &Choice) -> (Vec<ConfigFile>, Vec<String>) {
     let (first, must_exist) = match choice {
         Choice::Usual => (Path::new(USUAL), false),
@@ -61,7 +61,7 @@ pub fn read(choice: &Choice) -> (Vec<ConfigFile>, Vec<String>) {
     (files, problems)
 }
 
-/// Files `*.toml` of the directory in order of name, without hidden ones, as a shell lists them.
+/// The files `*.toml` of the directory in order of name, without hidden ones: the order of a shell.
 fn further(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -81,7 +81,7 @@ fn further(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The text of a file. `None` if there is none.
+/// The text of a file. `None` if it does not exist.
 fn read_file(path: &Path) -> Result<Option<String>, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     let file = match open_regular(path) {
@@ -100,8 +100,7 @@ fn read_file(path: &Path) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-/// Refuses a path if others than root may change what is read there: the file, or a directory or a
-/// link on the way to it.
+/// Refuses a path if users other than root may change what it leads to: the file, or a directory or link on the way to it.
 fn refuse_others(path: &Path, links_left: u32) -> io::Result<Result<(), String>> {
     let mut at = PathBuf::new();
     for part in absolute(path)?.components() {
@@ -111,7 +110,7 @@ fn refuse_others(path: &Path, links_left: u32) -> io::Result<Result<(), String>>
         if there.uid() != 0 {
             mend.push(format!("chown -h root {}", at.display()));
         }
-        // Others may add files to a sticky directory, but not replace those of root.
+        // Others may add files to a sticky directory, but cannot replace root's files.
         let is_safe = there.is_symlink() || (there.is_dir() && there.mode() & 0o1000 != 0);
         if there.mode() & 0o022 != 0 && !is_safe {
             mend.push(format!("chmod go-w {}", at.display()));

@@ -13,8 +13,8 @@ use trackiops_collector::{
 use crate::output::{Output, print, print_json};
 use crate::record::default_settings;
 
-/// Has the kernel verify the programs of these levels, prints their loads, and fails if one could crash the kernel. Without the NFS client the wire
-/// has no programs.
+/// Lets the kernel verify the programs of these levels, prints their loads, and fails if a load could crash the kernel. The wire level has
+/// no programs without the NFS client.
 pub fn run(facts: &KernelFacts, mut levels: Levels, is_json: bool) -> Result<ExitCode> {
     levels.wire &= facts.nfs_client;
     let plan = plan(facts, EngineChoice::Direct, Some(levels))?;
@@ -64,7 +64,7 @@ fn print_loads(found: &KernelLoads, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// For other programs.
+/// The loads as JSON.
 fn object(found: &KernelLoads) -> Value {
     let load = |load: &KernelLoad| {
         let (safety, why) = match load.safety {
@@ -85,7 +85,7 @@ fn object(found: &KernelLoads) -> Value {
     })
 }
 
-/// What is loaded.
+/// What a load reads.
 struct Place<'l>(&'l KernelLoad);
 
 impl fmt::Display for Place<'_> {
@@ -100,7 +100,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Why it does not crash the kernel.
+/// Why a load cannot crash the kernel.
 struct Safety(LoadSafety);
 
 impl fmt::Display for Safety {

@@ -1,4 +1,4 @@
-//! What an import found, and where the bytes of each connection went, for people.
+//! Prints the results of an import, and the account of each connection.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::output::{plural, print};
 
-/// A column of the account, and what it has of a direction.
+/// A column of the account, and its value for a direction.
 type Column = (&'static str, fn(&Account) -> u64);
 
 const COLUMNS: [Column; 6] = [
@@ -21,10 +21,10 @@ const COLUMNS: [Column; 6] = [
     ("cut", |account| account.cut_bytes),
     ("lost", |account| account.lost_bytes),
 ];
-/// Connections that are shown one by one.
+/// Most connections in separate rows.
 const MOST_SHOWN: usize = 100;
 
-/// Prints it.
+/// Prints the account.
 pub fn print_account(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let packets = &report.packets;
     let bytes = units::bytes(packets.bytes);
@@ -61,7 +61,7 @@ pub fn print_account(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints how much was read, and from when to when it is; nothing if there is nothing.
+/// Prints how much was read, and its time range; nothing if nothing was read.
 pub fn print_time_range(
     what: &str,
     range_ns: Option<(i64, i64)>,

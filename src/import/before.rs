@@ -1,4 +1,4 @@
-//! What a store had before an import: the same capture, imported again, counts twice.
+//! What a store contained before an import: importing a capture twice counts it twice.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,25 +7,25 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 
-/// Times that hosts had in a store before, and what came to them.
+/// Times that hosts had in a store before, and the windows that an import added to them.
 #[derive(Default)]
 pub struct Before {
-    /// By host: begins and ends of times that do not touch, ascending.
+    /// By host: beginnings and ends of separate times, ascending.
     times: BTreeMap<String, Vec<(UtcMs, UtcMs)>>,
     /// By host.
     added: BTreeMap<String, Added>,
 }
 
-/// Windows that came to a host that had some before, but for empty ones.
+/// New windows of a host that the store already had, without empty ones.
 #[derive(Default)]
 struct Added {
     all: u64,
-    /// Windows of a time that it had.
+    /// Windows at a time that the store already had.
     again: u64,
 }
 
 impl Before {
-    /// What the store has now. Nothing if it cannot be read: whoever writes to it says why.
+    /// The present content of the store. Empty if it cannot be read: the writer of the store will report why.
     pub fn of(store: &Path) -> Self {
         let mut before = Self::default();
         let Ok(snapshot) = Snapshot::open(store) else {
@@ -51,7 +51,7 @@ impl Before {
         before
     }
 
-    /// Windows of a host are added to the store.
+    /// Counts windows of a host that are added to the store.
     pub fn added(&mut self, host: &str, windows: &[ClosedWindow]) {
         let Some(times) = self.times.get(host) else {
             return;
@@ -68,7 +68,7 @@ impl Before {
         }
     }
 
-    /// Hosts that had data of a time that was imported, and windows that came to it. Captures that follow each other share a window.
+    /// The number of hosts with data of an imported time, and of windows added there. Consecutive captures share one window.
     pub fn again(&self) -> (u64, u64) {
         let is_again = |added: &&Added| added.again > 1 || added.again == added.all;
         let of_hosts = self.added.values().filter(|added| added.again > 0);

@@ -1,4 +1,4 @@
-//! Calls with their replies, of whatever they were read: each is an operation, with READs and WRITEs, and with names of files.
+//! Converts calls with their replies: each becomes an operation, READs and WRITEs, and names of files.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Receiver for Hosts<Files> {
         let transport = self.transport(&host, begin_ns, peers);
         let names = found.operations().into_iter().enumerate();
         let operations = names.map(|(place, op)| Done {
-            // Bytes of the messages are counted once.
+            // Count the bytes of the messages only once.
             sums: if place == 0 {
                 found.sums()
             } else {

@@ -1,4 +1,4 @@
-//! `trackiops import csv`: tables with a row for each request, CSV or Parquet.
+//! `trackiops import csv`: tables with one row for each request, CSV or Parquet.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -236,7 +236,7 @@ fn add(values: &Values<'_>, times: &Times, hosts: &mut Hosts<ListedNames>) -> an
 
 fn listed(values: &Values<'_>) -> anyhow::Result<Listed> {
     let text = |field| values.text(field).map(str::to_owned);
-    // Exports have numbers above 2^63 as negative ones.
+    // Exports contain numbers above 2^63 as negative numbers.
     let fileid = values.parsed::<i128>(Field::Fileid, "a whole number")?;
     Ok(Listed {
         mount: text(Field::Mount),

@@ -1,4 +1,4 @@
-//! Files of a capture: what handles stand for, and the names that were looked up.
+//! Files of a capture: the files behind handles, and the names that were looked up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use trackiops_schemas::identity::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// So many files are known at a time: some 300 MiB.
+/// Most files that are known at a time: some 300 MiB.
 const MOST_FILES: usize = 1 << 20;
-/// Bytes of their handles and names.
+/// Most bytes of their handles and names.
 const MOST_BYTES: usize = 256 << 20;
-/// Directories are not deeper; loops end there.
+/// The depth at which a path ends, because directories may form a loop.
 const DEEPEST: usize = 64;
 
-/// Place of a file in [`Files`].
+/// Index of a file in [`Files`].
 type Index = u32;
 
 struct File {
@@ -37,7 +37,7 @@ pub struct Files {
     by_handle: HashMap<(usize, Handle), Index>,
     by_id: HashMap<FileId, Index>,
     in_directory: HashMap<(Index, Box<str>), Index>,
-    /// Of handles and names.
+    /// Bytes of handles and names.
     bytes: usize,
 }
 
@@ -47,7 +47,7 @@ impl Files {
         self.files.len() >= MOST_FILES || self.bytes >= MOST_BYTES
     }
 
-    /// Forgets all files and their names. A file that comes again is the same one.
+    /// Forgets all files and their names. A file that appears again gets the same id.
     pub fn forget(&mut self) {
         self.files.clear();
         self.by_handle.clear();
@@ -56,7 +56,7 @@ impl Files {
         self.bytes = 0;
     }
 
-    /// `server:/`, as what a client mounted is not in a capture.
+    /// `server:/`, because a capture does not contain the exported directory that a client mounted.
     pub fn mount(server: IpAddr) -> String {
         match server {
             IpAddr::V4(address) => format!("{address}:/"),
@@ -64,7 +64,7 @@ impl Files {
         }
     }
 
-    /// The file of a handle. Its number is what the first reply says, if that does.
+    /// The file of a handle. Its number comes from the first reply, if that reply has one.
     pub fn id(
         &mut self,
         server: IpAddr,
@@ -98,7 +98,7 @@ impl Files {
         let index = self.files.len() as Index;
         self.files.push(File {
             id,
-            // Of the handle alone, so that it does not depend on which message came first.
+            // From the handle alone, so that the key does not depend on which message came first.
             key: FileKey::new(Some(&mount), by_handle),
             name: None,
             is_root: false,
@@ -117,13 +117,13 @@ impl Files {
         })
     }
 
-    /// A handle is that of a root.
+    /// Notes that a handle belongs to a root.
     pub fn is_root(&mut self, server: IpAddr, handle: &Handle, attributes: Option<&Attributes>) {
         let index = self.index(server, handle, attributes);
         self.files[index as usize].is_root = true;
     }
 
-    /// A name leads from a directory to a file.
+    /// Notes that a name leads from a directory to a file.
     pub fn named(
         &mut self,
         server: IpAddr,
@@ -139,8 +139,8 @@ impl Files {
         }
     }
 
-    /// A name leads from a directory to a file whose handle is not known: what stands for it is an alias of the file that is known by this
-    /// name, or else the file.
+    /// Notes that a name leads from a directory to a file without a known handle. `file` becomes an alias of the file that is known by this
+    /// name, or else a file itself.
     pub fn found_by_name(
         &mut self,
         server: IpAddr,
@@ -166,7 +166,7 @@ impl Files {
         self.files[file as usize].name = Some((directory, name));
     }
 
-    /// A file has another name from now on.
+    /// Notes that a file has a new name from now on.
     pub fn renamed(
         &mut self,
         server: IpAddr,
@@ -183,7 +183,7 @@ impl Files {
         }
     }
 
-    /// What rows say of a file and who used it.
+    /// The attributes that rows store about a file and its user.
     pub fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
         let known = self.by_id.get(&file).copied();
         let server = (file.dev.0 as usize).checked_sub(1);
@@ -208,7 +208,7 @@ impl Files {
         })
     }
 
-    /// The names from the root, or from the directory above which no name is known, which `?` and the hash of its handle stand for.
+    /// The names below the root. If a directory's parents are unknown, `?` and the hash of its handle replace them.
     fn path(&self, index: Index) -> Option<String> {
         let mut names: Vec<&str> = Vec::new();
         let mut at = index;

@@ -1,5 +1,5 @@
-//! What was found, by host: each client of a capture is one. Windows are closed as the time of what is read goes on, and written host by
-//! host.
+//! Collects imported requests by host: each client of a capture is a host. As the imported time advances, windows are closed, and written
+//! host by host.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -27,34 +27,34 @@ use super::source::was_ended;
 use crate::output::{plural, say};
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// A window is closed so long after its end: as long as a stream waits for what the capture lacks, and more.
+/// A window is closed this long after its end: longer than a stream waits for missing packets.
 const LATE_NS: i64 = 10 * SECOND_NS;
-/// Longer without any packet, and the time counts as not captured.
+/// A longer pause without packets counts as not captured.
 const LONGEST_PAUSE_NS: i64 = 300 * SECOND_NS;
 const BACK_NS: i64 = -LONGEST_PAUSE_NS;
-/// Rows and single requests that wait to be written.
+/// Most rows and single requests that wait to be written.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_REQUESTS: usize = 1 << 19;
-/// What is closed is written after this time, so that an import from a pipe loses little to a sudden end. Each writing makes files.
+/// Closed windows are written after this time, so that an import from a pipe loses little at a sudden end. Each write creates files.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
-/// Rows of a window that are written together. A journal has room for that many files.
+/// Rows of a window to write together: as many as a journal has room for.
 const MOST_ROWS_OF_PART: usize = 1 << 16;
-/// Single requests that are written at once.
+/// Single requests to write at once.
 const BATCH: usize = 16 << 10;
-/// How long windows may be written after a signal has ended the import.
+/// How long windows may still be written after a signal has ended the import.
 const WRITING: Duration = Duration::from_millis(400);
-/// Interval of looks at whether all is sealed, or a signal has come.
+/// Interval of checks whether everything is sealed, or a signal has come.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Connections of a host with a name of their own.
+/// Connections of a host with separate names.
 const MOST_CONNECTIONS: usize = 1024;
 
-/// Files and their users, as far as they are known by now.
+/// The files and users that are known so far.
 pub trait Names {
-    /// What rows say of a file and who used it.
+    /// The attributes that rows store about a file and its user.
     fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes>;
     /// Whether it is time to close all windows and to [`Self::forget`].
     fn is_full(&self) -> bool;
-    /// Forgets all files and their names. A file that comes again is the same one.
+    /// Forgets all files and their names. A file that appears again gets the same id.
     fn forget(&mut self);
 }
 
@@ -64,7 +64,7 @@ pub struct Completed<'a> {
     pub begin_ns: i64,
     /// When it completed, ns since the epoch.
     pub end_ns: i64,
-    /// What it did: one operation, or several of a COMPOUND.
+    /// Its operations: one, or several of a COMPOUND.
     pub operations: &'a [Done],
     /// Its READs and WRITEs.
     pub records: &'a [RequestRecord],
@@ -72,47 +72,47 @@ pub struct Completed<'a> {
 
 /// An operation of a request.
 pub struct Done {
-    /// What it is, on which mount and connection.
+    /// Its name, mount and connection.
     pub operation: Operation,
     /// Its sums.
     pub sums: OperationSums,
-    /// The file that it is about, and who made it; none for READ and WRITE.
+    /// Its file and its caller; `None` for READ and WRITE.
     pub file: Option<(FileId, TenantId)>,
 }
 
-/// Whether a store can have a time: its calendar begins with 1970, and 64 bits of ns end in 2262.
+/// Whether a store can represent a time: its calendar begins in 1970, and 64 bits of ns end in 2262.
 pub fn is_in_store(ns: i64) -> bool {
     (0..i64::MAX).contains(&ns)
 }
 
-/// What rows say of a file.
+/// Returns the attributes that rows store about a file.
 type Attributes = Box<dyn FnMut(FileId, TenantId) -> Arc<FileAttributes>>;
 
 struct Host {
     replay: Replay<Attributes>,
-    /// Up to when its time is covered, ns.
+    /// The end of the time that is covered, ns.
     covered_ns: i64,
     connections: BTreeMap<(SocketAddr, SocketAddr), usize>,
     windows: Vec<ClosedWindow>,
     rows: usize,
     requests: Vec<RequestRecord>,
-    /// Without any it has only connections.
+    /// A host without requests has only connections.
     has_requests: bool,
 }
 
-/// What is written where.
+/// The destination of an import.
 pub struct Target {
     /// The store.
     pub store: PathBuf,
-    /// Its options; the host is put in.
+    /// Its options; the host is filled in later.
     pub options: Options,
-    /// Room for single requests, bytes; none are kept if there is none.
+    /// Room for single requests, bytes; `None` keeps no single requests.
     pub requests_bytes: Option<u64>,
-    /// What is imported, if it can be read again from its beginning; see [`super::source::id`].
+    /// The id of the import, if its source can be read again from the beginning; see [`super::source::id`].
     pub import: Option<String>,
 }
 
-/// What writes to the store, from the first window on.
+/// Writes to the store; opened with the first window.
 struct Writers {
     windows: Writer,
     requests: Option<RequestsWriter>,
@@ -139,7 +139,7 @@ impl Writers {
         })
     }
 
-    /// What was written stays, and is not written again by the same import.
+    /// Commits the written data, so that the same import does not write them again.
     fn commit(&mut self) -> anyhow::Result<()> {
         if let Some(import) = &mut self.import {
             import.commit(&mut self.windows, self.requests.as_mut())?;
@@ -147,8 +147,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Has everything sealed, and waits for that until a signal ends the import. The rest is in
-    /// journals then. Returns whether all of it is sealed.
+    /// Seals everything. A signal ends the wait for sealing and leaves the rest in journals. Returns whether everything is sealed.
     fn end(&mut self) -> anyhow::Result<bool> {
         if let Some(import) = self.import.take() {
             import.finish()?;
@@ -173,7 +172,7 @@ impl Writers {
     }
 }
 
-/// Everything that was found.
+/// All hosts of an import.
 pub struct Hosts<N> {
     target: Target,
     names: Rc<RefCell<N>>,
@@ -183,22 +182,22 @@ pub struct Hosts<N> {
     next_ns: i64,
     written: Instant,
     writers: Option<Writers>,
-    /// What the store had before.
+    /// The content of the store before the import.
     before: Before,
     /// Hosts whose last windows were not written, because a signal ended the import.
     unwritten: u64,
-    /// What it had of this import.
+    /// What the store already had of this import.
     had: Counts,
-    /// Whether a signal has ended an import that can go on later.
+    /// Whether a signal has ended an import that can be resumed.
     is_stopped: bool,
     /// Requests, and READs and WRITEs among them.
     counts: (u64, u64),
-    /// Requests whose times a store cannot have.
+    /// Requests whose times a store cannot represent.
     left_out: u64,
 }
 
 impl<N: Names + Default + 'static> Hosts<N> {
-    /// Nothing yet.
+    /// No hosts yet.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -227,24 +226,24 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.unwritten
     }
 
-    /// Number of hosts that had data of an imported time in the store before, and of windows that were added to it.
+    /// Number of hosts that already had data of an imported time, and of windows that were added there.
     pub fn again(&self) -> (u64, u64) {
         self.before.again()
     }
 
-    /// What the store had of this import before.
+    /// What the store already had of this import.
     pub fn had(&self) -> Counts {
         self.had
     }
 
-    /// Whether a signal has ended an import that goes on when it is run again. What comes after the
-    /// signal is left out, so that the store has the same as without it, but less.
+    /// Whether a signal has ended an import that can be resumed. Everything after the signal is dropped, so that the store contains a
+    /// prefix of the whole import.
     pub fn is_stopped(&mut self) -> bool {
         self.is_stopped |= self.target.import.is_some() && was_ended();
         self.is_stopped
     }
 
-    /// The time of what was read last, if anything was.
+    /// The time that was read last, if any.
     pub fn now(&self) -> Option<UtcMs> {
         is_in_store(self.now_ns).then(|| UtcMs(self.now_ns.div_euclid(1_000_000)))
     }
@@ -265,20 +264,20 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.names.borrow_mut()
     }
 
-    /// Whether it is time for [`Self::tick`].
+    /// Whether [`Self::tick`] is due.
     pub fn is_due(&self, time_ns: i64) -> bool {
-        // The time may go back, too.
+        // The time may also go back.
         time_ns >= self.next_ns
             || time_ns <= self.next_ns.saturating_sub(SECOND_NS + LONGEST_PAUSE_NS)
     }
 
-    /// The time of what is read is this now.
+    /// Advances the imported time.
     pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
         if self.is_stopped() {
             return Ok(());
         }
         self.now_ns = time_ns;
-        // However many files there are in a second.
+        // One second may contain any number of files.
         if !self.is_due(time_ns) && !self.names.borrow().is_full() {
             return Ok(());
         }
@@ -294,7 +293,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let (rows, requests) = hosts.fold((0, 0), |(rows, requests), host| {
             (rows + host.rows, requests + host.requests.len())
         });
-        // What can be read again is written at the same places each time.
+        // A file that can be read again must be written at the same points each time.
         let is_pipe = self.target.import.is_none();
         let is_late = is_pipe && rows > 0 && self.written.elapsed() > WRITE_EVERY;
         let is_late = is_late && self.counts.0 > 0;
@@ -316,7 +315,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         }
     }
 
-    /// Closes all windows and writes them. Without any request nothing is written.
+    /// Closes all windows and writes them. Writes nothing if there were no requests.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         if self.is_stopped() {
             return Ok(());
@@ -411,12 +410,12 @@ impl<N: Names + Default + 'static> Hosts<N> {
         })
     }
 
-    /// `tcp-1` is the first connection that a host used.
+    /// `tcp-1` is the first connection of a host.
     pub fn transport(&mut self, host: &str, begin_ns: i64, peers: &Peers) -> Option<String> {
         self.host(host, begin_ns).transport(peers)
     }
 
-    /// Adds bytes of a stream of the capture, which the client has.
+    /// Adds bytes of a captured stream to its client.
     pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
         if is_in_store(at_ns) && !self.is_stopped() {
             let host = stream.client.ip().to_string();
@@ -425,12 +424,12 @@ impl<N: Names + Default + 'static> Hosts<N> {
         }
     }
 
-    /// Counts a request whose time a store cannot have.
+    /// Counts a request whose time a store cannot represent.
     pub fn leave_out(&mut self) {
         self.left_out += 1;
     }
 
-    /// Adds what completed. Returns whether its time can be in a store.
+    /// Adds a completed operation. Returns whether a store can represent its time.
     pub fn add(&mut self, host: &str, completed: &Completed<'_>) -> bool {
         let Completed {
             begin_ns,
@@ -460,7 +459,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
             host.replay.add_operation(*end_ns, operation, sums, *file);
         }
         host.replay.add(records);
-        // Its own time is covered even where a pause follows.
+        // Its own time is covered, even if a pause follows.
         host.cover(*end_ns);
         if keeps_requests {
             host.requests.extend_from_slice(records);
@@ -470,11 +469,11 @@ impl<N: Names + Default + 'static> Hosts<N> {
 }
 
 impl Host {
-    /// Its time is covered up to this, unless there was a pause, or time went back.
+    /// Covers the time up to `until_ns`, unless there was a pause, or time went back.
     fn cover(&mut self, until_ns: i64) {
         match until_ns.saturating_sub(self.covered_ns) {
             1..=LONGEST_PAUSE_NS => self.replay.cover(self.covered_ns, until_ns),
-            // Packets of several CPUs are not quite in order.
+            // Packets that several CPUs captured are not exactly in order.
             BACK_NS..=0 => return,
             _ => {}
         }
@@ -492,7 +491,8 @@ impl Host {
         Some(format!("{}-{number}", peers.transport))
     }
 
-    /// Writes what is closed, but for what the store has of it.
+    /// Writes closed windows, except windows that the store already has. Stops when `is_over`: windows of many days go to as many journals,
+    /// and each journal waits for the disk. Returns whether everything was written.
     fn write(
         &mut self,
         to: &mut Writers,
@@ -539,7 +539,7 @@ impl Host {
     }
 }
 
-/// The window in parts, which add up. The first one has the operations and the account.
+/// Splits a window into parts, which add up to it. The first part has the operations and the account.
 fn in_parts(mut window: ClosedWindow) -> Vec<ClosedWindow> {
     let mut parts = Vec::new();
     while window.rows.len() > MOST_ROWS_OF_PART {

@@ -1,4 +1,4 @@
-//! Files and users as the rows of a table name them.
+//! Files and users named by the rows of a table.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::hosts::Names;
 
-/// So many files are known at a time.
+/// Most files that are known at a time.
 const MOST_FILES: usize = 1 << 19;
-/// Bytes of the texts of files and users.
+/// Most bytes of the texts of files and users.
 const MOST_BYTES: usize = 256 << 20;
-/// Hashes of handles that stand for something else: see [`FileId::others`] and [`FileId::missed`].
+/// Hashes of handles with a special meaning: see [`FileId::others`] and [`FileId::missed`].
 const RESERVED: u32 = 2;
 
-/// A file as a row names it.
+/// A file as named by a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listed {
     /// `server:/export`.
     pub mount: Option<String>,
     /// Path.
     pub path: Option<String>,
-    /// Whether that was inferred.
+    /// Whether the path was inferred.
     pub path_inferred: bool,
     /// Number on its server.
     pub fileid: Option<u64>,
-    /// Key on all hosts.
+    /// Key of the file on all hosts.
     pub key: Option<i64>,
     /// Device.
     pub dev: Option<Dev>,
-    /// Where its requests were seen.
+    /// Level of its requests.
     pub level: IoLevel,
 }
 
@@ -44,7 +44,7 @@ pub struct ListedNames {
     mounts: HashMap<Option<String>, u32>,
     tenants: Vec<Arc<Tenant>>,
     tenant_ids: HashMap<Arc<Tenant>, u64>,
-    /// Of texts.
+    /// Bytes of texts.
     bytes: usize,
 }
 
@@ -73,7 +73,7 @@ impl ListedNames {
         id
     }
 
-    /// A number for a mount of which no device is known.
+    /// A number for a mount without a known device.
     fn device(&mut self, mount: &Option<String>) -> Dev {
         if let Some(known) = self.mounts.get(mount) {
             return Dev(*known);
@@ -83,7 +83,7 @@ impl ListedNames {
         Dev(next)
     }
 
-    /// Who made a request.
+    /// The tenant of a request.
     pub fn tenant(&mut self, tenant: Tenant) -> TenantId {
         let uid = tenant.uid.unwrap_or(NO_USER);
         let tenant = Arc::new(tenant);
@@ -120,7 +120,7 @@ impl Names for ListedNames {
             Some(listed) => listed.path.clone(),
             None => (file == FileId::others(file.dev)).then(|| OTHERS.to_owned()),
         };
-        // Of what names the file on its server, so that it is the same in every import: its number, or else its path.
+        // The same in every import: from the file's number on its server, or else from its path.
         let has_number = known.is_some_and(|listed| listed.fileid.is_some());
         let own = FileId {
             dev: Dev(0),
@@ -148,7 +148,7 @@ impl Names for ListedNames {
         let Self {
             ids,
             files,
-            // Numbers of devices stay: rows have them.
+            // Keep the numbers of devices, because rows use them.
             mounts: _,
             tenants,
             tenant_ids,

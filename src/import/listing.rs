@@ -1,4 +1,4 @@
-//! `trackiops import account`: where the bytes of captures went that are in a store.
+//! `trackiops import account`: shows where the bytes of imported captures went.
 
 use std::process::ExitCode;
 

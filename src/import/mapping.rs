@@ -1,11 +1,11 @@
-//! Which column of a table is what of a request.
+//! Maps columns of a table to fields of a request.
 
 use std::str::FromStr;
 
 use anyhow::bail;
 use trackiops_schemas::columns;
 
-/// What a column may say of a request. The order is that of [`FIELDS`].
+/// A field of a request. The order is the order of [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// When it completed.
@@ -16,27 +16,27 @@ pub enum Field {
     Op,
     /// Bytes transferred.
     Bytes,
-    /// Bytes asked for.
+    /// Requested bytes.
     Asked,
     /// First byte.
     Offset,
-    /// How long it took.
+    /// Latency.
     Latency,
-    /// How long it waited in the client.
+    /// Time in the client's queue.
     Queue,
-    /// From its transmission to the reply.
+    /// Time from transmission to reply.
     Rtt,
-    /// Who sent it.
+    /// The host that sent it.
     Host,
     /// `server:/export`.
     Mount,
     /// The file's path.
     Path,
-    /// Whether that was inferred.
+    /// Whether the path was inferred.
     PathInferred,
     /// The file's number.
     Fileid,
-    /// The file, on all hosts.
+    /// Key of the file on all hosts.
     Key,
     /// `major:minor`.
     Dev,
@@ -62,17 +62,17 @@ pub enum Field {
     Retrans,
     /// Whether a READ reached the end of the file.
     Eof,
-    /// Whether it went past the page cache.
+    /// Whether it bypassed the page cache.
     Direct,
     /// Whether a WRITE asked for stable storage.
     Stable,
-    /// The level it is of.
+    /// Its level.
     Level,
-    /// Whether it is more of a request that another row is.
+    /// Whether it continues a request of another row.
     Piece,
 }
 
-/// Fields with their names and the columns that they have in an export, the better one first.
+/// Fields with their names and their columns in an export, the better one first.
 pub const FIELDS: [(Field, &str, &[&str]); 31] = [
     (
         Field::Time,
@@ -115,7 +115,7 @@ pub const FIELDS: [(Field, &str, &[&str]); 31] = [
     (Field::Piece, "piece", &[columns::PIECE]),
 ];
 
-/// What numbers of a column of times count, or how times are written.
+/// The unit of a column of times, or their text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Units of this many ns; fractions are allowed.
@@ -188,22 +188,22 @@ impl Field {
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Which one it is.
+    /// Index of the column.
     pub column: usize,
-    /// Its unit, of times.
+    /// Unit of its times.
     pub unit: Unit,
 }
 
-/// Columns of an export that are left out, as the guide says.
+/// Columns of an export that are not imported, as the guide says.
 const NOT_IMPORTED: [&str; 1] = [columns::PROCESS];
 
-/// Where a table has what.
+/// The columns of a table, by field.
 pub struct Columns {
     places: [Option<Place>; FIELDS.len()],
 }
 
 impl Columns {
-    /// Finds the columns that were mapped, and those that have the names of an export.
+    /// Finds the mapped columns, and columns with the names of an export or of a field.
     pub fn of(header: &[String], mappings: &[Mapping]) -> anyhow::Result<Self> {
         let position = |name: &str| header.iter().position(|column| column == name);
         let mut places = [None; FIELDS.len()];
@@ -253,7 +253,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// The columns that nothing is taken from, and that have no name of an export.
+    /// The columns that are not used, and do not have a name of an export.
     pub fn unused<'h>(&self, header: &'h [String]) -> Vec<&'h str> {
         let is_used = |column| {
             self.places
@@ -268,7 +268,7 @@ impl Columns {
         unused.map(|(_, name)| name.as_str()).collect()
     }
 
-    /// Where a field is.
+    /// The column of a field.
     pub fn place(&self, field: Field) -> Option<Place> {
         self.places[field as usize]
     }

@@ -1,4 +1,4 @@
-//! Messages of a capture and what replies tell of files, as Parquet files that `trackiops analyze` reads.
+//! Messages of a capture and the attributes in replies, as Parquet files for `trackiops analyze`.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,11 +15,11 @@ use trackiops_schemas::identity::path_text;
 
 use super::operations::{Found, SeenFile, name_of_call};
 
-/// Rows that are written at once.
+/// Rows to write at once.
 const BATCH: usize = 1 << 16;
-/// Calls begin before the messages that end before them: as many messages wait to be put in order of time.
+/// Messages that wait to be sorted by time: a call begins before messages that end before it.
 const REORDERED: usize = 1 << 14;
-/// Calls whose replies may come: those of the capture's connections have as many, and more are forgotten.
+/// Most calls that wait for a reply: as many as the capture's connections remember. Further ones are forgotten.
 const MOST_CALLS: usize = 1 << 20;
 
 /// A call or a reply.
@@ -36,7 +36,7 @@ struct Message {
     payload_bytes: u64,
 }
 
-/// What a reply tells of a file.
+/// The attributes of a file in a reply.
 struct Told {
     call_id: Option<i64>,
     reply_id: i64,
@@ -49,11 +49,11 @@ struct Told {
     mtime_ns: Option<i64>,
 }
 
-/// The files.
+/// The files that are written.
 pub struct MessageFiles {
     messages: Table,
     told: Table,
-    /// Sorted up to the last [`REORDERED`].
+    /// Sorted except for the last [`REORDERED`].
     waiting: Vec<Message>,
     waiting_told: Vec<Told>,
     /// Calls without a reply yet.
@@ -111,7 +111,7 @@ impl MessageFiles {
         self.next_id
     }
 
-    /// Adds a call, when its last byte was seen.
+    /// Adds a call whose last byte was seen.
     pub fn call(&mut self, call: &Call) {
         if call.program != NFS_PROGRAM {
             return;
@@ -136,7 +136,7 @@ impl MessageFiles {
         });
     }
 
-    /// Adds a reply, when its last byte was seen.
+    /// Adds a reply whose last byte was seen.
     pub fn reply(&mut self, reply: &Reply, seen: Seen) {
         let call = reply.call.as_deref();
         if call.is_some_and(|call| call.program != NFS_PROGRAM) {
@@ -158,7 +158,7 @@ impl MessageFiles {
         });
     }
 
-    /// Adds what the reply that came last tells of files.
+    /// Adds the attributes in the last reply.
     pub fn request(&mut self, request: &Request) {
         let call_id = self.calls.remove(&(request.call.peers, request.call.xid));
         let Some(found) = Found::new(request) else {
@@ -171,7 +171,7 @@ impl MessageFiles {
         }
     }
 
-    /// A call that is not answered.
+    /// Removes a call that will not be answered.
     pub fn unanswered(&mut self, call: &Call) {
         self.calls.remove(&(call.peers, call.xid));
     }
@@ -202,14 +202,14 @@ impl MessageFiles {
         }
     }
 
-    /// Removes what was written.
+    /// Removes the files.
     pub fn discard(self) {
         for table in [self.messages, self.told] {
             let _ = fs::remove_file(table.draft);
         }
     }
 
-    /// Completes the files. The error may be of any write before.
+    /// Completes the files. Also returns the error of any earlier write.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.write_messages(self.waiting.len());
         self.write_told();
@@ -237,7 +237,7 @@ impl Told {
     }
 }
 
-/// Name of a type of files (RFC 1813, `ftype3`).
+/// Name of a file type (RFC 1813, `ftype3`).
 fn type_name(number: u32) -> &'static str {
     match number {
         1 => "file",
@@ -329,7 +329,7 @@ impl Table {
         let mut draft = path.clone().into_os_string();
         draft.push(".part");
         let draft = PathBuf::from(draft);
-        // An import that was interrupted may have left one.
+        // An interrupted import may have left one behind.
         let file =
             File::create(&draft).with_context(|| format!("cannot create {}", draft.display()))?;
         let writer = Writer::new(Kind::Parquet, &schema, BufWriter::new(file));

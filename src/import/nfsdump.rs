@@ -1,4 +1,4 @@
-//! `trackiops import nfsdump`: text with a line for each call and each reply.
+//! `trackiops import nfsdump`: text with one line for each call and each reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -97,7 +97,7 @@ fn read(
     let mut ticked = Ok(());
     let end = read_lines(source.open_until_signal()?, |line| {
         if was_ended() {
-            // The last line may be cut.
+            // The last line may be incomplete.
             return ControlFlow::Break(());
         }
         number += 1;

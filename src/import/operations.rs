@@ -1,4 +1,4 @@
-//! What a request of a capture is in a store: READs and WRITEs, one operation, and names of files.
+//! Converts a captured request for the store: READs and WRITEs, one operation, and names of files.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,29 +14,29 @@ use trackiops_schemas::ops::OperationSums;
 use super::files::Files;
 use super::status::{errno, rpc_errno};
 
-/// An operation with its result, if there is one.
+/// An operation with its result, if any.
 type Pair<'r> = (&'r OperationCall, Option<&'r OperationReply>);
 
 /// A READ or WRITE in a request.
 pub struct Transfer<'r> {
-    /// As it was called.
+    /// The operation of the call.
     pub operation: &'r OperationCall,
     result: Option<&'r OperationReply>,
-    /// WRITE, or else READ.
+    /// Whether it is a WRITE; otherwise it is a READ.
     pub is_write: bool,
     /// Its file.
     pub handle: Cow<'r, Handle>,
 }
 
-/// A name by which a COMPOUND found a file without asking for its handle: the directory, the name, and what stands for the handle.
+/// A name by which a COMPOUND found a file without asking for its handle: directory, name, and substitute handle.
 type Step<'r> = (Handle, &'r [u8], Handle);
 
-/// Stands for the handle of a file that is known by a name in a directory alone.
+/// A substitute for the handle of a file that is known only by its name in a directory.
 fn handle_of_name(directory: &Handle, name: &[u8]) -> Handle {
     Handle([&directory.0, &b"/"[..], name].concat().into())
 }
 
-/// The sums of one operation, as far as its latency says. What the client adds to it is not known.
+/// The sums of one operation, from its latency. The time that the client adds is unknown.
 pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
     let mut sums = OperationSums {
         requests: 1,
@@ -52,7 +52,7 @@ pub fn sums_of(latency_ns: Option<u64>, has_failed: bool) -> OperationSums {
     sums
 }
 
-/// What a call is called: its procedure, and a COMPOUND as the procedure of the Linux client that has such operations.
+/// The name of a call: its procedure. For a COMPOUND, the procedure of the Linux client with these operations.
 pub fn name_of_call(call: &Call) -> String {
     let (version, procedure) = (call.version, call.procedure);
     if version != 4 || procedure != 1 {
@@ -79,22 +79,22 @@ fn name_of(version: u32, number: u32) -> &'static str {
     operation_name(version, number).unwrap_or("(unknown)")
 }
 
-/// How much an operation says of what a COMPOUND is for. It has the name of the first operation with the smallest rank.
+/// How well an operation shows the purpose of a COMPOUND. The COMPOUND is named after the first operation with the smallest rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// It does something.
+    /// It acts on a file.
     Action,
-    /// It moves bytes, and is counted by itself as well.
+    /// It moves bytes, and is also counted by itself.
     Transfer,
     /// Linux sends it along with OPEN, CLOSE or DELEGRETURN.
     Layout,
-    /// It finds a file for those after it.
+    /// It finds a file for later operations.
     Lookup,
-    /// It asks for something beside that.
+    /// It asks for further facts.
     Attributes,
-    /// It tells the handle.
+    /// It returns the handle.
     Handle,
-    /// It says which file.
+    /// It sets the current file.
     Current,
 }
 
@@ -114,7 +114,7 @@ impl Rank {
     }
 }
 
-/// A file of which a reply tells something.
+/// A file that a reply has facts about.
 #[derive(Clone, Copy)]
 pub struct SeenFile<'r> {
     /// Its handle.
@@ -125,12 +125,12 @@ pub struct SeenFile<'r> {
     pub attributes: Option<&'r Attributes>,
 }
 
-/// Whether a name leads to no other file.
+/// Whether a name leads back to its directory or to its parent.
 fn is_itself(name: &[u8]) -> bool {
     matches!(name, b"" | b"." | b"..")
 }
 
-/// A request, with what is looked for in it.
+/// A request, with cached facts about it.
 pub struct Found<'r> {
     request: &'r Request,
     server: IpAddr,
@@ -165,7 +165,7 @@ impl<'r> Found<'r> {
         name_of(self.call().version, number)
     }
 
-    /// What is counted: each READ and WRITE, and what the whole RPC is called if that is something else.
+    /// The names to count: each READ and WRITE, and the name of the whole RPC if that is something else.
     pub fn operations(&self) -> Vec<String> {
         let name = name_of_call(self.call());
         let executed = self.pairs().filter(|(_, result)| result.is_some());
@@ -179,14 +179,14 @@ impl<'r> Found<'r> {
         names
     }
 
-    /// The operation for which the others of a COMPOUND are there.
+    /// The operation that the COMPOUND exists for.
     fn main(&self) -> Option<Pair<'r>> {
         let version = self.call().version;
         self.pairs()
             .min_by_key(|(operation, _)| Rank::of(name_of(version, operation.number)))
     }
 
-    /// Who made it.
+    /// The caller.
     pub fn tenant(&self) -> TenantId {
         TenantId {
             uid: self.call().credential.uid.unwrap_or(NO_USER),
@@ -199,11 +199,11 @@ impl<'r> Found<'r> {
         Rank::of(name) == Rank::Transfer
     }
 
-    /// The file that the RPC is about.
+    /// The file of the RPC.
     pub fn file(&self) -> Option<(&'r Handle, Option<&'r Attributes>)> {
         let (operation, result) = self.main()?;
         let found = result.and_then(|result| result.handle.as_ref());
-        // LOOKUP and the like are about the directory, OPEN is about what it opens.
+        // LOOKUP and the like count for the directory, OPEN for the file that it opens.
         let handle = match self.name_of(operation.number) {
             "OPEN" => found.or(operation.handle.as_ref()),
             _ => operation.handle.as_ref().or(found),
@@ -211,7 +211,7 @@ impl<'r> Found<'r> {
         Some((handle, self.attributes_of(handle)))
     }
 
-    /// The first attributes that the reply has of a file.
+    /// The first attributes of a file in the reply.
     fn attributes_of(&self, handle: &Handle) -> Option<&'r Attributes> {
         let mut pairs = self.pairs();
         pairs.find_map(|(operation, result)| {
@@ -223,7 +223,7 @@ impl<'r> Found<'r> {
         })
     }
 
-    /// The error with which the RPC ended, as in errno(3).
+    /// The error of the RPC, as in errno(3).
     fn error(&self) -> Option<i32> {
         let statuses = self.request.reply.operations.iter();
         let failed = statuses
@@ -288,13 +288,13 @@ impl<'r> Found<'r> {
         (transfers, steps)
     }
 
-    /// The number of a file in its file system, where the reply has it.
+    /// The number of a file in its file system, if the reply has it.
     pub fn fileid_of(&self, handle: &Handle) -> Option<u64> {
         self.attributes_of(handle)?.fileid
     }
 
-    /// Its READs and WRITEs as a recorder has them. Those whose outcome is not known are left out, and those that were not executed
-    /// because an operation before them in the COMPOUND failed.
+    /// Its READs and WRITEs in the form of a recorder. Skips a READ or WRITE whose outcome is unknown, or that did not run because an
+    /// earlier operation of the COMPOUND failed.
     pub fn records(&self, files: &mut Files, records: &mut Vec<RequestRecord>) {
         let (transfers, steps) = self.transfers_by_name();
         if !transfers.is_empty() {
@@ -317,8 +317,8 @@ impl<'r> Found<'r> {
         }
     }
 
-    /// The bytes and the negative error with which a READ or WRITE ended. `None` if that is not known, or if it was not executed
-    /// because an operation before it in the COMPOUND failed.
+    /// The bytes and the negative error of a READ or WRITE. `None` if they are unknown, or if it did not run because an earlier operation
+    /// of the COMPOUND failed.
     pub fn outcome(&self, transfer: &Transfer<'_>) -> Option<(u32, i32)> {
         let asked = transfer.operation.count?;
         transfer.operation.offset?;
@@ -328,13 +328,13 @@ impl<'r> Found<'r> {
         let result = transfer.result?;
         match (result.status?, result.count) {
             (0, Some(done)) => Some((done, 0)),
-            // WRITE of NFSv2 has no count in its reply: it is all or nothing.
+            // The reply to a WRITE of NFSv2 has no count: it writes all or nothing.
             (0, None) => (transfer.is_write && self.call().version == 2).then_some((asked, 0)),
             (status, _) => Some((0, -errno(status))),
         }
     }
 
-    /// As [`Self::outcome`], and that of the COMPOUND if an operation before it failed: this is what the client's READ or WRITE ends with.
+    /// Like [`Self::outcome`], but with the COMPOUND's error if an earlier operation failed: the client's READ or WRITE ends with it.
     pub fn outcome_for_client(&self, transfer: &Transfer<'_>) -> Option<(u32, i32)> {
         self.outcome(transfer).or_else(|| Some((0, -self.error()?)))
     }
@@ -371,8 +371,7 @@ impl<'r> Found<'r> {
         }
     }
 
-    /// Its operations that succeeded up to the first that did not, with their results and the directories in which they looked for
-    /// names.
+    /// Its operations up to the first one that failed, with their results and the directories in which they looked up names.
     fn done(
         &self,
     ) -> impl Iterator<Item = (&'r OperationCall, &'r OperationReply, Option<&'r Handle>)> + '_
@@ -389,13 +388,13 @@ impl<'r> Found<'r> {
         })
     }
 
-    /// Passes on the files of which the reply tells something.
+    /// Passes on the files that the reply has facts about.
     pub fn files_seen(&self, mut each: impl FnMut(SeenFile<'r>)) {
         let mut last: Option<&Handle> = None;
         let mut tell = |file: SeenFile<'r>| {
             let named = file.named.filter(|(_, name)| !is_itself(name));
             let file = SeenFile { named, ..file };
-            // GETATTR after LOOKUP has no more than that.
+            // GETATTR after LOOKUP adds nothing.
             if file.named.is_some() || last != Some(file.handle) {
                 last = Some(file.handle);
                 each(file);
@@ -438,7 +437,7 @@ impl<'r> Found<'r> {
         }
     }
 
-    /// The names that it says.
+    /// Notes the names in the request.
     pub fn names(&self, files: &mut Files) {
         let server = self.server;
         self.files_seen(|file| {
@@ -455,7 +454,7 @@ impl<'r> Found<'r> {
                         files.renamed(server, (from, old), (to, new));
                     }
                 }
-                // The client asks for it at the root of what it mounts.
+                // The client sends it for the root of its mount.
                 "FSINFO" => {
                     if let Some(root) = &operation.handle {
                         files.is_root(server, root, result.attributes.as_ref());

@@ -1,4 +1,4 @@
-//! How an import ends, whatever was imported.
+//! Ends an import, whatever its source.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,18 +13,18 @@ use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};
 use crate::signals;
 
-/// How long messages may take after a signal: a terminal may take none.
+/// How long messages may take after a signal: a terminal may accept none.
 const SAYING: Duration = Duration::from_millis(700);
 
-/// What stands after something later, and what to do about it.
+/// Out-of-order input, and advice for the user.
 pub struct Backwards<'w> {
     pub number: u64,
-    /// One of them.
+    /// The noun for one such item.
     pub what: &'w str,
     pub advice: &'w str,
 }
 
-/// Prints how many requests came of how many hosts, each of which is a `host` here, and the account. Returns the exit status.
+/// Prints the number of requests and hosts, and the account. `host` is the noun for a host. Returns the exit status.
 pub fn tell<N: Names + Default + 'static>(
     hosts: &mut Hosts<N>,
     host: &str,
@@ -102,7 +102,7 @@ pub fn tell<N: Names + Default + 'static>(
         account(out)
     })?;
     if was_ended() {
-        // Sealing goes on where the store is opened next.
+        // Sealing continues when the store is opened next.
         signals::exit_now(status as u8);
     }
     Ok(status.into())

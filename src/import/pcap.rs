@@ -1,4 +1,4 @@
-//! `trackiops import pcap`: captures of packets.
+//! `trackiops import pcap`: packet captures.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } = found;
     hosts.finish()?;
     match messages {
-        // They are written from the beginning when the import goes on.
+        // A resumed import writes them again from the beginning.
         Some(messages) if hosts.is_stopped() => messages.discard(),
         Some(messages) => messages.finish()?,
         None => {}

@@ -1,4 +1,4 @@
-//! Where imports read from.
+//! The sources of imports.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -16,24 +16,24 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::progress::begin_reading;
 use crate::signals;
 
-/// Parts that say which file it is, beside its length. All of a file up to 1 GiB; of a longer one, which may be anything of any length, the first
-/// and the last part, and others at equal distances.
+/// Parts of a file that identify it, together with its length. They are all of a file up to 1 GiB. For a longer file, they are the first
+/// part, the last part, and others at equal distances.
 const PARTS: u64 = 1024;
 const PART_BYTES: usize = 1 << 20;
-/// Bytes of a file that are read for its [`id`], at most.
+/// Most bytes of a file that are read for its [`id`].
 pub const ID_BYTES: u64 = PARTS * PART_BYTES as u64;
-/// How long what was read may be looked at after a signal.
+/// How long input that was already read may be processed after a signal.
 const LOOKING: Duration = Duration::from_millis(200);
 
 /// A file, or standard input.
 pub struct Source {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     path: Option<PathBuf>,
 }
 
 impl Source {
-    /// `-` is standard input, which there is one of. Each file will be read, and up to `again` bytes of it once more.
+    /// `-` is standard input, at most once. Each file will be read, and up to `again` bytes of it a second time.
     pub fn all(paths: &[PathBuf], again: u64) -> anyhow::Result<Vec<Self>> {
         let sources: Vec<Self> = paths.iter().map(|path| Self::of(path)).collect();
         if sources
@@ -61,17 +61,17 @@ impl Source {
         }
     }
 
-    /// Its path, unless it is standard input.
+    /// Its path; `None` for standard input.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Opens it.
+    /// Opens it for a question, which never waits for its input: a named pipe is refused.
     pub fn open(&self) -> anyhow::Result<Box<dyn Read + Send>> {
         Ok(Box::new(self.file()?))
     }
 
-    /// Opens it for an import, which a signal ends as the end of the file does: what was read until then is kept.
+    /// Opens it for an import. A signal acts like the end of the file, so the import keeps the data before it.
     pub fn open_until_signal(&self) -> anyhow::Result<Box<dyn Read + Send>> {
         let asked = signals::asked_to_end().context("cannot listen to signals")?;
         let file = self.file()?;
@@ -132,7 +132,7 @@ pub fn was_ended() -> bool {
     signals::was_asked()
 }
 
-/// Whether what was read until a signal came cannot be looked at any more: that takes too long.
+/// Whether the time for processing input after a signal is over.
 pub fn must_stop() -> bool {
     static ASKED: OnceLock<Instant> = OnceLock::new();
     was_ended() && ASKED.get_or_init(Instant::now).elapsed() > LOOKING

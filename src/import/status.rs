@@ -1,9 +1,8 @@
-//! Statuses of NFS as errors of the client's kernel.
+//! NFS statuses as errors of the client's kernel.
 
 use trackiops_capture::RpcStatus;
 
-/// The errno of a status, as `nfs_stat_to_errno` (fs/nfs_common/common.c) has it; others are the status itself, as Linux has them for
-/// NFSv4.
+/// The errno of a status, from `nfs_stat_to_errno` (fs/nfs_common/common.c). Linux uses other statuses as they are, for NFSv4.
 pub fn errno(status: u32) -> i32 {
     match status {
         // ESTALE, EREMOTE, and EIO for NFSERR_WFLUSH.

@@ -14,30 +14,30 @@ use trackiops_store::RecordLimit;
 use super::source::{Source, was_ended};
 use crate::output::plural;
 
-/// Bytes of the first line that are looked at.
+/// Bytes of the first line to inspect.
 const LONGEST_LINE: u64 = 1 << 16;
-/// Columns of CSV.
+/// Most columns of CSV.
 const MOST_COLUMNS: usize = 1000;
-/// How Parquet files begin.
+/// Magic number of Parquet files.
 const PARQUET: [u8; 4] = *b"PAR1";
 
 /// A row.
 pub trait Row {
-    /// The value of a column; `None` where it is empty or null.
+    /// The value of a column; `None` if it is empty or null.
     fn value(&self, column: usize) -> Option<&str>;
-    /// Where it stands, for messages.
+    /// Its position, for messages.
     fn place(&self) -> String;
 }
 
-/// Takes the names of columns first, and then each row.
+/// Receives the names of columns first, and then each row.
 pub trait Rows {
     /// Names of the columns.
     fn header(&mut self, header: &[String]) -> anyhow::Result<()>;
-    /// The next row.
+    /// Takes the next row.
     fn row(&mut self, row: &dyn Row) -> anyhow::Result<()>;
 }
 
-/// Reads a table, whichever it is by its first bytes.
+/// Reads a table. Its first bytes decide the format.
 pub fn read(source: &Source, rows: &mut impl Rows) -> anyhow::Result<()> {
     let mut input = source.open_until_signal()?;
     let mut magic = Vec::with_capacity(PARQUET.len());
@@ -95,7 +95,7 @@ fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
     while reader.read_record(&mut record)? {
         ends.ended();
         if was_ended() {
-            // The last line may be cut.
+            // The last line may be incomplete.
             break;
         }
         let line = line_end.line_of(&record);
@@ -112,7 +112,7 @@ fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How lines end.
+/// The line ends of a text.
 #[derive(Clone, Copy)]
 enum LineEnd {
     Lf,
@@ -120,7 +120,7 @@ enum LineEnd {
 }
 
 impl LineEnd {
-    /// As the first line of a text.
+    /// Detects the line ends of the first line.
     fn of(text: &[u8]) -> Self {
         let end = text.iter().position(|byte| *byte == b'\n');
         match end.and_then(|end| text[..end].last()) {
@@ -129,7 +129,7 @@ impl LineEnd {
         }
     }
 
-    /// The line of a record. The reader counts line feeds, and begins a record before that of the line before.
+    /// The line of a record. The reader counts line feeds, and lets a record begin before the line feed of the previous line.
     fn line_of(self, record: &csv::StringRecord) -> u64 {
         let line = record.position().map_or(0, csv::Position::line);
         match self {
@@ -165,7 +165,7 @@ fn parquet(path: &Path, rows: &mut impl Rows) -> anyhow::Result<()> {
     for batch in Batches::open(path, &names)? {
         let batch = batch?;
         let columns = header.iter().map(|name| {
-            // What is no text, such as a list, is no value of a request.
+            // A value without a text, such as a list, is not a value of a request.
             let column = batch.column_by_name(name);
             let texts = column.and_then(|column| cast(column, &DataType::Utf8).ok());
             match texts {

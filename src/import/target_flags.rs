@@ -1,4 +1,4 @@
-//! Where what was imported goes: flags that all imports have.
+//! Flags for the destination of all imports.
 
 use std::fmt::Debug;
 

@@ -10,11 +10,11 @@ use chrono::NaiveDateTime;
 use super::mapping::{Columns, Field, Unit};
 use super::table::Row;
 
-/// A row, by fields.
+/// The fields of a row.
 pub struct Values<'a> {
     /// The row.
     pub row: &'a dyn Row,
-    /// Where it has what.
+    /// The columns of the fields.
     pub columns: &'a Columns,
     /// Names of its columns.
     pub header: &'a [String],
@@ -40,7 +40,7 @@ impl Values<'_> {
         anyhow!("{}, column `{column}`: {why}", self.row.place())
     }
 
-    /// A number, or something else that has a text.
+    /// A number, or another value with a text form.
     pub fn parsed<T: FromStr>(&self, field: Field, what: &str) -> anyhow::Result<Option<T>> {
         let Some(text) = self.text(field) else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Values<'_> {
         }
     }
 
-    /// A time since the epoch, ns. `Err` inside is a time that no store can have, such as the year 1 or 9999.
+    /// A time since the epoch, ns. The inner `Err` is a time that no store can represent, such as the year 1 or 9999.
     pub fn time_ns(&self, field: Field) -> anyhow::Result<Option<Result<i64, OutOfRange>>> {
         self.ns(field)
     }
@@ -91,7 +91,7 @@ impl Values<'_> {
         }
     }
 
-    /// A length of time that is not negative, ns.
+    /// A non-negative duration, ns.
     pub fn length_ns(&self, field: Field) -> anyhow::Result<Option<u64>> {
         match self.ns(field)? {
             None => Ok(None),
@@ -104,11 +104,11 @@ impl Values<'_> {
     }
 }
 
-/// A time or a length of time that 64 bits of nanoseconds cannot have.
+/// A time or duration that does not fit into 64 bits of nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange;
 
-/// A decimal number of units, each of this many ns.
+/// A decimal number of units of `unit` ns.
 fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_negative = whole.starts_with('-');
@@ -116,7 +116,7 @@ fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // More digits say nothing: a unit is 10^9 ns at most.
+    // Further digits are below 1 ns: a unit is 10^9 ns at most.
     let digits = &fraction[..fraction.len().min(9)];
     let scale = 10_i64.pow(digits.len() as u32);
     let part: i64 = if digits.is_empty() {
@@ -133,7 +133,7 @@ fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
     Some(i64::try_from(ns).map_err(|_| OutOfRange))
 }
 
-/// A date and time of day; UTC if no offset is there.
+/// A date and time; UTC without an offset.
 fn rfc3339(text: &str) -> Option<Result<i64, OutOfRange>> {
     let with_offset = DateTime::parse_from_rfc3339(text);
     if let Ok(time) = with_offset {

@@ -1,4 +1,4 @@
-//! Flags of `trackiops record`, and what they ask of the collector and the store.
+//! Flags of `trackiops record`, converted for the collector and the store.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

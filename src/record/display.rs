@@ -1,4 +1,4 @@
-//! What a person sees of a recording while it runs: the status line.
+//! Shows a running recording to a person: the status line.
 
 use std::io::{self, IsTerminal};
 use std::mem;
@@ -16,16 +16,16 @@ use crate::record::messages::{booked, folded, left_out, missed};
 use crate::record::requests;
 use crate::record::service_manager::ServiceManager;
 
-/// What a person sees of the windows.
+/// Shows windows to a person.
 pub struct RecordingDisplay {
     status: bool,
-    /// Counts of the requests that are kept one by one.
+    /// Counts of requests that are kept one by one.
     pub kept: Arc<requests::RequestCounts>,
     left_out_shown: u64,
 }
 
 impl RecordingDisplay {
-    /// Where windows are printed, a terminal gets no other lines of them.
+    /// `are_printed` says whether windows are printed to stdout. A terminal then shows no status lines.
     pub fn new(kept: Arc<requests::RequestCounts>, are_printed: bool) -> Self {
         Self {
             status: io::stderr().is_terminal() && !(are_printed && io::stdout().is_terminal()),
@@ -34,7 +34,7 @@ impl RecordingDisplay {
         }
     }
 
-    /// `waiting` is how many windows before it are not written yet.
+    /// Shows a window. `waiting` is the number of earlier windows that are not written yet.
     pub fn window(&mut self, window: &ClosedWindow, waiting: usize, manager: &ServiceManager) {
         if self.status || manager.listens() {
             let all_left_out = self.kept.left_out();
@@ -53,8 +53,7 @@ impl RecordingDisplay {
     }
 }
 
-/// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did
-/// not answer.
+/// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did not answer.
 fn status_line(window: &ClosedWindow) -> String {
     let sum = |of: fn(&Row) -> u64| window.rows.iter().map(|r| of(&r.row)).sum::<u64>();
     let requests = sum(|row| row.read.requests + row.write.requests);
@@ -80,7 +79,7 @@ fn stalls(pending: &Pending) -> String {
     pending.stalled().iter().map(one).collect()
 }
 
-/// Says how many windows wait for the disk, if more than the few that are normal.
+/// The number of windows that wait for the disk, if it is more than the normal few.
 fn windows_waiting(windows: usize) -> String {
     match windows {
         0..=2 => String::new(),

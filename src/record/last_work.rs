@@ -1,4 +1,4 @@
-//! The last work of a recorder: it seals what it has. Whoever waits for its end does so for some seconds only.
+//! The last work of a recorder: sealing its journals. Users who stop it wait only some seconds for its end.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -6,18 +6,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// How long it seals. What is left then is in the journals: nothing is lost, and the next recorder seals it.
+/// Time limit for sealing. The rest stays in the journals: nothing is lost, and the next recorder seals it.
 const MOST: Duration = Duration::from_secs(4);
-/// Interval of looks when that time is over: at what is done already, and what is not written yet.
+/// Interval of checks after that time.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Until when it works.
+/// The end of the time for work.
 pub struct LastWork {
     until: Option<Instant>,
 }
 
 impl LastWork {
-    /// Begins. A service manager, which hears that the recorder goes on, waits as long as it takes.
+    /// Starts the time. A service manager has no limit, because it hears that the recorder continues.
     pub fn begin(has_manager: bool) -> Self {
         Self::for_at_most((!has_manager).then_some(MOST))
     }
@@ -28,7 +28,7 @@ impl LastWork {
         }
     }
 
-    /// What `work` returns, or `None` if that takes too long. It is not given up while `is_writing`.
+    /// The result of `work`, or `None` if it takes too long. While `is_writing`, it is not given up.
     pub fn wait_for<T: Send + 'static>(
         &self,
         is_writing: impl Fn() -> bool,

@@ -1,4 +1,4 @@
-//! Reports of a recorder that runs: to stderr, or to the journal of systemd with a level and fields.
+//! Reports of a running recorder: to stderr, or to systemd's journal with a level and fields.
 
 use std::env;
 use std::fmt::Display;
@@ -11,45 +11,45 @@ use trackiops_render::visible::visible;
 
 use crate::output::say;
 
-/// Where journald takes entries with fields (systemd.journal-fields(7)).
+/// Socket on which journald accepts entries with fields (systemd.journal-fields(7)).
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// `None` unless stderr is the journal's.
+/// `None` unless stderr is connected to the journal.
 static JOURNAL: LazyLock<Option<UnixDatagram>> = LazyLock::new(|| {
     let stderr = fstat(io::stderr()).ok()?;
     let is_journal =
         env::var("JOURNAL_STREAM").ok()? == format!("{}:{}", stderr.st_dev, stderr.st_ino);
     let socket = UnixDatagram::unbound().ok().filter(|_| is_journal)?;
-    // A journal that is not read must not hold up the recorder.
+    // A journal that is not read must not block the recorder.
     socket.set_nonblocking(true).ok()?;
     socket.connect(SOCKET).ok()?;
     Some(socket)
 });
 
-/// How urgent a report is, as syslog counts it.
+/// Urgency of a report, in syslog's numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
-    /// Something is lost, or was not recorded.
+    /// Data were lost or not recorded.
     Error = 3,
-    /// Something needs a look.
+    /// The user should check something.
     Warning = 4,
     /// Something has changed.
     Notice = 5,
 }
 
-/// Reports an event. `fields` are for the journal alone; the text says the same.
+/// Reports an event. `fields` are for the journal only; the text says the same.
 pub fn report(level: Level, event: &str, fields: &[(&str, String)], text: impl Display) {
     let sent = JOURNAL.as_ref().is_some_and(|journal| {
         let entry = entry(level, event, fields, &text.to_string());
         journal.send(entry.as_bytes()).is_ok()
     });
-    // An entry that is too long, or that a full queue refuses, is still a line.
+    // If the entry is too long, or a full queue rejects it, write a line instead.
     if !sent {
         say(text);
     }
 }
 
-/// As journald reads it: a field per line.
+/// Encodes an entry for journald: one field per line.
 fn entry(level: Level, event: &str, fields: &[(&str, String)], text: &str) -> String {
     let level = (level as u8).to_string();
     let own = [

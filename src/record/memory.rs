@@ -1,4 +1,4 @@
-//! How much memory a recording may take, and what follows from it: the sizes of rings, and how many files are followed.
+//! The memory limit of a recording, and its consequences: the sizes of rings, and the number of followed files.
 
 use std::fs;
 use std::io;
@@ -9,37 +9,36 @@ use trackiops_store::Options;
 
 use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
 
-/// Below this, single requests are left out: they take some 30 MiB while they wait, are written and sealed.
+/// With less memory, single requests are left out: waiting, writing and sealing takes some 30 MiB.
 const LEAST_FOR_REQUESTS: u64 = 96 << 20;
-/// Files that are followed in any case.
+/// Files that can always be followed.
 const LEAST_FILES: usize = 128;
-/// What a followed file takes at most: in the recorder, in the journal's memory, and while the journal is sealed. `docs/internals/collector.md` has
-/// the measurements.
+/// Most memory of a followed file: in the recorder, in the journal, and during sealing. `docs/internals/collector.md` has the measurements.
 const FILE_BYTES: u64 = 3 << 10;
-/// What sealing takes beside that: buffers of Parquet, and of the files that are merged.
+/// Further memory for sealing: buffers of Parquet, and files that are merged.
 const SEALING_BYTES: u64 = 24 << 20;
-/// A part of the memory that each kind of ring may take.
+/// Each kind of ring may take one part in this many of the memory.
 const RINGS_SHARE: u64 = 16;
-/// A part of the memory that single requests may take on their way to the disk.
+/// Single requests on their way to the disk may take one part in this many of the memory.
 const WAITING_SHARE: u64 = 16;
-/// A part of a cgroup's limit that is left to the page cache of the store and to whatever else runs there.
+/// One part in this many of a cgroup's limit is reserved for the store's page cache and for other processes.
 const RESERVE_SHARE: u64 = 8;
-/// In little memory, maps of the kernel side have this part of their usual entries. While a program is loaded, Linux 6.18 charges the memory of its
-/// verifier to the cgroup as well, up to 40 MiB.
+/// With little memory, BPF maps have one part in this many of their usual entries. While a program is loaded, Linux 6.18 also charges the
+/// verifier's memory to the cgroup, up to 40 MiB.
 const MAP_SHARE: u32 = 8;
-/// Greater limits are none: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
+/// Larger limits mean no limit: the kernel shows an unlimited cgroup (v1) as nearly 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// The memory that a recording may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     bytes: u64,
-    /// Whether the cgroup limits it, and no flag.
+    /// Whether the limit comes from the cgroup instead of a flag.
     is_of_cgroup: bool,
 }
 
 impl Memory {
-    /// As `--max-memory` says, or else what the cgroup of this process allows less a reserve; `None` without a limit.
+    /// The limit from `--max-memory`, or else the limit of this process's cgroup less a reserve; `None` without a limit.
     pub fn of_process(asked: Option<u64>) -> Option<Self> {
         let own = || {
             let bytes = limit_of_cgroups(Path::new("/"))?;
@@ -59,7 +58,7 @@ impl Memory {
         self.bytes < LEAST_FOR_REQUESTS
     }
 
-    /// Why single requests are left out, if they are.
+    /// Why single requests are left out; `None` if they are kept.
     pub fn leaves_requests_out(self) -> Option<String> {
         self.is_little().then(|| {
             format!(
@@ -78,7 +77,7 @@ impl Memory {
         }
     }
 
-    /// Makes the rings fit.
+    /// Reduces the sizes of rings to fit.
     pub fn fit(self, settings: &mut Settings) {
         let most = (self.bytes / RINGS_SHARE).max(1);
         settings.ring_memory = settings.ring_memory.min(most).max(64 << 10);
@@ -89,13 +88,13 @@ impl Memory {
         }
     }
 
-    /// Makes journals fit: they keep their files in memory until they are sealed.
+    /// Reduces the journals' number of files to fit: journals keep their files in memory until sealed.
     pub fn fit_journals(self, options: &mut Options) {
         let files = usize::try_from(self.bytes / 4 / FILE_BYTES).unwrap_or(usize::MAX);
         options.most_files = options.most_files.min(files).max(LEAST_FILES);
     }
 
-    /// Single requests that may wait for the disk; 0 leaves all of them out.
+    /// Single requests that may wait for the disk; 0 drops all of them.
     pub fn waiting_requests(self) -> u64 {
         match self.is_little() {
             true => 0,
@@ -103,7 +102,7 @@ impl Memory {
         }
     }
 
-    /// Files that can be followed once a recording has begun, beside what it takes by then.
+    /// Files that can be followed once a recording has begun and has taken `taken` bytes.
     pub fn files(self, taken: u64) -> usize {
         let left = self.bytes.saturating_sub(taken + SEALING_BYTES);
         usize::try_from(left / FILE_BYTES)
@@ -111,7 +110,7 @@ impl Memory {
             .max(LEAST_FILES)
     }
 
-    /// Why no more files can be followed than these.
+    /// Why no more than `files` files can be followed.
     pub fn why(self, files: usize) -> String {
         format!(
             "{} {} MiB: at most {files} files are followed at a time, others are counted as (other) of their mount",
@@ -121,7 +120,7 @@ impl Memory {
     }
 }
 
-/// What this process takes by now: its own memory, and that of its maps in the kernel.
+/// Memory that this process uses now, including its maps in the kernel.
 pub fn taken() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let anonymous = status.lines().find_map(|line| {
@@ -135,7 +134,7 @@ pub fn taken() -> io::Result<u64> {
 fn maps_of_process() -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir("/proc/self/fdinfo")? {
-        // A descriptor may be closed meanwhile.
+        // A descriptor may be closed in the meantime.
         let Ok(info) = fs::read_to_string(entry?.path()) else {
             continue;
         };
@@ -149,7 +148,7 @@ fn maps_of_process() -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The least limit of this process's cgroup and those above it.
+/// The smallest limit of this process's cgroup and its ancestors.
 fn limit_of_cgroups(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = groups.lines().flat_map(|line| {

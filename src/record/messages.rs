@@ -1,4 +1,4 @@
-//! Messages of a recording: a server stalls, the rows and the kernel's counters differ, and how it went.
+//! Messages of a recording: stalls, differences between rows and the kernel's counters, and the final summary.
 
 use std::collections::HashMap;
 use std::mem;
@@ -15,7 +15,7 @@ use crate::output::{plural, say};
 use crate::record::log::{self, Level};
 use crate::record::requests::RequestCounts;
 
-/// Says that a server has stopped answering, or that nothing waits for it any more.
+/// The message that a server has stopped answering, or that nothing waits for it any more.
 fn stall_text(Stall { change, server }: &Stall) -> String {
     let requests = match server.requests_max {
         1 => "1 request".to_owned(),
@@ -52,7 +52,7 @@ pub fn report_stall(stall: &Stall) {
     log::report(level, event, &fields, stall_text(stall));
 }
 
-/// Reports what the threads that write the store have found.
+/// Reports warnings of the threads that write the store.
 pub fn report_warning(warning: Warning) {
     let (level, event) = match &warning {
         Warning::RecoveredWindows { .. } | Warning::RecoveredRequests { .. } => {
@@ -71,20 +71,20 @@ pub fn report_warning(warning: Warning) {
     log::report(level, event, &[], warning);
 }
 
-/// Reports each change of what is left out, but no more than one in ten seconds: a load that comes and goes must not fill a log.
+/// Reports changes in shedding, at most once in ten seconds: a varying load must not fill a log.
 #[derive(Default)]
 pub struct ShedReports {
-    /// It was said that files have no room. That is said once.
+    /// Whether the lack of room for files was reported. That is done once.
     is_full: bool,
     reported: Details,
     last: Option<Instant>,
 }
 
-/// The least time between two such reports.
+/// Least time between two such reports.
 const SHED_REPORTS_APART: Duration = Duration::from_secs(10);
 
 impl ShedReports {
-    /// Takes over what tracing takes and leaves out.
+    /// Compares the present state of tracing with the reported one.
     pub fn follow(&mut self, usage: &KernelUsage, now: Instant) {
         if usage.files_are_full && !mem::replace(&mut self.is_full, true) {
             let text = format!(
@@ -139,7 +139,7 @@ impl ShedReports {
     }
 }
 
-/// Says that rows and the kernel's counters differ for no known reason, if they do by so much that an error is likely.
+/// The alarm if rows and the kernel's counters differ without a known reason, by so much that an error is likely.
 pub fn alarm(health: &Health) -> Option<String> {
     let added = match health.audit_missed_requests {
         0 => String::new(),
@@ -153,7 +153,7 @@ pub fn alarm(health: &Health) -> Option<String> {
     })
 }
 
-/// Reports requests that no program ran for, of each mount from time to time.
+/// Reports requests without a probe run, for each mount from time to time.
 #[derive(Default)]
 pub struct UnprobedReports(HashMap<String, Instant>);
 
@@ -161,7 +161,7 @@ pub struct UnprobedReports(HashMap<String, Instant>);
 const UNPROBED_REPORTS_APART: Duration = Duration::from_secs(600);
 
 impl UnprobedReports {
-    /// Reports what was found.
+    /// Reports new findings.
     pub fn follow(&mut self, found: &[Unprobed], now: Instant) {
         for (text, fields) in self.due(found, now) {
             log::report(Level::Notice, "unprobed", &fields, text);
@@ -191,7 +191,7 @@ impl UnprobedReports {
     }
 }
 
-/// Says how a recording went.
+/// Reports the summary of a recording.
 pub fn report(totals: &RecordingTotals, kept: &RequestCounts) {
     let (seen, lost) = (totals.books.seen, totals.books.lost);
     say(format_args!(
@@ -211,7 +211,7 @@ pub fn report(totals: &RecordingTotals, kept: &RequestCounts) {
     }
 }
 
-/// Says how many requests were folded, if any.
+/// The number of folded requests, if any.
 pub fn folded(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -219,7 +219,7 @@ pub fn folded(requests: u64) -> String {
     }
 }
 
-/// Says how many requests may have been missed, if any.
+/// The number of requests that may have been missed, if any.
 pub fn missed(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -227,7 +227,7 @@ pub fn missed(requests: u64) -> String {
     }
 }
 
-/// Says how many requests were found in the kernel's counters alone, if any.
+/// The number of requests that only the kernel's counters have, if any.
 pub fn booked(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -235,7 +235,7 @@ pub fn booked(requests: u64) -> String {
     }
 }
 
-/// Says how many requests are not kept one by one although that was asked for, if any.
+/// The number of requests that should have been kept one by one but were not, if any.
 pub fn left_out(requests: u64) -> String {
     match requests {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Prints windows on standard output while they are recorded. The recording never waits for whoever reads it.
+//! Prints windows on standard output during a recording. The recording never waits for the reader.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -11,12 +11,12 @@ use trackiops_schemas::time::Granularity;
 use crate::output::say;
 use crate::paper;
 
-/// Windows that wait. If there are more, the newest are not printed.
+/// Most windows that wait. Beyond that, the newest are not printed.
 const MOST_WAITING: usize = 64;
-/// How long the last windows may take.
+/// Time limit for the last windows.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The lines of the paper, printed by a thread.
+/// Prints the paper's lines from a separate thread.
 pub struct PaperLines {
     lines: SyncSender<String>,
     ended: Receiver<()>,
@@ -26,7 +26,7 @@ pub struct PaperLines {
 }
 
 impl PaperLines {
-    /// Prints the header. Windows have this length.
+    /// Prints the header. `length` is the length of the windows.
     pub fn begin(length: Granularity) -> io::Result<Self> {
         let (lines, waiting) = mpsc::sync_channel::<String>(MOST_WAITING);
         let (ending, ended) = mpsc::channel::<()>();
@@ -61,7 +61,7 @@ impl PaperLines {
         }
     }
 
-    /// Waits for a moment until all is printed.
+    /// Waits briefly until everything is printed.
     pub fn finish(self) {
         drop(self.lines);
         let _ = self.ended.recv_timeout(LAST_LINES);

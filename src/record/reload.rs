@@ -1,5 +1,4 @@
-//! SIGHUP: reads the configuration again. What can change while recording does, and what cannot is
-//! reported.
+//! SIGHUP: reads the configuration again. Applies the settings that can change during a recording, and reports the others.
 
 use clap::FromArgMatches;
 use toml::Value;

@@ -1,5 +1,5 @@
-//! Single requests on their way to the store. A slow disk must not keep the rings from being read.
-//! So requests are left out, and counted, if too many wait already.
+//! Passes single requests to the store. A slow disk must not delay reading the rings, so requests are dropped and counted if too many
+//! already wait.
 
 use std::io;
 use std::sync::Arc;
@@ -14,45 +14,45 @@ use trackiops_store::{RequestsWriter, StoreError};
 
 use crate::record::log::{self, Level};
 
-/// Requests that may wait for the disk, where memory allows it: 22 MiB, or 2.6 seconds of 100,000 requests/s.
+/// Requests that may wait for the disk if memory allows: 22 MiB, or 2.6 seconds of 100,000 requests/s.
 pub const WAITING_REQUESTS: u64 = 256 << 10;
-/// Bytes of one that waits.
+/// Bytes of a waiting request.
 pub const WAITING_BYTES: u64 = 88;
-/// How often the writer gets its turn when there are no requests.
+/// How often the writer runs when there are no requests.
 const IDLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How many requests went which way.
+/// Counts of requests on each path.
 #[derive(Default)]
 pub struct RequestCounts {
     offered: AtomicU64,
     accepted: AtomicU64,
     written: AtomicU64,
-    /// Those that could not be written.
+    /// Requests whose write failed.
     failed: AtomicU64,
-    /// Nothing will be written any more.
+    /// Whether writing has ended for good.
     has_ended: AtomicBool,
 }
 
 impl RequestCounts {
-    /// Those that found no room in the queue, or no writer, or could not be written.
+    /// Requests that found no room in the queue, or no writer, or whose write failed.
     pub fn left_out(&self) -> u64 {
         let not_taken =
             self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed);
         not_taken + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Those of `accepted` that wait to be written.
+    /// Requests of `accepted` that wait to be written.
     fn waiting(&self, accepted: u64) -> u64 {
         let done = self.written.load(Ordering::Relaxed) + self.failed.load(Ordering::Relaxed);
         accepted.saturating_sub(done)
     }
 
-    /// Whether some wait to be written.
+    /// Whether any requests wait to be written.
     pub fn are_waiting(&self) -> bool {
         self.waiting(self.accepted.load(Ordering::Relaxed)) > 0
     }
 
-    /// Those of which it is certain that they will not be written.
+    /// Requests that will certainly not be written.
     pub fn unwritten_for_good(&self) -> u64 {
         match self.has_ended.load(Ordering::Relaxed) {
             true => self.unwritten(),
@@ -60,13 +60,13 @@ impl RequestCounts {
         }
     }
 
-    /// Those that were not written so far. Once writing has ended, these are not kept.
+    /// Requests that are not written yet. After the end of writing, they never will be.
     pub fn unwritten(&self) -> u64 {
         self.offered.load(Ordering::Relaxed) - self.written.load(Ordering::Relaxed)
     }
 }
 
-/// Takes requests without waiting.
+/// Accepts requests without blocking.
 pub struct RequestQueue {
     batches: Sender<RequestBatch>,
     most_waiting: u64,
@@ -74,7 +74,7 @@ pub struct RequestQueue {
 }
 
 impl RequestQueue {
-    /// Puts a batch into the queue, or leaves it out.
+    /// Puts a batch into the queue, or drops it.
     pub fn put(&self, batch: RequestBatch) {
         let counts = &self.counts;
         let requests = batch.requests.len() as u64;
@@ -82,7 +82,7 @@ impl RequestQueue {
         counts.offered.fetch_add(requests, Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
         if counts.waiting(accepted) > self.most_waiting {
-            // Without room for any that was said before.
+            // Without room for any request, this was already reported.
             if none_left_out && self.most_waiting > 0 {
                 let text =
                     "the disk is too slow for --requests: some are left out, windows are complete";
@@ -93,13 +93,13 @@ impl RequestQueue {
         }
     }
 
-    /// Its counts, which outlive it.
+    /// Its counts, which outlive the queue.
     pub fn counts(&self) -> Arc<RequestCounts> {
         Arc::clone(&self.counts)
     }
 }
 
-/// Writes what is put into the queue, on a thread of its own, until the queue is dropped. No more than `most_waiting` wait; 0 leaves all of them out.
+/// Writes requests from the queue in a separate thread until the queue is dropped. At most `most_waiting` wait; 0 drops all requests.
 pub fn write(
     writer: RequestsWriter,
     most_waiting: u64,
@@ -119,8 +119,7 @@ pub fn write(
     Ok((queue, thread))
 }
 
-/// Notes the end of writing, even by a panic, so that health rows count what is not written any
-/// more.
+/// Notes the end of writing, even after a panic, so that health rows count the requests that will not be written.
 struct EndOfWriting(Arc<RequestCounts>);
 
 impl Drop for EndOfWriting {
@@ -170,9 +169,8 @@ fn write_all(
     }
 }
 
-/// Requests cannot be written. Writing is tried again after growing pauses, because the windows
-/// need the disk more. The longest one is short, because what comes meanwhile is dropped even if there
-/// is room again.
+/// Requests cannot be written. The writer retries after growing pauses, because the windows need the disk more. The longest pause is short,
+/// because requests during a pause are dropped even if there is room again.
 struct WriteFailure {
     pause: Duration,
     again: Instant,

@@ -1,7 +1,6 @@
-//! Reports to systemd, or to what takes its place, how the recorder is: sd_notify(3).
+//! Reports the state of the recorder to systemd or a similar manager: sd_notify(3).
 //!
-//! A manager that does not read what it is sent must not hold up the recorder, so that nothing here
-//! waits.
+//! A manager that does not read its messages must not block the recorder, so nothing here waits.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,29 +15,29 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// While the recorder ends, this often the manager hears that it goes on.
+/// How often the ending recorder reports that it continues.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
-/// For how long it may be silent from then on.
+/// How long it may then be silent.
 const EXTENDED: Duration = Duration::from_secs(30);
-/// After this number of extensions the manager's own limit counts: sealing takes some microseconds a row.
+/// After this many extensions, the manager's own limit applies: sealing takes some microseconds per row.
 const EXTENSIONS: u32 = 120;
-/// Windows that may close late before the watchdog barks.
+/// Windows that may close late before the watchdog fires.
 const WINDOWS: u32 = 3;
 
-/// The manager that started this process, if it wants to know.
+/// The manager that started this process, if it wants reports.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
 }
 
-/// Tells the manager that the recorder goes on ending, until it is dropped.
+/// Reports that the recorder is still ending, until dropped.
 pub struct Ending {
     _until: Sender<()>,
 }
 
 impl ServiceManager {
-    /// As the environment says.
+    /// The manager in the environment variables.
     pub fn of_environment() -> Self {
         let address = env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name).ok());
         let socket = address.and_then(|address| {
@@ -55,20 +54,19 @@ impl ServiceManager {
         }
     }
 
-    /// What is lost is said again with the next window, and is no reason to end.
+    /// Losing a message is harmless: the next window's message repeats it.
     fn tell(&self, words: &str) {
         if let Some((socket, address)) = &self.socket {
             let _ = socket.send_to_addr(words.as_bytes(), address);
         }
     }
 
-    /// The NFS client is not loaded: there is nothing to record yet, and nothing is wrong.
+    /// The NFS client is not loaded, so there is nothing to record yet. This is not an error.
     pub fn waits(&self) {
         self.tell("READY=1\nSTATUS=waiting for the NFS client to be loaded\nWATCHDOG=1");
     }
 
-    /// The recorder begins with windows of this length. A watchdog that is shorter than some of
-    /// them is made longer.
+    /// The recorder begins with windows of this length. A watchdog interval that is too short for them is extended.
     pub fn begins(&self, window: Duration) {
         let least = (WINDOWS * window).as_micros();
         if self
@@ -84,7 +82,7 @@ impl ServiceManager {
         self.tell("READY=1\nSTATUS=recording\nWATCHDOG=1");
     }
 
-    /// A window has closed, or there is still nothing to record: all is well.
+    /// A window has closed, or there is still nothing to record: the recorder is healthy.
     pub fn goes_on(&self, status: Option<&str>) {
         match status {
             Some(status) => self.tell(&format!("STATUS={status}\nWATCHDOG=1")),
@@ -97,7 +95,7 @@ impl ServiceManager {
         self.socket.is_some()
     }
 
-    /// Reads the configuration again: of a recorder that has been ready.
+    /// Reports a reload of the configuration. The recorder must already be ready.
     pub fn reloading(&self, reload: impl FnOnce()) {
         let now = clock_gettime(ClockId::Monotonic);
         let now = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
@@ -106,7 +104,7 @@ impl ServiceManager {
         self.tell("READY=1");
     }
 
-    /// The recorder ends: what is in the journals is sealed.
+    /// The recorder ends: it seals its journals.
     pub fn ends(self) -> io::Result<Option<Ending>> {
         if self.socket.is_none() {
             return Ok(None);
@@ -126,7 +124,7 @@ impl ServiceManager {
     }
 }
 
-/// The address of a name as systemd writes it: `@` begins one that is not in the file system.
+/// The address in systemd's notation: `@` begins an abstract name.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),

@@ -1,5 +1,4 @@
-//! What ends a recording, or has it read its configuration again: a signal, the end of `--duration`,
-//! or the program itself.
+//! Waits for the end of a recording, or for a reload: a signal, the end of `--duration`, or a request of the program itself.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -12,22 +11,22 @@ use tokio::sync::Notify;
 
 use crate::signals;
 
-/// What a recorder is asked to do.
+/// A request to a recorder.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
     Stop,
-    /// To read its configuration again.
+    /// Read the configuration again.
     Reload,
 }
 
-/// When to stop.
+/// The sources of a stop request.
 pub struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    /// Whether the terminal that the recorder runs on takes it with it when it is closed.
+    /// Whether the recorder ends when its terminal is closed.
     ends_with_terminal: bool,
-    /// By this the program itself asks to stop.
+    /// The program itself asks to stop with this.
     pub asked: Arc<Notify>,
 }
 
@@ -57,7 +56,7 @@ impl StopRequest {
         }
     }
 
-    /// Waits until it is to stop, and calls `reload` meanwhile.
+    /// Waits for a request to stop, and calls `reload` at each request to reload.
     pub async fn wait(mut self, duration: Option<Duration>, mut reload: impl FnMut()) {
         let elapsed = async {
             match duration {
@@ -78,10 +77,10 @@ impl StopRequest {
     }
 }
 
-/// Whether the process has a controlling terminal. When that is closed, the kernel takes it away
-/// before the signal is sent (`__tty_hangup` in drivers/tty/tty_io.c).
+/// Whether the process has a controlling terminal. When a terminal is closed, the kernel detaches it before it sends the signal
+/// (`__tty_hangup` in drivers/tty/tty_io.c).
 fn has_terminal() -> bool {
-    // A serial line without a carrier must not hold up the recorder.
+    // A serial line without a carrier must not block the recorder.
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(libc::O_NONBLOCK);
     options.open("/dev/tty").is_ok()
@@ -101,7 +100,7 @@ mod tests {
             for is_recording in [false, true] {
                 let ending = Arc::new(Notify::new());
                 let mut stop = StopRequest::new(Arc::clone(&ending)).unwrap();
-                // As the watcher does, on the thread that dies.
+                // Like the watcher, on the thread that dies.
                 let died = std::thread::spawn(move || ending.notify_one());
                 let stopped = async {
                     match is_recording {

@@ -1,4 +1,4 @@
-//! `trackiops report billing`: what each tenant used, and what it costs.
+//! `trackiops report billing`: each tenant's usage and its cost.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! What the rows of a report stand for, and which time.
+//! Subject and period of a report's rows.
 
 use anyhow::Context;
 use trackiops_reports::by::ReportBy;

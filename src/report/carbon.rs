@@ -1,4 +1,4 @@
-//! `trackiops report carbon`: energy and emission by a user's coefficients.
+//! `trackiops report carbon`: energy and emission, from a user's coefficients.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -42,7 +42,7 @@ pub fn with_data(verdict: &str, data: &str) -> String {
         BODY,
         verdict,
         APP,
-        // Not a program: browsers do not run a type that they do not know.
+        // Not a program: browsers do not run an unknown type.
         &format!("<script type=\"application/gzip\" id=\"report\">{data}</script>\n"),
         &format!("<script type=\"module\">{JS}</script>\n"),
         "</body>\n</html>\n",

@@ -1,4 +1,4 @@
-//! How a report is written, and where to: tables for people and programs, or a page.
+//! Format and destination of a report: tables for people and programs, or a page.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

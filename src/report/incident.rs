@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn verdict(question: &Question, key: Option<&Key>) -> anyhow::Result<String> {
     let mut moments = match why::make(question) {
         Ok(Ok(why)) => why.moments,
-        // The report itself says why it has nothing.
+        // The report itself says why it is empty.
         Ok(Err(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };

@@ -1,4 +1,4 @@
-//! `trackiops report placement`: demand, and a packing that history is asked about.
+//! `trackiops report placement`: demand, and a packing that is checked against history.
 
 use std::process::ExitCode;
 

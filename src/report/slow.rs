@@ -1,4 +1,4 @@
-//! `trackiops report slow`: what was slow, since when, where the time went, who suffered, what changed.
+//! `trackiops report slow`: slow moments, their beginning, where the time went, victims, and changes.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Who may ask over a port, to which every user of the host can connect: whoever knows the token.
+//! Access over a port, to which every user of the host can connect: only requests with the token are answered.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_http::{Caller, is_followed_link};
 
 const PARAMETER: &str = "token";
-/// A page that opens its own address.
+/// A page that reloads its own address.
 const ASK_AGAIN: &str =
     "<!doctype html><meta http-equiv=\"refresh\" content=\"0\"><title>TrackIOps</title>";
 
-/// What opens the door. A process has its own, which nobody else can know or guess.
+/// Secrets that grant access. Each process creates its own, and no one else can guess them.
 #[derive(Debug)]
 pub struct Access {
-    /// Comes with the first request of a browser, and with each one of a script.
+    /// Accompanies the first request of a browser, and each request of a script.
     token: String,
-    /// What the browser has from then on.
+    /// The browser's cookie from then on.
     session: String,
 }
 
 impl Access {
-    /// New ones.
+    /// New random secrets.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             token: random()?,
@@ -56,26 +56,26 @@ impl Access {
 }
 
 fn random() -> anyhow::Result<String> {
-    // So few bytes come at once (getrandom(2)).
+    // getrandom(2) returns so few bytes in one call.
     let mut bytes = [0; 24];
     getrandom(&mut bytes, GetRandomFlags::empty()).context("the system has no random numbers")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Takes the same time wherever they differ.
+/// Takes the same time wherever the texts differ.
 fn is_same(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     one.len() == other.len() && pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// Browsers give the cookies of a host to all of its ports.
+/// Includes the port, because browsers send the cookies of a host to all of its ports.
 fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let port = host.and_then(|host| host.rsplit_once(':')?.1.parse::<u16>().ok());
     format!("trackiops-{}", port.unwrap_or(80))
 }
 
-/// Answers whoever knows the token, or has the cookie for it. For `axum::middleware::from_fn_with_state`.
+/// Answers requests with the token or its cookie. For `axum::middleware::from_fn_with_state`.
 pub async fn ask_for_token(
     State(access): State<Arc<Access>>,
     request: Request,
@@ -94,7 +94,7 @@ pub async fn ask_for_token(
                 "{name}={}; Path=/; HttpOnly; SameSite=Strict",
                 access.session
             );
-            // So the token stays neither in the address bar nor in the history.
+            // Redirect, so that the token stays neither in the address bar nor in the history.
             let headers = [
                 (LOCATION, uri),
                 (SET_COOKIE, cookie),
@@ -102,7 +102,7 @@ pub async fn ask_for_token(
             ];
             (StatusCode::SEE_OTHER, headers).into_response()
         }
-        // The browser does not send its cookie with a request that another site has caused. It does when this page asks again.
+        // For a request caused by another site, the browser withholds its cookie. It sends the cookie when this page reloads.
         _ if is_followed_link(request.headers()) => {
             let headers = [(CONTENT_TYPE, "text/html"), (CACHE_CONTROL, "no-store")];
             (headers, ASK_AGAIN).into_response()

@@ -1,4 +1,4 @@
-//! `/api/v1`: what is asked is what the commands take, and what is answered is what they write.
+//! `/api/v1`: the parameters are command-line flags, and the answers are output of commands.
 
 mod answers;
 mod endpoints;
@@ -24,11 +24,11 @@ use answers::{arrow, rows, stacks, tagged, written};
 use endpoints::{ENDPOINTS, Endpoint, Kind};
 use openapi::openapi;
 
-/// Of the answers of [`crate::query`] and its like: nothing matched, and a part is damaged.
+/// Exit statuses of [`crate::query`] and the like: nothing matched, and a part is damaged.
 const NOTHING: i32 = ExitStatus::Negative as i32;
 const DAMAGED: i32 = ExitStatus::Damaged as i32;
 
-/// What answers.
+/// Answers requests.
 #[derive(Clone, Debug)]
 pub struct Api {
     stores: Arc<[PathBuf]>,
@@ -43,7 +43,7 @@ struct Parameters {
 }
 
 impl Api {
-    /// Asks these stores, and the recorder at this socket.
+    /// An API for these stores, and for the recorder at this socket.
     pub fn new(stores: Vec<PathBuf>, socket: PathBuf, jobs: Jobs) -> Self {
         Self {
             stores: stores.into(),
@@ -104,7 +104,7 @@ impl Api {
                     of == "*" || of.strip_prefix("W/").unwrap_or(of) == tag
                 })
         };
-        // A compressed answer is another one, byte by byte.
+        // Weak, because the compressed answer has different bytes.
         let weak = tag.as_ref().map(|tag| format!("W/{tag}"));
         if tag.as_deref().is_some_and(is_known) {
             return tagged(StatusCode::NOT_MODIFIED.into_response(), weak);
@@ -145,7 +145,7 @@ impl Api {
         }
     }
 
-    /// The command line, but for the store.
+    /// The command line, without the store.
     fn words(
         &self,
         endpoint: &Endpoint,
@@ -158,7 +158,7 @@ impl Api {
         let given = given.map(|(name, value)| (&**name, &**value));
         let flags = given.chain(usual.chain(more).copied());
         let command = endpoint.command.iter().map(Into::into);
-        // Whoever asks is not to learn which files this host has.
+        // The client must not learn which files this host has.
         let stored = endpoint.takes("file").then(|| "--stored-names".into());
         command
             .chain(stored)
@@ -166,7 +166,7 @@ impl Api {
             .collect()
     }
 
-    /// Of the answer, if the range is one of fixed times.
+    /// The tag of the answer, if its range has fixed times.
     async fn tag(
         &self,
         endpoint: &Endpoint,
@@ -181,7 +181,7 @@ impl Api {
     }
 }
 
-/// One argument, whatever the value begins with or contains.
+/// One argument, whatever characters the value contains.
 fn flag(name: &str, value: &std::ffi::OsStr) -> OsString {
     let mut flag = OsString::from(format!("--{name}="));
     flag.push(value);
@@ -222,7 +222,7 @@ impl Parameters {
     }
 }
 
-/// What there is to ask about.
+/// Describes the stores and the recorder.
 async fn meta(State(api): State<Api>) -> Response {
     let stores = Arc::clone(&api.stores);
     let of_stores = tokio::task::spawn_blocking(move || state::describe(&stores));

@@ -1,4 +1,4 @@
-//! Questions that are answered by processes of this program: a few at a time, each within limits, and none for nobody.
+//! Answers questions with processes of this program: a few at a time, within limits, and only while the client waits.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,17 +14,17 @@ use tokio::time::timeout;
 
 use crate::notes;
 
-/// Questions that are answered at once.
+/// Most questions that run at once.
 const MOST_RUNNING: usize = 2;
-/// Those that wait for their turn.
+/// Most questions that wait for their turn.
 const MOST_WAITING: usize = 16;
-/// Recordings that are followed at once.
+/// Most recordings that are followed at once.
 const MOST_FOLLOWING: usize = 8;
-/// For waiting and being answered.
+/// Time limit for waiting and running.
 const TIME: Duration = Duration::from_secs(30);
-/// Bytes of an answer.
+/// Most bytes of an answer.
 const MOST_BYTES: u64 = 64 << 20;
-/// Bytes of what is said about it.
+/// Most bytes of an answer's messages.
 const MOST_SAID_BYTES: u64 = 64 << 10;
 
 /// Runs questions.
@@ -35,7 +35,7 @@ pub struct Jobs {
     following: Arc<Semaphore>,
 }
 
-/// What a process wrote.
+/// The output of a process.
 #[derive(Debug)]
 pub struct Answered {
     pub status: ExitStatus,
@@ -43,7 +43,7 @@ pub struct Answered {
     pub stderr: String,
 }
 
-/// There is no answer.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     #[error("{MOST_RUNNING} questions are being answered and {MOST_WAITING} wait: ask again later")]
@@ -69,7 +69,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// Runs `trackiops` with these words to its end. It ends as well when this future is dropped.
+    /// Runs `trackiops` with these words to its end. Dropping the future also ends it.
     pub async fn run(&self, words: &[OsString]) -> Result<Answered, JobError> {
         let Ok(_admitted) = self.admitted.try_acquire() else {
             return Err(JobError::Busy);
@@ -82,7 +82,7 @@ impl Jobs {
         answered.await.map_err(|_| JobError::TooLong)?
     }
 
-    /// Begins `trackiops` with these words, which goes on until it is dropped. The permit is to live as long.
+    /// Starts `trackiops` with these words. It runs until it is dropped. Keep the permit as long.
     pub fn follow(&self, words: &[OsString]) -> Result<(Process, OwnedSemaphorePermit), JobError> {
         let place = Arc::clone(&self.following).try_acquire_owned();
         let place = place.map_err(|_| JobError::TooManyFollow)?;
@@ -90,10 +90,10 @@ impl Jobs {
     }
 }
 
-/// A process of this program, which ends when this is dropped.
+/// A process of this program. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Process {
-    /// None once it is dropped.
+    /// `None` once dropped.
     child: Option<Child>,
     pub stdout: Option<ChildStdout>,
     pub stderr: Option<ChildStderr>,
@@ -101,7 +101,7 @@ pub struct Process {
 
 impl Process {
     fn start(words: &[OsString]) -> io::Result<Self> {
-        // Of the same version, whatever has replaced its file since.
+        // The same version, even if its file has been replaced.
         let mut child = Command::new("/proc/self/exe")
             .arg0("trackiops")
             .args(words)
@@ -132,7 +132,7 @@ impl Drop for Process {
             return;
         };
         let _ = child.start_kill();
-        // Reaped at once; otherwise that could be when the next one ends.
+        // Reap it now; otherwise it stays until the next process ends.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { child.wait().await });
         }
@@ -161,7 +161,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, JobError>
     }
 }
 
-/// Its beginning; the rest is read so that the process can go on.
+/// Keeps the beginning, and reads the rest so that the process does not block.
 async fn read_said(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut from) = from {

@@ -1,4 +1,4 @@
-//! `/api/v1/live`: the windows of a running recorder, as server-sent events. `trackiops watch --windows` makes an object of each.
+//! `/api/v1/live`: the windows of a running recorder, as server-sent events. `trackiops watch --windows` writes the object of each.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use super::api::{Said, refuse, refuse_job};
 use super::jobs::{Jobs, Process};
 use crate::question_flags::now;
 
-/// After which a comment shows that the connection is there.
+/// After this time without events, a comment shows that the connection works.
 const ALIVE: Duration = Duration::from_secs(10);
-/// What a browser sends when it connects again: the id of the last event that it had.
+/// The id of the last event that a browser received, sent when it reconnects.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Follows a recording until it ends or the client leaves. Windows come from the last event on that the client had; that window comes
-/// again, because more may have been recorded in it.
+/// Follows a recording until it ends or the client leaves. Begins with the last window that the client received, because more may have been
+/// recorded in it.
 pub fn follow(
     jobs: &Jobs,
     mut words: Vec<OsString>,
@@ -34,7 +34,7 @@ pub fn follow(
 ) -> Response {
     if let Some(last) = headers.get(LAST_EVENT_ID) {
         let last = last.to_str().ok();
-        // The process would read other words there as well, such as `yesterday`.
+        // The process would also accept other words here, such as `yesterday`.
         let last = last.and_then(|last| parse(last, now(), Zone::utc()).ok());
         let Some(last) = last else {
             return refuse(
@@ -64,7 +64,7 @@ pub fn follow(
 
 struct Followed {
     process: Process,
-    /// None after the last event.
+    /// `None` after the last event.
     lines: Option<Lines<BufReader<ChildStdout>>>,
     _place: OwnedSemaphorePermit,
 }
@@ -79,7 +79,7 @@ impl Followed {
         }
     }
 
-    /// The next event, or none after the last.
+    /// The next event; `None` after the last.
     async fn next(&mut self) -> Option<Bytes> {
         let lines = self.lines.as_mut()?;
         let line = match timeout(ALIVE, lines.next_line()).await {
@@ -100,13 +100,13 @@ impl Followed {
         }
     }
 
-    /// The last event, which says why there are no more.
+    /// The last event, with the reason for the end.
     fn end(&mut self, why: &Value) -> Bytes {
         self.lines = None;
         format!("event: end\ndata: {}\n\n", json!({"error": why})).into()
     }
 
-    /// What the process said when it ended without its own last object.
+    /// The messages of a process that ended without its own last object.
     async fn why_ended(&mut self) -> String {
         let mut said = Vec::new();
         if let Some(stderr) = &mut self.process.stderr {

@@ -1,4 +1,4 @@
-//! The page that a browser shows. `make web` builds it from `web/`; here it is a part of the program.
+//! The page for browsers. `make web` builds it from `web/`, and the program contains it.
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -7,13 +7,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The program of the page.
+/// The page's program.
 pub const JS: &str = include_str!("../../web/dist/app.js");
 /// Its style.
 pub const CSS: &str = include_str!("../../web/dist/app.css");
-/// Its picture.
+/// Its icon.
 pub const FAVICON: &str = include_str!("../../web/dist/favicon.svg");
-/// What a document that has all of these inside may do, with their hashes.
+/// The content security policy of a document that contains all of these, with their hashes.
 pub const REPORT_POLICY: &str = include_str!("../../web/dist/report-policy.txt");
 
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ const INDEX: File = File {
     bytes: include_bytes!("../../web/dist/index.html"),
 };
 
-/// Each path, and its file. A page is the same file under each of its paths: its program looks at the path.
+/// Each path with its file. The pages of all paths are one file, whose program looks at the path.
 const FILES: &[(&str, File)] = &[
     ("/", INDEX),
     ("/file", INDEX),
@@ -56,10 +56,10 @@ const FILES: &[(&str, File)] = &[
     ),
 ];
 
-/// Their paths.
+/// The routes of all files.
 pub fn router() -> Router {
     FILES.iter().fold(Router::new(), |router, (path, file)| {
-        // A compressed file is another one, byte by byte.
+        // Weak, because a compressed file has different bytes.
         let tag = format!("W/\"{:032x}\"", xxh3_128(file.bytes));
         let answer = move |headers: HeaderMap| async move { answer(*file, &tag, &headers) };
         router.route(path, get(answer))

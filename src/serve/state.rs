@@ -1,4 +1,4 @@
-//! What stores have of a range: the same state gives the same answer.
+//! The state of stores in a range: the same state gives the same answer.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::question_flags::now;
 
-/// A day, in which a time that is relative to now becomes another one.
+/// After this time, a time relative to now has become another time.
 const ANOTHER_DAY_MS: i64 = 25 * 3600 * 1000;
 
-/// A range that does not depend on when it is asked for.
+/// A range that does not depend on the time of the request.
 pub fn fixed_range(since: Option<&str>, until: Option<&str>) -> Option<(UtcMs, UtcMs)> {
     let zone = Zone::Local;
     let range = |now: UtcMs| {
@@ -29,7 +29,7 @@ pub fn fixed_range(since: Option<&str>, until: Option<&str>) -> Option<(UtcMs, U
     (Some(fixed) == range(later) && fixed.0 < fixed.1).then_some(fixed)
 }
 
-/// The tag of what the stores have of a range, for a question.
+/// The tag of a question: identifies the content of the stores in its range.
 pub fn tag(
     stores: &[PathBuf],
     (since, until): (UtcMs, UtcMs),
@@ -44,7 +44,7 @@ pub fn tag(
     let path = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
     add(env!("CARGO_PKG_VERSION").as_bytes());
     add(question.as_bytes());
-    // A segment is never changed; names of files are in the catalog only while their segments are.
+    // Segments never change, and file names are in the catalog as long as their segments.
     for dataset in [Dataset::Rollup, Dataset::Ops, Dataset::Health] {
         for segment in view.segments(dataset, Some((since, until)))? {
             add(&path(&segment.path));
@@ -63,7 +63,7 @@ pub fn tag(
     Ok(format!("\"{:032x}\"", hash.digest128()))
 }
 
-/// What there is to ask about.
+/// Describes the content of stores.
 pub fn describe(stores: &[PathBuf]) -> Result<Value, StoreError> {
     let view = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
     let sealed = view.journals()?.into_iter().map(|journal| journal.host);

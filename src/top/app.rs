@@ -1,4 +1,4 @@
-//! What the screen is about, and what keys and mouse make of it.
+//! The state of the screen, and its changes by keys and mouse.
 
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
@@ -15,45 +15,45 @@ use crate::top::view::{Of, View};
 /// Lines above and below the rows.
 pub const LINES_ABOVE: u16 = 5;
 pub const LINES_BELOW: u16 = 2;
-/// Steps of `{` and `}`, as many as those of `[` and `]`.
+/// Steps of `{` and `}`, in steps of `[` and `]`.
 const FAR: i64 = 10;
-/// Courses beyond the rows on the screen are not asked for.
+/// Courses are only fetched for the first rows.
 const COURSES: usize = 200;
 
-/// What is shown.
+/// The state of the screen.
 pub struct App {
     pub tab: Tab,
     pub of: Of,
     pub moment: Moment,
-    /// What is shown stays as it is.
+    /// Whether the screen is frozen.
     pub is_paused: bool,
-    /// Time that is added up in a row.
+    /// The time that a row sums up.
     pub length: Granularity,
-    /// Place of a figure, and whether the smallest come first.
+    /// Index of the figure to sort by, and whether the smallest come first.
     pub sort: usize,
     pub ascending: bool,
-    /// A part of the names of rows.
+    /// A part of the rows' names.
     pub filter: String,
-    /// Directories that were entered.
+    /// Directories that the user entered.
     pub dirs: Vec<String>,
     pub mode: Mode,
     pub table: Table,
     pub verdict: Verdict,
-    /// The rows that match, in order.
+    /// Indices of matching rows, in order.
     pub order: Vec<usize>,
-    /// Place in `order`, and of the first row on the screen.
+    /// Index in `order`, and index of the first row on the screen.
     pub selected: usize,
     pub offset: usize,
     pub detail: Option<Detail>,
-    /// The `query` that gives what is on the screen.
+    /// The `query` that gives the content of the screen.
     pub command: Option<String>,
-    /// What went wrong.
+    /// The last error.
     pub trouble: Option<String>,
     /// Rows that fit on the screen.
     pub height: usize,
 }
 
-/// What keys are for.
+/// What keys control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Rows,
@@ -61,7 +61,7 @@ pub enum Mode {
     Help,
 }
 
-/// What is to be done after an event.
+/// What to do after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Draw again.
@@ -96,7 +96,7 @@ impl App {
         }
     }
 
-    /// Asks for what is shown now.
+    /// Fetches the content of the screen.
     pub fn ask(&mut self, source: &Source) {
         self.verdict.ask(source, self.moment);
         let asked = match &mut self.detail {
@@ -124,7 +124,7 @@ impl App {
         Ok(())
     }
 
-    /// The numbers that rows have.
+    /// The figures of the rows.
     pub fn view(&self) -> &'static View {
         self.of.view(self.tab)
     }
@@ -151,7 +151,7 @@ impl App {
             by_value.then_with(|| rows[*a].name.cmp(&rows[*b].name))
         });
         let place = id.and_then(|id| order.iter().position(|at| rows[*at].id == id));
-        // What is not selected by hand stays at the top.
+        // Without a selection by hand, the first row stays selected.
         self.selected = match self.selected {
             0 => 0,
             at => place.unwrap_or(at).min(order.len().saturating_sub(1)),
@@ -173,7 +173,7 @@ impl App {
         }
     }
 
-    /// How many lines the rows have.
+    /// Sets the number of lines for rows.
     pub fn fit(&mut self, height: usize) {
         self.height = height;
         self.scroll();
@@ -189,7 +189,7 @@ impl App {
                 MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row, mouse.column),
                 _ => Next::Draw,
             },
-            // Its lines are as wide as the screen.
+            // The lines of a file are as wide as the screen.
             Event::Resize(..) if self.detail.is_some() => Next::Ask,
             _ => Next::Draw,
         }
@@ -285,7 +285,7 @@ impl App {
         Next::Draw
     }
 
-    /// Moves the selection, or the text of a file.
+    /// Moves the selection, or scrolls the text of a file.
     fn go(&mut self, by: i64) -> Next {
         let last = |length: usize| i64::try_from(length).unwrap_or(i64::MAX) - 1;
         let moved = |from: usize, length: usize| {
@@ -327,7 +327,7 @@ impl App {
         Next::Draw
     }
 
-    /// Other numbers are sorted by another one.
+    /// Sorts by the default figure of a new view.
     fn change_view(&mut self) -> Next {
         self.sort = self.view().sort;
         self.table = Table::default();
@@ -352,7 +352,7 @@ impl App {
     fn sort_by(&mut self, figure: usize) -> Next {
         self.sort = figure;
         self.arrange_again();
-        // Others have courses then.
+        // Other rows come first, and need courses.
         Next::Ask
     }
 
@@ -391,7 +391,7 @@ impl App {
         Next::Ask
     }
 
-    /// The files of a directory that has no other below it.
+    /// Shows the files of a directory without subdirectories.
     fn show_files_of(&mut self) -> Next {
         let dirs = std::mem::take(&mut self.dirs);
         let next = self.show(Tab::Files);
@@ -410,7 +410,7 @@ impl App {
         Next::Ask
     }
 
-    /// The `query` that answers what is on the screen.
+    /// The `query` that gives the content of the screen.
     fn query(&self) -> String {
         let mut words = vec!["trackiops query".to_owned()];
         let range = match &self.detail {
@@ -456,7 +456,7 @@ impl App {
     }
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -14,13 +14,13 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::top::source::{Moment, Source};
 
-/// Cells of a line where nothing else is known.
+/// Width of a line if nothing else is known.
 const WIDTH: usize = 80;
 
-/// What is known of a file at a moment.
+/// Everything about a file at a moment.
 #[derive(Debug, Default)]
 pub struct Detail {
-    /// As `--file` takes it.
+    /// In the form of `--file`.
     pub file: String,
     pub name: String,
     pub lines: Vec<String>,
@@ -39,7 +39,7 @@ impl Detail {
         }
     }
 
-    /// Asks for all of it.
+    /// Fetches everything.
     pub fn ask(
         &mut self,
         source: &Source,

@@ -19,7 +19,7 @@ use crate::top::view::View;
 
 /// Least cells of a name.
 const LEAST_NAME: usize = 12;
-/// Cells of a course, and least cells of a screen that has some.
+/// Width of a course, and least width of a screen with courses.
 const COURSE: usize = 10;
 const WIDE: usize = 80;
 
@@ -37,7 +37,7 @@ network and server, and completion in the latency, in percent; hit% is that of
 the bytes read that were in the page cache, and amp r/w the bytes requested of
 the server or device for each byte that calls read, and wrote.";
 
-/// Draws what is shown.
+/// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
     let area = frame.area();
     let height = area.height.saturating_sub(LINES_ABOVE + LINES_BELOW);
@@ -84,7 +84,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
     }
 }
 
-/// What was slow, in the first line.
+/// The verdict, in the first line.
 fn verdict(app: &App) -> Line<'static> {
     let text = visible(&app.verdict.text).into_owned();
     match app.verdict.is_slow {
@@ -97,7 +97,7 @@ fn bold(text: String) -> Line<'static> {
     Line::styled(text, Style::default().add_modifier(Modifier::BOLD))
 }
 
-/// Where and when.
+/// Place and time.
 fn heading(app: &App, source: &Source) -> String {
     let live = source.live();
     let host = live.and_then(|live| live.hello.as_ref());
@@ -106,7 +106,7 @@ fn heading(app: &App, source: &Source) -> String {
         Some(detail) => detail.range,
         None => app.table.range,
     };
-    // Of a recording that has just begun it is shorter than what is asked for.
+    // At the start of a recording, the range is shorter than the requested one.
     let length_ms = range.map_or(app.length.ms(), |(since, until)| until.0 - since.0);
     let length_ms = length_ms.cast_unsigned();
     let range = range.map_or_else(String::new, |(since, until)| {
@@ -132,7 +132,7 @@ fn heading(app: &App, source: &Source) -> String {
     .into_owned()
 }
 
-/// Sums of the rows, and what they lack. What does not fit is left out in whole: a number without its last digits would be another one.
+/// Sums of the rows, and problems. Parts that do not fit are left out completely: a number without its last digits would be wrong.
 fn sums(app: &App, source: &Source, cells: usize) -> String {
     let sum = |figure: usize| -> f64 {
         let rows = app.order.iter().map(|at| &app.table.rows[*at]);
@@ -189,7 +189,7 @@ fn tabs(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// How a line is divided: cells that the name gets, how many figures there are, and whether there is a course.
+/// The layout of a line: the width of the name, the number of figures, and whether there is a course.
 struct Shape {
     name: usize,
     figures: usize,
@@ -197,7 +197,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of a line whose figures take so many cells each. Figures that find no room are left out in whole, the last ones first.
+    /// The layout of a line whose figures have these widths. Figures that do not fit are left out, the last ones first.
     fn new(taken: impl Iterator<Item = usize>, width: usize) -> Self {
         let mut rest = width;
         let mut figures = 0;
@@ -263,7 +263,7 @@ fn padded(name: &str, cells: usize, look: Look) -> String {
     format!("{name}{}", " ".repeat(blank))
 }
 
-/// The servers that did not answer, and when; a line for each of their mounts.
+/// The servers that did not answer, with times; one line for each of their mounts.
 fn stalls(app: &App, width: usize, look: Look) -> Vec<Line<'static>> {
     let stalls: Vec<_> = app.table.notes.iter().filter_map(stall).collect();
     if stalls.is_empty() {
@@ -290,7 +290,7 @@ fn stalls(app: &App, width: usize, look: Look) -> Vec<Line<'static>> {
             &server.requests_max.to_string(),
             &format!("{:.1} s", server.age_ms_max as f64 / 1000.0),
             &time(range.start),
-            // It may go on.
+            // The stall may continue.
             &match app.table.range {
                 Some((_, until)) if app.moment == Moment::Live && range.end >= until => {
                     "now".to_owned()
@@ -312,7 +312,7 @@ fn stall(note: &Note) -> Option<&Stall> {
     }
 }
 
-/// What the screen lacks, the query for it, or what keys do.
+/// Problems, the query for the screen, or the keys.
 fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
     let trouble = app.trouble.clone();
     let trouble = trouble.or_else(|| source.live().and_then(|live| live.trouble.clone()));
@@ -332,7 +332,7 @@ fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
             .to_owned(),
     };
     let text = visible(&text).into_owned();
-    // A query is for copying: all of it, over the last rows where it is long.
+    // A query is for copying, so show all of it. A long query covers the last rows.
     let needed = match &app.command {
         Some(_) => 1 + width(&text).div_ceil(usize::from(area.width.max(1))) as u16,
         None => LINES_BELOW,

@@ -1,4 +1,4 @@
-//! Where `top` has its rows from: the windows that a recorder has just sent, or a store.
+//! The source of `top`'s rows: the last windows of a recorder, or a store.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Status, 
 
 use crate::question_flags::{FileFlags, now};
 
-/// Windows that are kept for courses, and their bytes.
+/// Most windows that are kept for courses, and their bytes.
 const MOST_WINDOWS: usize = 60;
 const MOST_BYTES: usize = 16 << 20;
 /// Points of a course.
 const COURSE: i64 = 60;
-/// A recorder says something each second.
+/// The recorder sends a message each second.
 const SILENCE: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// Messages that wait for the screen.
+/// Most messages that wait for the screen.
 const WAITING: usize = 64;
 
-/// Where rows come from.
+/// The source of rows.
 pub struct Source {
     files: FileFlags,
     stores: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub struct Source {
     live: Option<Live>,
 }
 
-/// What a recorder has sent.
+/// The messages of a recorder.
 pub struct Live {
     messages: Receiver<Heard>,
     pub hello: Option<Hello>,
@@ -45,9 +45,9 @@ pub struct Live {
     bytes: usize,
     /// End of the last window.
     until: Option<UtcMs>,
-    /// Windows that were missing from the stream.
+    /// Windows that were missing in the stream.
     pub missing: u64,
-    /// Why nothing comes.
+    /// Why no messages come.
     pub trouble: Option<String>,
 }
 
@@ -57,17 +57,17 @@ enum Heard {
     Trouble(String),
 }
 
-/// When the screen is about.
+/// The time that the screen shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The last windows that closed.
+    /// The last closed windows.
     Live,
     /// The time before this point.
     Until(UtcMs),
 }
 
 impl Source {
-    /// A store, whatever is recorded now.
+    /// A store, without a recorder.
     pub fn stored(files: FileFlags, stores: Vec<PathBuf>, socket: &Path) -> Self {
         Self {
             files,
@@ -77,14 +77,13 @@ impl Source {
         }
     }
 
-    /// Listens to a recorder. `stores` are asked about earlier times; without any, the recorder's own
-    /// is.
+    /// Listens to a recorder. Earlier times come from `stores`, or if it is empty, from the recorder's own store.
     pub fn listening(
         files: FileFlags,
         stores: Vec<PathBuf>,
         socket: &Path,
     ) -> Result<Self, LiveError> {
-        // What is wrong at the begin is an error; later, it is shown.
+        // An error at the start ends the command; a later error is shown.
         let subscription = Subscription::connect(socket)?;
         let (heard, messages) = sync_channel(WAITING);
         let hello = subscription.hello().clone();
@@ -112,7 +111,7 @@ impl Source {
         self.live.as_ref()
     }
 
-    /// Takes what the recorder has sent. Returns whether something is new.
+    /// Takes the recorder's messages. Returns whether there was anything new.
     pub fn take(&mut self) -> anyhow::Result<bool> {
         let Some(live) = &mut self.live else {
             return Ok(false);
@@ -128,7 +127,7 @@ impl Source {
         }
     }
 
-    /// The end of what is known: of the last window, or of the store.
+    /// The end of the known time: of the last window, or of the store.
     pub fn until(&self) -> anyhow::Result<UtcMs> {
         if let Some(until) = self.live.as_ref().and_then(|live| live.until) {
             return Ok(until);
@@ -199,7 +198,7 @@ impl Source {
         let whole = COURSE * finest.ms().max(length_ms / COURSE);
         let whole = self.question_before(moment, whole)?;
         Ok(Question {
-            // A store has the length that suits the range.
+            // For a store, the range determines the length of windows.
             step: question.view.is_some().then_some(Step::Windows(finest)),
             range: whole.range,
             view: whole.view,
@@ -238,7 +237,7 @@ impl Live {
     }
 }
 
-/// Passes on what a recorder sends, and looks for the next one when it ends.
+/// Passes on a recorder's messages, and looks for the next recorder when it ends.
 fn listen(mut subscription: Subscription, socket: &Path, heard: &SyncSender<Heard>) {
     let told = |trouble: LiveError| heard.send(Heard::Trouble(trouble.to_string()));
     loop {

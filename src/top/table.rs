@@ -1,4 +1,4 @@
-//! What a tab shows: rows with the same numbers, whatever they stand for.
+//! The content of a tab: rows with the same figures, whatever their subject.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::top::source::{Moment, Source};
 use crate::top::view::View;
 
-/// What rows of a tab stand for.
+/// The subject of a tab's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Files,
@@ -50,7 +50,7 @@ impl Tab {
         }
     }
 
-    /// As `query --by` takes it.
+    /// The value for `query --by`.
     pub fn by(self) -> &'static str {
         match self {
             Self::Files => "file",
@@ -66,20 +66,20 @@ impl Tab {
 /// A row of a tab.
 #[derive(Clone, Debug)]
 pub struct TableRow {
-    /// Tells it from others, also in the next window.
+    /// Identifies the row, also in the next window.
     pub id: String,
     pub name: String,
-    /// Those of the view.
+    /// The figures of the view.
     pub figures: Vec<Option<f64>>,
-    /// The first of them over time.
+    /// The first figure over time.
     pub course: Vec<f64>,
     pub target: Target,
 }
 
-/// What a row leads to.
+/// The page that a row opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A file, as `--file` takes it.
+    /// A file, in the form of `--file`.
     File(String),
     Dir(String),
     Nothing,
@@ -99,17 +99,17 @@ pub struct Table {
 pub struct Wanted<'a> {
     pub tab: Tab,
     pub view: &'static View,
-    /// Only below this directory.
+    /// Only files below this directory.
     pub dir: Option<&'a str>,
     pub moment: Moment,
     pub length: Granularity,
     pub sort: usize,
-    /// Rows whose courses are wanted.
+    /// Rows with courses.
     pub courses: usize,
 }
 
 impl Table {
-    /// Asks for the rows of a tab, which come in no order.
+    /// Fetches the rows of a tab, in no particular order.
     pub fn ask(source: &Source, wanted: &Wanted<'_>) -> anyhow::Result<Self> {
         let mut question = source.question(wanted.moment, wanted.length.ms())?;
         if let Some(dir) = wanted.dir {
@@ -133,7 +133,7 @@ impl Table {
                 let name = |row: &OperationAnswer| Named {
                     id: format!("{}\0{:?}", row.op, row.mount),
                     name: match &row.mount {
-                        // The end is what a narrow screen has.
+                        // The operation at the end, which a narrow screen keeps.
                         Some(mount) => format!("{mount} {}", row.op),
                         None => row.op.to_string(),
                     },
@@ -154,7 +154,7 @@ impl Table {
                         level: Level::Dir { depth: 1 },
                         ..GroupBy::FILE
                     },
-                    // Stalls are in its notes.
+                    // Stalls come in the notes of this question.
                     Tab::Mounts | Tab::Stalls => GroupBy::MOUNT,
                     Tab::Volumes => "volume".parse()?,
                     Tab::Tenants => "tenant".parse()?,
@@ -282,7 +282,7 @@ fn named(row: &AnswerRow) -> Named {
         (Entity::Dir(_, Some(dir)), _) => Target::Dir(dir.to_string()),
         _ => Target::Nothing,
     };
-    // Rows of files have tenants only where they were not sealed yet.
+    // Rows of files only have tenants before they are sealed.
     let tenant = matches!(row.of, Entity::Host(_)).then(|| row.tenant.id());
     Named {
         id: format!("{:?}\0{tenant:?}\0{}", row.of, row.host),

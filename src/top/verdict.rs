@@ -1,4 +1,4 @@
-//! The first line of the screen: what was slow in the time before.
+//! The first line of the screen: the slow moments in the time before.
 
 use trackiops_query::times::Zone;
 use trackiops_render::why::headline;
@@ -7,23 +7,23 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::top::source::{Moment, Source};
 
-/// The time that is judged, ms.
+/// The time to judge, ms.
 const RANGE_MS: i64 = 600_000;
-/// While the screen is live it is judged again after this time, ms.
+/// On a live screen, the interval between judgements, ms.
 const EVERY_MS: i64 = 10_000;
 
-/// What was slow before a time.
+/// The slow moments before a time.
 #[derive(Default)]
 pub struct Verdict {
     until: Option<UtcMs>,
-    /// For the screen.
+    /// The line for the screen.
     pub text: String,
     /// Whether something was slow.
     pub is_slow: bool,
 }
 
 impl Verdict {
-    /// Judges the time before a moment, unless that was done just before.
+    /// Judges the time before a moment, unless this was done recently.
     pub fn ask(&mut self, source: &Source, moment: Moment) {
         let until = match (moment, source.until()) {
             (Moment::Until(until), _) | (_, Ok(until)) => until,

@@ -1,13 +1,13 @@
-//! Which numbers rows have, and how they stand in a line.
+//! The figures of rows, and their layout in a line.
 
 use trackiops_render::units;
 use trackiops_schemas::unit::Unit;
 
 use crate::top::table::{Tab, TableRow};
 
-/// A number that each row has.
+/// A number of each row.
 pub struct Figure {
-    /// The column of an answer.
+    /// Its column in an answer.
     pub column: &'static str,
     unit: Unit,
 }
@@ -15,18 +15,18 @@ pub struct Figure {
 /// Figures that share a place in a line.
 pub struct Cell {
     pub title: &'static str,
-    /// Cells of the screen.
+    /// Width on the screen.
     pub width: usize,
-    /// Places in [`View::figures`].
+    /// Indices in [`View::figures`].
     pub figures: &'static [usize],
 }
 
-/// A set of numbers.
+/// A set of figures.
 pub struct View {
-    /// The first is the one whose course is shown.
+    /// The course shows the first figure.
     pub figures: &'static [Figure],
     pub cells: &'static [Cell],
-    /// Place of the figure that rows are sorted by unless another one is chosen.
+    /// Index of the default figure to sort by.
     pub sort: usize,
     /// Figures of which the sum of all rows is told, each with a word for it.
     pub sums: &'static [(usize, &'static str)],
@@ -40,7 +40,7 @@ pub enum Of {
     Wire,
     /// Calls of applications.
     Calls,
-    /// How long calls took beside requests.
+    /// Durations of calls, next to requests.
     Times,
 }
 
@@ -123,7 +123,7 @@ static TIMES: View = View {
 };
 
 impl Of {
-    /// The one that follows.
+    /// The next view.
     pub fn next(self) -> Self {
         match self {
             Self::Wire => Self::Calls,
@@ -132,7 +132,7 @@ impl Of {
         }
     }
 
-    /// Operations have no calls.
+    /// The figures of a tab. Operations have no calls.
     pub fn view(self, tab: Tab) -> &'static View {
         match (self, tab) {
             (_, Tab::Operations) | (Self::Wire, _) => &WIRE,
@@ -143,7 +143,7 @@ impl Of {
 }
 
 impl View {
-    /// The columns of the figures, as `query --columns` takes them.
+    /// The columns of the figures, in the form of `query --columns`.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.figures.iter().map(|figure| figure.column).collect();
         names.join(",")
@@ -154,7 +154,7 @@ impl Cell {
     /// What a row has of it.
     pub fn show(&self, view: &View, row: &TableRow) -> String {
         let shown = |at: &usize| view.figures[*at].show(row.figures[*at]);
-        // Parts of one whole are there together, or not at all.
+        // The parts of a whole are either all there, or none is.
         if self.figures.iter().all(|at| row.figures[*at].is_none()) {
             return "-".to_owned();
         }

@@ -16,15 +16,15 @@ use rustix::thread::set_no_new_privs;
 use crate::output::say;
 use crate::watch::events::{Event, KINDS};
 
-/// More programs do not run at once.
+/// Most programs that run at once.
 const MOST_RUNNING: usize = 4;
-/// A program that runs for longer is killed, with what it has started.
+/// After this time, a program is killed, together with the processes that it started.
 const LONGEST: Duration = Duration::from_secs(60);
-/// After this time SIGALRM ends it if this process has ended meanwhile.
+/// If this process has ended, SIGALRM ends the program after this time.
 const ALARM_SECONDS: u32 = 65;
-/// `nobody`: who runs programs for root.
+/// The user `nobody`, who runs programs for root.
 const NOBODY: u32 = 65_534;
-/// Where programs are looked for that are named without a directory.
+/// Directories to search for programs that are named without one.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A program for a kind of event.
@@ -54,7 +54,7 @@ impl FromStr for OnEvent {
     }
 }
 
-/// When a program last ran for what an event is about, and how often it has not since.
+/// The last run of a program for an event's subject, and the number of events since then that did not run it.
 #[derive(Debug)]
 struct Run {
     at: Instant,
@@ -65,14 +65,14 @@ struct Run {
 #[derive(Debug)]
 pub struct Commands {
     on: Vec<OnEvent>,
-    /// Shortest time between two runs for the same kind of event and what it is about.
+    /// Shortest time between two runs for the same kind of event and the same subject.
     every: Duration,
     last: HashMap<(usize, String), Run>,
     running: Vec<(Child, Instant)>,
 }
 
 impl Commands {
-    /// From here on, neither this process nor what it runs can gain privileges.
+    /// From here on, neither this process nor its programs can gain privileges.
     pub fn new(on: Vec<OnEvent>, every: Duration) -> anyhow::Result<Self> {
         if !on.is_empty() {
             set_no_new_privs(true).context("cannot give up the right to gain privileges")?;
@@ -85,7 +85,7 @@ impl Commands {
         })
     }
 
-    /// Runs what is to run at an event. `json` makes the event with the number of events like it that were left out before.
+    /// Runs the programs of an event. `json` writes the event, with the number of similar events before it that ran no program.
     pub fn run(&mut self, event: &Event, json: impl Fn(u64) -> String) {
         for number in 0..self.on.len() {
             if self.on[number].kind != event.kind {
@@ -122,12 +122,12 @@ impl Commands {
             };
             self.last.insert(key, run);
         }
-        // What is over is not remembered for ever.
+        // Forget old runs.
         self.last
             .retain(|_, last| last.left_out > 0 || last.at.elapsed() < self.every);
     }
 
-    /// Ends what has run too long, and says what has failed.
+    /// Kills programs that run too long, and reports failed ones.
     pub fn reap(&mut self) {
         self.running
             .retain_mut(|(child, since)| match child.try_wait() {
@@ -154,7 +154,7 @@ impl Commands {
 
 /// Starts a program with the event on its standard input.
 fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
-    // Not a pipe, which would hold up whoever fills it if the program does not read.
+    // Not a pipe: writing to a pipe would block if the program does not read.
     let mut stdin = File::from(memfd_create("event", MemfdFlags::CLOEXEC)?);
     stdin.write_all(event.as_bytes())?;
     stdin.rewind()?;
@@ -166,13 +166,13 @@ fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
         .current_dir("/")
         .stdin(stdin)
         .stdout(Stdio::null())
-        // A group of its own, so that Ctrl-C does not end it half-way.
+        // In a separate process group, so that Ctrl-C does not interrupt it.
         .process_group(0);
     if geteuid().is_root() {
-        // With no other groups, and so with no capabilities.
+        // Without supplementary groups and capabilities.
         command.uid(NOBODY).gid(NOBODY);
     }
-    // SAFETY: alarm(2) is listed in signal-safety(7), and stays set when the program is executed.
+    // SAFETY: the closure only calls alarm(2), which signal-safety(7) lists. The alarm survives execve(2).
     unsafe {
         command.pre_exec(|| {
             libc::alarm(ALARM_SECONDS);

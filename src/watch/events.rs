@@ -1,4 +1,4 @@
-//! What happens to a recording, told from what its recorder sends.
+//! Derives events from the messages of a recorder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -13,7 +13,7 @@ use trackiops_store::live::{Hello, Stalled, Status};
 
 use crate::output::plural;
 
-/// Kinds of events, and what they mean.
+/// Kinds of events, and their meanings.
 pub const KINDS: [(&str, &str); 13] = [
     ("stall", "a server does not answer"),
     ("stall-end", "nothing waits for it any more"),
@@ -33,7 +33,7 @@ pub const KINDS: [(&str, &str); 13] = [
     ("recorder-started", "another one has begun"),
 ];
 
-/// Shares of the room of a store, in percent, above which it is nearly used, and below which it is not any more.
+/// Percentages of a store's room: above the first it is nearly used, and below the second no longer.
 const NEARLY_USED: (u64, u64) = (90, 80);
 
 /// Something that has happened.
@@ -41,7 +41,7 @@ const NEARLY_USED: (u64, u64) = (90, 80);
 pub struct Event {
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// What it is about: a server, a row, or nothing.
+    /// Its subject: a server, a row, or nothing.
     pub subject: String,
     pub text: String,
     /// The same for programs.
@@ -62,18 +62,18 @@ impl Event {
     }
 }
 
-/// What was last heard of a recording.
+/// The last known state of a recording.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// Consecutive windows that a row must match in.
+    /// Number of consecutive windows in which a row must match.
     windows: u32,
     has_begun: bool,
     has_ended: bool,
     stalled: BTreeMap<String, Stalled>,
-    /// Counts of lost requests and of alarms of the audit.
+    /// Counts of lost requests and of audit alarms.
     counts: Option<(u64, u64)>,
     store_error: Option<String>,
-    /// Rows that match, and in how many windows they have.
+    /// Matching rows, and in how many windows they matched.
     matching: BTreeMap<String, u32>,
     is_nearly_used: bool,
     /// Mounts and devices that are slow.
@@ -90,7 +90,7 @@ impl Events {
 
     /// A recorder answers.
     pub fn began(&mut self, hello: &Hello) -> Option<Event> {
-        // Its counts begin again.
+        // Its counts start again.
         self.counts = None;
         let is_another = mem::replace(&mut self.has_begun, true) && mem::take(&mut self.has_ended);
         let recorder = &hello.recorder;
@@ -104,7 +104,7 @@ impl Events {
         })
     }
 
-    /// It has ended, `well` or without a word.
+    /// The recorder has ended, `well` or without a message.
     pub fn ended(&mut self, well: bool) -> Event {
         self.has_ended = true;
         let how = if well { "" } else { " without a word" };
@@ -116,7 +116,7 @@ impl Events {
         )
     }
 
-    /// What the status of each second shows. `room` is what the store may take, bytes.
+    /// Derives events from the status of each second. `room` is the room of the store, bytes.
     pub fn status(&mut self, status: &Status, room: Option<u64>) -> Vec<Event> {
         let mut events = self.stalls(&status.stalled);
         if let (Some(bytes), Some(room)) = (status.store_bytes, room) {
@@ -182,7 +182,7 @@ impl Events {
         begun.chain(ended).collect()
     }
 
-    /// The rows of a window that match, by their names.
+    /// Derives events from the matching rows of a window, by their names.
     pub fn rows(&mut self, rows: &BTreeMap<String, Value>) -> Vec<Event> {
         let mut events = Vec::new();
         let gone: BTreeSet<_> = self
@@ -215,7 +215,7 @@ impl Events {
         events
     }
 
-    /// What is slow now.
+    /// Derives events from the moments that are slow now.
     pub fn slow(&mut self, moments: &[Moment], zone: Zone) -> Vec<Event> {
         let name = |of: &Moment| of.mounts.join(", ");
         let now: BTreeSet<_> = moments.iter().map(name).collect();
@@ -235,7 +235,7 @@ impl Events {
         events
     }
 
-    /// How much of its room the store takes.
+    /// Derives an event from the store's share of its room.
     fn budget(&mut self, bytes: u64, room: u64) -> Option<Event> {
         let percent = bytes.saturating_mul(100) / room.max(1);
         if percent < NEARLY_USED.1 {

@@ -9,23 +9,23 @@ use trackiops_query::{Answer, Range, Step};
 use trackiops_render::Render;
 use trackiops_schemas::time::UtcMs;
 
-/// Makes objects of windows. What there is to say waits for the next one.
+/// Makes objects of windows. Notes wait for the next object.
 #[derive(Default)]
 pub struct Frames {
     notes: Vec<String>,
-    /// Whether windows come from the store, which has all rows of each.
+    /// Whether windows come from the store, which has all rows of each window.
     pub from_store: bool,
 }
 
 impl Frames {
-    /// Keeps a text for the next window.
+    /// Keeps a note for the next window.
     pub fn say(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    /// The windows of a range: each that has rows, and a single window also without any. `text` has the rows as lines of JSON.
+    /// The windows of a range that have rows, and a single window even without rows. `text` contains the rows as lines of JSON.
     pub fn windows<R: Render>(
         &mut self,
         answer: Option<&Answer<R>>,
@@ -70,7 +70,7 @@ impl Frames {
         format!("{about},\"rows\":[{}]}}\n", rows.join(","))
     }
 
-    /// Says why there are no more.
+    /// Writes the reason for the end.
     pub fn end(&mut self, why: &str) -> String {
         format!(
             "{}\n",

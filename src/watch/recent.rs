@@ -1,4 +1,4 @@
-//! What is slow now, judged from the windows that a recorder has sent.
+//! Finds slow mounts from the last windows of a recorder.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,14 +11,14 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 use trackiops_store::live::LiveWindow;
 
-/// Windows that are kept, and their bytes.
+/// Most windows that are kept, and their bytes.
 const MOST_WINDOWS: usize = 900;
 const MOST_BYTES: usize = 32 << 20;
-/// How often they are judged, ms.
+/// Interval between judgements, ms.
 const EVERY_MS: i64 = 10_000;
-/// The range that is judged; older windows are of the baseline, ms.
+/// The range to judge, ms. Older windows are the baseline.
 const RANGE_MS: i64 = 300_000;
-/// What ended longer ago is over, ms.
+/// A slow moment that ended longer ago is over, ms.
 const OVER_MS: i64 = 20_000;
 
 /// The last windows of a recorder.
@@ -40,7 +40,7 @@ impl Recent {
         }
     }
 
-    /// What is slow at `until`, the end of the last window. `None` if that was judged just before, or cannot be judged.
+    /// Slow moments at `until`, the end of the last window. `None` if they were judged recently, or cannot be judged.
     pub fn slow(
         &mut self,
         question: &Question,

@@ -1,7 +1,7 @@
 //! Makes the allocator return freed memory to the system.
 //!
-//! Sealing and merging briefly take many times the memory of recording. glibc would keep that
-//! memory, and the recorder's size would stay at that of its largest merge.
+//! Sealing and merging briefly take many times the memory of recording. glibc would keep that memory, so the recorder
+//! would stay as large as its largest merge.
 
 /// Returns large blocks to the system as soon as they are freed.
 ///
@@ -10,21 +10,21 @@
 /// and up to twice the threshold of free memory stays there.
 pub(crate) fn give_back_large() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: only sets two numbers of the allocator.
+    // SAFETY: `mallopt` takes two integers and accesses no memory of ours.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE_BYTES);
     }
 }
 
-/// Larger than most blocks that are allocated again and again.
+/// Larger than most blocks that are allocated repeatedly.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 1 << 20;
 
 /// Returns freed memory to the system, except at the ends of arenas: see [`give_back_large`].
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: touches only free memory.
+    // SAFETY: `malloc_trim` only touches memory that is free.
     unsafe {
         libc::malloc_trim(0);
     }

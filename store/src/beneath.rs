@@ -64,7 +64,7 @@ pub(crate) fn finished(file: &File) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(FILE_MODE))?)
 }
 
-/// Lets nobody but its owner open a file.
+/// Lets only its owner open a file.
 pub(crate) fn unfinished(file: &File) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(UNFINISHED_MODE))?)
 }
@@ -152,8 +152,8 @@ fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<Fi
     }
 }
 
-/// What is at the path instead of a regular file, if the open failed because of that. Such errors
-/// are [`io::ErrorKind::InvalidData`].
+/// The kind of thing at the path, if the open failed because it is not a regular file. Such errors are
+/// [`io::ErrorKind::InvalidData`].
 pub(crate) fn other_than_file(error: &io::Error) -> Option<&'static str> {
     let text = error.get_ref()?.to_string();
     [NOT_REGULAR, LINK].into_iter().find(|other| *other == text)
@@ -203,7 +203,7 @@ fn beneath(store: &Path, relative: &Path, flags: OFlags, mode: u32) -> io::Resul
     }
 }
 
-/// Without openat2: kernels before 5.6, where only readers run, and sandboxes that do not know it.
+/// Opens without openat2, for kernels before 5.6, where only readers run, and for sandboxes that block it.
 fn step_by_step(
     mut dir: OwnedFd,
     relative: &Path,
@@ -227,7 +227,7 @@ mod tests {
     use rustix::fs::CWD;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Opens with openat2 and without, because the kernel that runs tests has openat2.
+    /// Opens with openat2 and without it, because the kernel that runs the tests has openat2.
     fn each_way(store: &Path, file: &str) -> [bool; 2] {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let dir = open(store, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();

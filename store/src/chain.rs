@@ -1,5 +1,12 @@
-//! Journals that are gone. Each journal names the one before it, and the catalog the last one that
-//! was begun.
+//! Finds journals that are gone or empty. Each journal names its predecessor, and the catalog names the last journal in
+//! use:
+//!
+//! ```text
+//! journal 1 <- journal 2 <- journal 3 <- catalog: last_begun
+//! ```
+//!
+//! A journal is named only after its first windows or requests are durable. So a journal that is named but has none was
+//! cut.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -13,18 +20,18 @@ use crate::layout::Series;
 use crate::names::Seen;
 use crate::unread::Unread;
 
-/// An unsealed journal, which can be read or not.
+/// An unsealed journal, readable or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) number: u64,
-    /// The journal before it.
+    /// Its predecessor.
     previous: Option<u64>,
     /// Start of its first window.
     start: Option<UtcMs>,
 }
 
 impl Link {
-    /// A journal that cannot be read.
+    /// A journal that is not readable.
     pub(crate) fn unreadable(number: u64) -> Self {
         Self {
             number,
@@ -43,8 +50,8 @@ impl Link {
     }
 }
 
-/// Journals that are neither sealed nor there, and that another one or the catalog names. The files
-/// were listed before the catalog was opened.
+/// Journals that another journal or the catalog names, but that are neither sealed nor in the directory, or have no
+/// windows or requests. List the files before you open the catalog.
 pub(crate) fn missing(
     store: &Path,
     series: Series,
@@ -78,7 +85,7 @@ pub(crate) fn missing(
     .collect()
 }
 
-/// The time between the journals around a missing one. `None` if it is not known.
+/// The time range between the neighbours of a missing journal. `None` if unknown.
 fn around(rows: &[SealedRow], unsealed: &[Link], number: u64) -> Option<Seen> {
     let before = rows.iter().rev().filter(|row| row.journal < number);
     let before = before.filter_map(|row| row.seen).map(|(_, end)| end).next();
@@ -86,6 +93,6 @@ fn around(rows: &[SealedRow], unsealed: &[Link], number: u64) -> Option<Seen> {
     let sealed = sealed.filter_map(|row| row.seen).map(|(start, _)| start);
     let unsealed = unsealed.iter().filter(|link| link.previous == Some(number));
     let after = sealed.chain(unsealed.filter_map(|link| link.start)).min();
-    // If the clock was set back in between, the time is not known.
+    // If the clock was set back in between, the range is unknown.
     before.zip(after).filter(|(before, after)| before < after)
 }

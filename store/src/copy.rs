@@ -1,10 +1,9 @@
-//! Copies a store, also while it is recorded to.
+//! Copies a store, even while a recorder writes to it.
 //!
-//! The journals are opened before the catalog is copied, and the copy's catalog says which of them
-//! are sealed. So the copy has each window once, as a query that begins at that time sees it. A
-//! segment is linked where possible, because it never changes; what may still grow is copied as far
-//! as it is whole. The copy is made beside its place, and gets its name when it is complete and
-//! durable.
+//! The journals are opened before the catalog is copied, and the copied catalog says which of them are sealed. So the
+//! copy has each window once, like a query that begins at that time. Segments never change, so they are linked where
+//! possible. Files that may grow are copied up to their last complete part. The copy is made under a temporary name,
+//! and gets its name when it is complete and durable.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +23,7 @@ use crate::layout::{self, Dataset, Series};
 use crate::requests::RequestsScan;
 use crate::snapshot::check_is_store;
 
-/// Limit of attempts, each because the recorder deleted a segment in the meantime.
+/// Limit of attempts. An attempt fails if the recorder deletes a segment in the meantime.
 const ATTEMPTS: usize = 32;
 
 /// Result of [`copy`].
@@ -46,7 +45,7 @@ pub fn copy(store: &Path, to: &Path) -> Result<Copied, StoreError> {
     let target = Target::create(store, to)?;
     for _ in 1..ATTEMPTS {
         match Copy::new(store, &target.path).make() {
-            // The catalog of the next attempt does not list it.
+            // The catalog of the next attempt does not list the deleted segment.
             Err(StoreError::Io { path, source, .. })
                 if source.kind() == io::ErrorKind::NotFound && !is_listed(store, &path) =>
             {
@@ -154,7 +153,7 @@ impl Drop for Target {
     }
 }
 
-/// Makes the names in a directory durable, and those below it.
+/// Makes the names in a directory and below it durable.
 fn sync_all(dir: &Path) -> Result<(), StoreError> {
     let io = |error| StoreError::io("sync directory", dir)(error);
     for entry in fs::read_dir(dir).map_err(io)? {
@@ -188,7 +187,7 @@ impl<'s> Copy<'s> {
     fn make(mut self) -> Result<Copied, StoreError> {
         let journal_dir = layout::journal_dir(self.to);
         layout::create_dir(self.to, &journal_dir)?;
-        // Before the journals: those that are named without a file are missing in the copy, too.
+        // Before the journals: `.end` files without a journal show that it is missing, in the copy, too.
         for path in layout::orphaned_ends(self.store)? {
             self.file(&path)?;
         }
@@ -223,7 +222,7 @@ impl<'s> Copy<'s> {
             self.file(&path)?;
             self.file_if_any(&layout::journal_end(&path))?;
         }
-        // In this order, as they are read.
+        // In this order, because readers read them in this order.
         self.file_if_any(&layout::marks_sum(self.store))?;
         self.file_if_any(&layout::marks(self.store))?;
         for segment in segments(&catalog, self.to)? {
@@ -249,7 +248,7 @@ impl<'s> Copy<'s> {
                 .sealed(series)?
                 .contains(&number)
         {
-            // It was sealed in the meantime: the next attempt has its segments.
+            // The journal was sealed in the meantime: the next attempt has its segments.
             return Err(StoreError::io("open journal", &path)(
                 io::ErrorKind::NotFound.into(),
             ));
@@ -269,7 +268,7 @@ impl<'s> Copy<'s> {
         Ok(opened)
     }
 
-    /// Copies a journal up to its last whole frame, and what vouches for that.
+    /// Copies a journal up to its last complete frame, and its `.end` file.
     fn journal(
         &mut self,
         series: Series,
@@ -306,7 +305,7 @@ impl<'s> Copy<'s> {
         Ok(())
     }
 
-    /// Copies a journal as it is, so that its damage is noticed in the copy as well.
+    /// Copies a journal unchanged, so that its damage is noticed in the copy as well.
     fn damaged_journal(&mut self, path: &Path) -> Result<(), StoreError> {
         // In this order: without its `.end` file, the journal might not look damaged.
         self.file_if_any(&layout::journal_end(path))?;
@@ -315,7 +314,7 @@ impl<'s> Copy<'s> {
         Ok(())
     }
 
-    /// Links or copies a segment. One that is missing is missing in the copy, too.
+    /// Links or copies a segment. A missing segment is missing in the copy, too.
     fn segment(&mut self, relative: &str) -> Result<(), StoreError> {
         let path = self.store.join(relative);
         let file = match glob_view::open(self.store, &path) {
@@ -377,7 +376,7 @@ impl<'s> Copy<'s> {
     }
 }
 
-/// Gives an open file another name. Fails on another file system, and if the user may not.
+/// Gives an open file another name. Fails across file systems, and if the user lacks permission.
 fn link(file: &File, to: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());

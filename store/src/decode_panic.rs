@@ -5,12 +5,12 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Calls of [`caught`] that this thread is in.
+    /// Depth of nested calls of [`caught`] in this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Decodes Parquet or Arrow. An error says why that failed, also for a panic of their readers, which
-/// prints nothing.
+/// Decodes Parquet or Arrow. An error is the reason as text. A panic of their readers becomes an error, too, and prints
+/// nothing.
 pub fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     print_nothing_here();
     DEPTH.set(DEPTH.get() + 1);

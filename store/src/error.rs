@@ -20,13 +20,13 @@ pub enum StoreError {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What was found instead.
+        /// The kind of directory that was found.
         why: &'static str,
     },
     /// The catalog is missing, but segments or journals are there.
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` rebuilds it from the segments", path = .0.display())]
     NoCatalog(PathBuf),
-    /// The catalog is not as it was written.
+    /// The catalog is damaged.
     #[error(
         "the catalog of {store} is damaged: {why}; `trackiops store rebuild-catalog --store {store}` rebuilds it from the segments",
         store = .store.display()
@@ -34,7 +34,7 @@ pub enum StoreError {
     DamagedCatalog {
         /// The store.
         store: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// The store or the file has another version of the format.
@@ -49,7 +49,7 @@ pub enum StoreError {
         /// Its version.
         found: u32,
     },
-    /// A recorder has locked the store.
+    /// A recorder holds the lock of the store.
     #[error("{path} is being recorded to; stop the recorder, or name another store", path = .0.display())]
     Locked(PathBuf),
     /// The store belongs to another user.
@@ -78,7 +78,7 @@ pub enum StoreError {
     /// A system call failed.
     #[error("cannot {doing} {path}: {source}{hint}", path = .path.display(), hint = hint(.source))]
     Io {
-        /// What was tried: a verb, which the path follows.
+        /// The attempted action: a verb that the path follows.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -111,7 +111,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Where the damage begins.
         offset: u64,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// A segment is damaged.
@@ -119,15 +119,15 @@ pub enum StoreError {
     DamagedSegment {
         /// The segment.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A file of others cannot be read.
+    /// A file of another program cannot be read.
     #[error("cannot read {path}: {why}", path = .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The options are invalid.
@@ -157,15 +157,15 @@ pub enum StoreError {
         /// The message of the panic.
         why: String,
     },
-    /// A place for a copy that is not used.
+    /// A path that a copy cannot be made at.
     #[error("cannot copy to {path}: {why}; name a directory that is new or empty, outside of the store", path = .path.display())]
     CopyTarget {
-        /// The place.
+        /// The path.
         path: PathBuf,
         /// The reason.
         why: &'static str,
     },
-    /// What was to be noted about a moment cannot be; the text says why.
+    /// A mark was refused; the text is the reason.
     #[error("the mark is not written: {0}")]
     RefusedMark(&'static str),
     /// The store was deleted or moved while it was open for writing.
@@ -179,13 +179,13 @@ pub enum StoreError {
     UnknownImport {
         /// The store.
         store: PathBuf,
-        /// What it knows of the import.
+        /// The file with the progress of the import.
         path: PathBuf,
     },
     /// The store does not keep windows of this granularity.
     #[error("this store does not keep windows of {0}; add {0} to --granularity")]
     NotKept(Granularity),
-    /// Sealing a journal was stopped between two steps: by a failed change of the catalog, or by a test.
+    /// Sealing a journal stopped between two steps: a change of the catalog failed, or a test interrupted it.
     #[error("sealing of journal {0} was interrupted; open the store again to finish it")]
     Interrupted(u64),
 }
@@ -203,7 +203,7 @@ impl StoreError {
         }
     }
 
-    /// Adds to an I/O error what was tried, and on which path.
+    /// Adds the attempted action and the path to an I/O error.
     pub(crate) fn io<'a>(
         doing: &'static str,
         path: &'a Path,

@@ -36,8 +36,7 @@ const IDENTITY: [&str; 14] = [
     columns::LABELS,
     columns::LEVEL,
 ];
-/// Three months of seconds. Something is kept of each window, also of those without rows, and what
-/// range an export claims costs it nothing.
+/// Three months of seconds. Each window takes memory, even without rows, and an export can claim any range.
 const MOST_WINDOWS: i64 = 1 << 23;
 
 /// The rows of one host in an export.
@@ -170,10 +169,10 @@ impl Exported {
     }
 }
 
-/// The formats that the first bytes of a file tell apart.
+/// The formats that the first bytes of a file distinguish.
 enum Begin {
     Parquet,
-    /// A file of Arrow, or a stream: a message begins with a mark that is no length.
+    /// A file of Arrow, or a stream. A message of a stream begins with a marker that is not a valid length.
     Arrow,
     Other,
 }
@@ -204,7 +203,7 @@ fn unreadable(path: &Path, why: impl ToString) -> StoreError {
     }
 }
 
-/// Memory of a file that is kept.
+/// Memory of a file.
 fn file_bytes(stored: &StoredRow<'_>) -> u64 {
     let StoredTenant {
         uid: _,
@@ -220,7 +219,7 @@ fn file_bytes(stored: &StoredRow<'_>) -> u64 {
     (size_of::<FileAttributes>() + texts) as u64
 }
 
-/// Memory of a row that is kept. Its file is kept once.
+/// Memory of a row, without its file.
 fn row_bytes(row: &Row) -> u64 {
     let Row {
         read,

@@ -9,8 +9,7 @@ use trackiops_schemas::identity::FileKey;
 use crate::varint::{DecodeError, Input, put_u64};
 
 const ZSTD_LEVEL: i32 = 3;
-/// Most bytes that an index is unpacked to: those of a million files or more. A catalog may claim
-/// any number of rows.
+/// Largest unpacked index: enough for a million files. A catalog may claim any number of rows.
 const MOST_PLAIN_BYTES: u64 = 16 << 20;
 
 /// Which rows of a segment belong to which file. The rows of a file are contiguous, because a
@@ -78,7 +77,7 @@ impl FileIndex {
         }
     }
 
-    /// Whether it says which rows belong to which files.
+    /// Whether it knows which rows belong to which files.
     pub(crate) fn is_known(&self) -> bool {
         self.unknown == 0
     }
@@ -92,8 +91,8 @@ impl FileIndex {
         self.runs.is_empty() && self.unknown == 0
     }
 
-    /// The rows of files, as ascending ranges that neither touch nor overlap. `keys` must ascend. A
-    /// damaged index also returns rows of other files.
+    /// The rows of files, as ascending ranges that neither touch nor overlap. `keys` must ascend. For a damaged index,
+    /// the ranges include rows of other files.
     pub fn rows_of(&self, keys: &[FileKey]) -> Vec<Range<u64>> {
         if !self.is_known() {
             return std::iter::once(0..self.unknown).collect();
@@ -131,10 +130,10 @@ impl FileIndex {
         zstd::bulk::compress(&plain, ZSTD_LEVEL)
     }
 
-    /// Reads back what [`Self::encode`] wrote for a segment of `rows` rows.
+    /// Decodes the output of [`Self::encode`] for a segment of `rows` rows.
     pub(crate) fn decode(blob: &[u8], rows: u64) -> Result<Self, DecodeError> {
-        // Each file takes two varints of at most 10 bytes and has at least one row, so that a valid
-        // blob never unpacks to more than this.
+        // Each file takes two varints of at most 10 bytes and has at least one row, so a valid blob never unpacks to
+        // more.
         let most = rows.saturating_mul(20).min(MOST_PLAIN_BYTES);
         let mut plain = Vec::new();
         zstd::stream::Decoder::new(blob)
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The most memory that the process has had, bytes.
+    /// The peak memory of the process, bytes.
     fn resident_peak() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -1,8 +1,7 @@
 //! Entry points for `fuzz/`: the code that reads a store's files, with arbitrary bytes in them.
 //!
-//! Each function writes the bytes to the place of that file in a store, in the directory for
-//! temporary files. It reads them like a query, a check or the recorder. An error is a valid
-//! result.
+//! Each function writes the bytes to that file's place in a store in the temporary directory. It reads them like a
+//! query, a check or the recorder. An error is a valid result.
 
 use std::fs;
 use std::iter;
@@ -103,7 +102,7 @@ pub fn seal(journal: &[u8], end: &[u8]) {
         let catalog = Catalog::anew(&SCRATCH.0, &[]).expect("an empty catalog can be made");
         Mutex::new(catalog)
     });
-    // Windows far apart need a directory each.
+    // Windows far apart each need a directory.
     const MOST_WINDOWS: usize = 16;
     let store = &SCRATCH.0;
     let path = layout::journal(store, 1);
@@ -213,7 +212,7 @@ pub fn export(bytes: &[u8]) {
     let mut sum = Row::default();
     for host in Exported::open(&path).into_iter().flatten() {
         let mut left = 1000;
-        // Windows without rows take time, and a range may have a hundred million.
+        // Windows without rows take time, and a range may have a hundred million of them.
         if (host.span.1.0 - host.span.0.0) / host.granularity.ms() > left {
             continue;
         }

@@ -1,10 +1,15 @@
 //! Makes globs over `*.parquet` match exactly the segments that the catalog counts.
 //!
-//! A segment `X.parquet` is named `.X.parquet.tmp` while it is written. When it has expired, or was
-//! merged into another one, it is named `.X.parquet.removed` until it is deleted. Names follow the
-//! catalog: first, segments that no longer count are hidden, then those that count are shown. So a
-//! glob matches a merged segment or its inputs, for an instant neither, and never both. The next
-//! writer completes an interrupted step.
+//! A segment has one of three names. Names follow the catalog:
+//!
+//! ```text
+//! .X.parquet.tmp      while it is written, until the catalog lists it
+//! X.parquet           while the catalog lists it
+//! .X.parquet.removed  after it has expired or was merged, until it is deleted
+//! ```
+//!
+//! Segments that no longer count are hidden first, then the others are shown. So a glob matches a merged segment or its
+//! inputs, briefly neither, and never both. The next writer completes an interrupted step.
 //!
 //! Readers that have a segment's path from the catalog try all three names.
 
@@ -44,9 +49,8 @@ pub(crate) fn open(store: &Path, segment: &Path) -> io::Result<File> {
     beneath::read(store, segment)
 }
 
-/// Hides some segments from globs, then shows others, and syncs the renames. Paths are relative to
-/// the store. If a segment cannot be hidden, none in its directory is shown: one of these may
-/// contain its rows.
+/// Hides some segments from globs, then shows others, and syncs the renames. Paths are relative to the store. If a
+/// segment cannot be hidden, all segments in its directory stay hidden, because one of them may contain its rows.
 pub(crate) fn settle<'p>(
     store: &Path,
     removed: impl IntoIterator<Item = &'p String>,

@@ -21,10 +21,10 @@ use crate::requests::delete_removed;
 use crate::retention;
 use crate::warning::Warning;
 
-/// Time in which readers can still open a removed segment that they have planned to read.
+/// Time in which readers can still open a removed segment that is in their plan.
 const GRACE_MS: i64 = 5 * 60 * 1000;
 
-/// Hands a new policy to the sealing thread, which takes it before its next task.
+/// Hands a new policy to the sealing thread, which applies it before its next task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewPolicy(Arc<Mutex<Option<RetentionPolicy>>>);
 
@@ -39,14 +39,14 @@ impl NewPolicy {
     }
 }
 
-/// What a store took when journals were last sealed, or when it was opened.
+/// The size of a store when journals were last sealed, or when it was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreBytes(Arc<AtomicU64>);
 
 impl StoreBytes {
     const UNKNOWN: u64 = u64::MAX;
 
-    /// Bytes of segments, journals and catalog, if they are known.
+    /// Bytes of segments, journals and catalog, if known.
     pub(crate) fn get(&self) -> Option<u64> {
         let bytes = self.0.load(Ordering::Relaxed);
         (bytes != Self::UNKNOWN).then_some(bytes)
@@ -89,7 +89,7 @@ impl Housekeeping {
         }
     }
 
-    /// Tells what the store takes.
+    /// A handle to the size of the store.
     pub(crate) fn bytes(&self) -> StoreBytes {
         self.bytes.clone()
     }
@@ -109,8 +109,8 @@ impl Housekeeping {
         self.delete_and_merge(catalog)
     }
 
-    /// Hides and deletes removed segments, and merges once. Expires segments only if the policy has
-    /// changed: without that, nothing can expire before the next sealing.
+    /// Hides and deletes removed segments, and merges once. Expires segments only if the policy has changed: otherwise
+    /// nothing can expire before the next sealing.
     pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         if self.take_new_policy() {
             self.expire(catalog)?;
@@ -156,7 +156,7 @@ impl Housekeeping {
         Ok(())
     }
 
-    /// More merges in a row would delay sealing, and the end of the recorder.
+    /// Only one merge: more in a row would delay sealing and the end of the recorder.
     fn delete_and_merge(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         let removed = catalog.removed()?;
         if !removed.is_empty() {

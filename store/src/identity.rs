@@ -1,8 +1,8 @@
-//! Which store a file is of.
+//! Identifies the store of a file.
 //!
-//! A store has a random id, made with it. Its catalog, journals, segments and marks repeat the id. A copy
-//! has the id of its original until it is written to: then it takes a new one, and keeps the old ones as
-//! those of its past. A catalog names the inode that it was written to, so a copy is noticed.
+//! A store gets a random id when it is created. Its catalog, journals, segments and marks repeat the id. A copy has the
+//! id of its original until its first write. Then it takes a new id, and keeps the old ones as its past ids. A catalog
+//! names the inode that it was written to, so a copy is noticed.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -17,7 +17,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Why a file is not read.
 pub(crate) const FOREIGN: &str = "it is of another store, or of a copy of this one";
 
-/// The id of a store. Zeros in journals that are of none.
+/// The id of a store. Zeros in journals without a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StoreId(u128);
 
@@ -45,7 +45,7 @@ impl FromStr for StoreId {
     }
 }
 
-/// The ids that a store has had, the present one last.
+/// The ids that a store has had; the last one is current.
 pub(crate) type Ids = Arc<[StoreId]>;
 
 /// The id that a segment is written under, and the one before it.
@@ -89,7 +89,7 @@ impl FromStr for Identity {
     }
 }
 
-/// The ids of the store that most of these segments are of, the present one last.
+/// The ids of the store that most of these segments belong to; the last one is current.
 pub(crate) fn of_most(segments: &[Identity]) -> Vec<StoreId> {
     let past = |of: &Identity| {
         let mut ids = vec![of.id];
@@ -116,11 +116,11 @@ pub(crate) fn of_most(segments: &[Identity]) -> Vec<StoreId> {
         .unwrap_or_default()
 }
 
-/// The file that something was written to: its inode, and when that was made. No copy has both.
+/// The file that something was written to: its inode, and the inode's birth time. No copy has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) inode: u64,
-    /// 0 if the file system does not say.
+    /// 0 if the file system does not record it.
     pub(crate) birth_ns: u64,
 }
 

@@ -1,15 +1,18 @@
-//! How much of an import is in the store, so that the same import can go on after it was interrupted.
+//! Tracks the progress of an import in the store, so that an interrupted import can continue.
 //!
-//! An import gives each host the same windows and single requests in the same order whenever it is
-//! run. So it goes on behind those that the store has, whose number is kept by host:
+//! Every run of an import yields the same windows and single requests of each host in the same order. So it skips
+//! those that the store already has. The store keeps their number by host:
 //!
-//! 1. Windows and requests are appended to journals. Journals that are over wait.
+//! 1. Windows and requests are appended to journals. Full journals are not sealed yet.
 //! 2. All of these journals are closed, and the new numbers are written to `imports/<id>.open`.
 //! 3. The journals are sealed.
 //!
-//! If the process ends before the second step, the journals that are not counted yet are all there,
-//! because none of them was sealed. Whoever opens the store next counts what is in them, before
-//! anything is sealed. A complete import, or one that was counted so, is `imports/<id>.json`.
+//! If the process ends before step 2, all uncounted journals still exist, because none was sealed. The next opening of
+//! the store counts their contents before it seals anything. A complete import, or one that was
+//! counted like this, is `imports/<id>.json`.
+//!
+//! The catalog knows how many of these files there are. If one is missing, an import whose file does not exist is
+//! refused, because the store may have it already.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -27,14 +30,14 @@ use crate::layout::{self, Series};
 use crate::requests::{RequestsScan, RequestsWriter};
 use crate::writer::Writer;
 
-/// Bytes of a file: some 100,000 hosts and more.
+/// Most bytes of a file: enough for 100,000 hosts.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Windows and single requests.
+/// Numbers of windows and single requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// Windows, or parts of them that were appended one by one.
+    /// Windows, or parts of windows that were appended separately.
     pub windows: u64,
     /// Single requests.
     pub requests: u64,
@@ -47,15 +50,15 @@ impl Counts {
     }
 }
 
-/// What a store has of an import.
+/// The part of an import that is in the store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     /// The first journal of windows that is not counted.
     next_journal: u64,
-    /// The first one of requests. `None` if the import keeps none.
+    /// The first journal of requests that is not counted. `None` if the import has no single requests.
     next_requests: Option<u64>,
-    /// The store has an unknown part of it.
+    /// The store has an unknown part of the import.
     is_unknown: bool,
     hosts: BTreeMap<String, Counts>,
 }
@@ -96,7 +99,7 @@ impl Kept {
         write().map_err(StoreError::io("write", path))
     }
 
-    /// Nothing is being imported any more.
+    /// Marks the import as closed.
     fn close(&self, store: &Path, id: &str) -> Result<(), StoreError> {
         let open = layout::open_import(store, id);
         self.write(store, &layout::import(store, id))?;
@@ -106,13 +109,13 @@ impl Kept {
         layout::sync_dir(store, &layout::imports_dir(store))
     }
 
-    /// Counts what is in journals that are not counted yet. This import wrote them all. `next_journal` is
+    /// Counts the contents of journals that are not counted yet. All of them are from this import. `next_journal` is
     /// the one that the store's next writer begins. Returns whether the numbers are known.
     fn count(&mut self, catalog: &Catalog, next_journal: u64) -> Result<bool, StoreError> {
         let store = catalog.store();
         let first_requests = self.next_requests.unwrap_or(u64::MAX);
-        // Journals of the import that are gone, or were sealed without being counted: this is a part
-        // of an earlier or a later state of the store.
+        // Journals of the import are gone, or were sealed without being counted: the store is a mix of an earlier and a
+        // later state.
         if next_journal < self.next_journal
             || catalog.last_journal()? >= self.next_journal
             || catalog.last_requests()? >= first_requests
@@ -164,11 +167,11 @@ impl Kept {
     }
 }
 
-/// Counts what an import has appended that was interrupted. Call this before anything is sealed.
+/// Counts what interrupted imports appended. Call this before anything is sealed.
 pub(crate) fn take_stock(catalog: &Catalog, next_journal: u64) -> Result<(), StoreError> {
     let store = catalog.store();
     for id in layout::open_imports(store)? {
-        // Whatever is wrong with it: the store must be recorded into.
+        // A damaged file must not keep the store from being recorded into.
         let kept = Kept::read(store, &layout::open_import(store, &id));
         let mut kept = kept.ok().flatten().unwrap_or_else(|| Kept {
             is_unknown: true,
@@ -184,21 +187,21 @@ pub(crate) fn take_stock(catalog: &Catalog, next_journal: u64) -> Result<(), Sto
 
 /// An import that can go on after it was interrupted.
 ///
-/// Journals of its writers are sealed by [`Self::commit`] alone.
+/// Only [`Self::commit`] has the journals of its writers sealed.
 #[derive(Debug)]
 pub struct Import {
     store: PathBuf,
     id: String,
     kept: Kept,
-    /// What the store had when this run began, and has not come again yet.
+    /// Windows and requests that the store had when this run began, minus those that this run has skipped.
     ahead: BTreeMap<String, Counts>,
-    /// Whether something was appended that is not counted in the store.
+    /// Whether windows or requests were appended that are not counted in the store.
     has_new: bool,
 }
 
 impl Import {
-    /// Begins an import, or goes on with it. `id` is a part of a file's name, and the same whenever the
-    /// same windows come in the same order.
+    /// Begins or continues an import. `id` becomes part of a file name. The same id must always yield the same windows
+    /// in the same order.
     pub fn begin(
         id: &str,
         windows: &mut Writer,
@@ -214,7 +217,7 @@ impl Import {
         let mut kept = Kept::read(&store, &path)?.unwrap_or_default();
         // It was more than the store has now.
         let is_older = next_journal < kept.next_journal || next_requests < kept.next_requests;
-        // What was interrupted could not be counted.
+        // An interrupted import could not be counted.
         let is_uncounted = !layout::open_imports(&store)?.is_empty();
         if kept.is_unknown || is_older || is_uncounted {
             return Err(StoreError::UnknownImport { store, path });
@@ -232,14 +235,14 @@ impl Import {
         })
     }
 
-    /// What the store has of it.
+    /// Counts of windows and requests in the store.
     pub fn counts(&self) -> Counts {
         let mut all = Counts::default();
         self.kept.hosts.values().for_each(|host| all.add(*host));
         all
     }
 
-    /// How many of the next windows and requests of a host the store has already.
+    /// How many of the next windows and requests of a host are already in the store.
     pub fn skip(&mut self, host: &str, next: Counts) -> Counts {
         let Some(ahead) = self.ahead.get_mut(host) else {
             return Counts::default();
@@ -253,7 +256,7 @@ impl Import {
         skipped
     }
 
-    /// Windows and requests of a host were appended.
+    /// Counts windows and requests of a host that were appended.
     pub fn appended(&mut self, host: &str, counts: Counts) {
         if counts != Counts::default() {
             self.has_new = true;
@@ -262,7 +265,8 @@ impl Import {
         }
     }
 
-    /// Has the store know what was appended, and has it sealed.
+    /// Records the appended windows and requests in the store, and has them sealed. `is_over` ends the wait for the
+    /// thread that seals requests.
     pub fn commit(
         &mut self,
         windows: &mut Writer,
@@ -285,7 +289,7 @@ impl Import {
         requests.map_or(Ok(()), RequestsWriter::release)
     }
 
-    /// All of it was committed.
+    /// Closes the import. Everything must be committed.
     pub fn finish(self) -> Result<(), StoreError> {
         self.kept.close(&self.store, &self.id)
     }

@@ -4,14 +4,14 @@
 //! <store>/catalog.db
 //! <store>/journal/<n>.tij
 //! <store>/journal/requests-<n>.tij
-//! <store>/journal/*.end                 how long the journal of that name is
+//! <store>/journal/*.end                 the length of the journal of that name
 //! <store>/journal/*.tij.damaged         a journal that was found damaged; *.end.damaged is beside it
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
-//! <store>/imports/<id>.open             an import that is under way; .json when it is not
+//! <store>/imports/<id>.open             an open import; .json when it is closed
 //! .<segment>.tmp        incomplete, or about to count
-//! .<segment>.removed    counts no longer, and will be deleted
+//! .<segment>.removed    no longer counts, and will be deleted
 //! ```
 //!
 //! A segment's name depends only on its journal's content, so sealing again writes the same names.
@@ -31,7 +31,7 @@ use crate::error::StoreError;
 
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
-/// Extension of a file that says how long a journal is.
+/// Extension of a file with the length of a journal.
 const END_EXTENSION: &str = "end";
 /// Suffix of a damaged journal.
 const SET_ASIDE: &str = ".damaged";
@@ -46,12 +46,12 @@ const SEGMENT_START: &str = "%Y%m%dT%H%M%SZ";
 /// Limit on attempts to list journals. A recorder rotates them every few minutes.
 const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
-/// Extension of an import that is under way.
+/// Extension of an open import.
 const OPEN_IMPORT: &str = "open";
 /// Directory and dataset of segments of requests.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
-/// Journals that are numbered together.
+/// A sequence of journals with shared numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Series {
     /// Journals of windows.
@@ -88,7 +88,7 @@ impl Series {
         journal_of(self.prefix(), store, number)
     }
 
-    /// Whether the file of a journal exists, also if it was set aside.
+    /// Whether the file of a journal exists, including one that was set aside.
     pub(crate) fn has(self, store: &Path, number: u64) -> bool {
         let path = self.journal(store, number);
         let mut names = [quarantined(&path), path].into_iter();
@@ -139,22 +139,22 @@ pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
 }
 
-/// The directory of what is known of imports.
+/// The directory with the progress of imports.
 pub(crate) fn imports_dir(store: &Path) -> PathBuf {
     store.join("imports")
 }
 
-/// What the store has of an import.
+/// The file with the progress of a closed import.
 pub(crate) fn import(store: &Path, id: &str) -> PathBuf {
     imports_dir(store).join(format!("{id}.json"))
 }
 
-/// The same while it is under way.
+/// The file with the progress of an open import.
 pub(crate) fn open_import(store: &Path, id: &str) -> PathBuf {
     imports_dir(store).join(format!("{id}.{OPEN_IMPORT}"))
 }
 
-/// The imports that are under way, or were when their process ended.
+/// The ids of open imports. Their process may have ended.
 pub(crate) fn open_imports(store: &Path) -> Result<Vec<String>, StoreError> {
     let dir = imports_dir(store);
     let entries = beneath::entries(store, &dir).map_err(StoreError::io("list", &dir))?;
@@ -166,12 +166,12 @@ pub(crate) fn open_imports(store: &Path) -> Result<Vec<String>, StoreError> {
     Ok(ids.collect())
 }
 
-/// What people have noted about moments.
+/// The file with marks.
 pub(crate) fn marks(store: &Path) -> PathBuf {
     store.join("marks.jsonl")
 }
 
-/// How far the marks go, and their checksum.
+/// The file with the length and the checksum of the marks.
 pub(crate) fn marks_sum(store: &Path) -> PathBuf {
     store.join("marks.sum")
 }
@@ -210,11 +210,11 @@ pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
     Ok(has_journals || !segment_files(store)?.is_empty())
 }
 
-/// How deep in a directory stores are looked for.
+/// Depth to which a directory is searched for stores.
 const MOST_DEPTH: usize = 4;
 
-/// The stores that a directory means: itself, or if it is none those in it and in directories below, ordered by path. Links are not
-/// followed. What is no directory, and a directory without any store, means itself.
+/// The stores at a path: the directory itself if it is a store, else all stores in and below it, ordered by path. Links
+/// are not followed. Without any store, or if it is not a directory, the path itself.
 pub fn stores_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     if dir.is_dir() {
@@ -246,8 +246,8 @@ fn find_stores(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// Parses a segment's path, relative to the store: the dataset, the granularity, and the number of
-/// the last journal.
+/// Parses a segment's path relative to the store. Returns the dataset, the granularity, and the number of the last
+/// journal.
 pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
     let [dataset, granularity, date, name] = path.split('/').collect::<Vec<_>>()[..] else {
         return None;
@@ -260,7 +260,7 @@ pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
     is_ours.then_some((dataset, granularity, number))
 }
 
-/// Parses the path of a segment of requests, relative to the store: the number of its journal.
+/// Parses the path of a segment of requests, relative to the store. Returns the number of its journal.
 pub(crate) fn parse_requests_segment(path: &str) -> Option<u64> {
     let [REQUESTS_DIR, date, name] = path.split('/').collect::<Vec<_>>()[..] else {
         return None;
@@ -297,9 +297,8 @@ fn journal_of(prefix: &str, store: &Path, number: u64) -> PathBuf {
     journal_dir(store).join(format!("{prefix}{number}.{JOURNAL_EXTENSION}"))
 }
 
-/// Lists journals until two lists agree. A directory is read in pieces: a list may miss a journal
-/// that is created meanwhile but have the next one. Readers would then see newer windows without
-/// older ones.
+/// Lists journals until two lists agree. The kernel returns a directory in pieces, so a list may miss a journal that is
+/// created meanwhile but have the next one. Readers would then see newer windows without older ones.
 fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     let mut last = list_journals(prefix, store)?;
     for _ in 1..MOST_LISTS {
@@ -318,8 +317,8 @@ fn list_journals(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
         let number = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.strip_prefix(prefix)?.parse().ok());
-        // Only names that `journal_of` writes: `007.tij` is not journal 7. The catalog cannot hold
-        // larger numbers, and the next number must fit, too.
+        // Only names that `journal_of` writes: `007.tij` is not journal 7. The catalog cannot hold larger numbers, and
+        // the next number must fit, too.
         let is_ours =
             |n: &u64| *n < i64::MAX.cast_unsigned() && journal_of(prefix, store, *n) == path;
         numbers.extend(number.filter(is_ours));
@@ -380,18 +379,18 @@ pub(crate) fn segment_files(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, "")
 }
 
-/// Paths of all hidden segments of windows. The paths are those before they were hidden.
+/// Paths of all hidden segments of windows, as they were before hiding.
 pub(crate) fn hidden_segments(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, HIDDEN)
 }
 
-/// Paths of all segments of windows under temporary names. The paths are the final ones.
+/// Paths of all segments of windows under temporary names, as they will be when they count.
 pub(crate) fn temporary_segments(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, TEMPORARY)
 }
 
-/// Visible segments of health of the day of a time, and of later days. Every sealed journal that has
-/// windows has such segments.
+/// Visible segments of health of the day of a time, and of later days. Every sealed journal with windows has such a
+/// segment.
 pub(crate) fn health_since(store: &Path, time: Option<UtcMs>) -> Result<Vec<PathBuf>, StoreError> {
     let first = time.map_or_else(String::new, |time| Date::of(time).name());
     let first = format!("date={first}");
@@ -413,7 +412,7 @@ pub(crate) fn health_since(store: &Path, time: Option<UtcMs>) -> Result<Vec<Path
     Ok(files)
 }
 
-/// Segments whose names have this suffix. An empty suffix means plain names.
+/// Segments whose names have this suffix. An empty suffix selects plain names.
 fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError> {
     let segment_of = |file: &Path| {
         let name = file.file_name()?.to_str()?;
@@ -490,7 +489,7 @@ pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
 }
 
-/// Whether a segment's directory is that of a time.
+/// Whether a segment's directory is the one of this time.
 pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
     let date = segment.parent().and_then(Path::file_name);
     date.is_some_and(|date| date == format!("date={}", Date::of(time).name()).as_str())
@@ -536,7 +535,7 @@ pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     }
 }
 
-/// `.end` files without a journal, neither under its own name nor set aside.
+/// `.end` files without a journal, whether under its name or set aside.
 pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut ends = entries(store, &journal_dir(store))?;
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
@@ -544,16 +543,15 @@ pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
         let own = quarantined_from(path);
         let end = own.as_deref().unwrap_or(path);
         let journal = end.with_extension(JOURNAL_EXTENSION);
-        // The journal is set aside before its `.end` file.
+        // A journal is set aside before its `.end` file.
         let is_alone = !is_there(&quarantined(&journal)) && (own.is_some() || !is_there(&journal));
         end.extension().is_some_and(|e| e == END_EXTENSION) && is_alone
     });
     Ok(ends)
 }
 
-/// The largest number of a journal of windows in the directory of journals, also if only its `.end`
-/// file is there, or if it was set aside. A new journal of that number could be mistaken for it. 0
-/// if there is none.
+/// The largest number in the directory of journals, including journals that were set aside or left only an `.end` file.
+/// A new journal with such a number could be mistaken for the old one. 0 if there is none.
 pub(crate) fn last_number(store: &Path) -> Result<u64, StoreError> {
     last_number_of("", store)
 }
@@ -573,8 +571,7 @@ fn last_number_of(prefix: &str, store: &Path) -> Result<u64, StoreError> {
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// The number of the journal of windows that an `.end` file belongs to. `None` for other files, and
-/// for files that were set aside.
+/// The number of the journal of windows of an `.end` file. `None` for other files, and for files that were set aside.
 pub(crate) fn number_of_end(store: &Path, end: &Path) -> Option<u64> {
     let number = number_of_journal(end)?;
     (journal_end(&journal(store, number)) == end).then_some(number)
@@ -595,8 +592,7 @@ pub(crate) fn hidden(segment: &Path) -> PathBuf {
     concealed(segment, HIDDEN)
 }
 
-/// `.<name><suffix>`: globs check the end of a name, and readers of directories (Spark, Arrow) its
-/// start.
+/// `.<name><suffix>`: globs check the end of a name, and programs that read directories (Spark, Arrow) check its start.
 fn concealed(segment: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(segment.file_name().unwrap_or_default());
@@ -655,8 +651,7 @@ pub(crate) fn sync_dir(store: &Path, path: &Path) -> Result<(), StoreError> {
     beneath::sync_dir(store, path).map_err(StoreError::io("sync directory", path))
 }
 
-/// Makes the names of segments durable, and those of their directories. Paths are relative to the
-/// store.
+/// Makes the names of segments and of their directories durable. Paths are relative to the store.
 pub(crate) fn sync_names<'s>(
     store: &Path,
     segments: impl Iterator<Item = &'s String>,

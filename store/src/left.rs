@@ -1,4 +1,4 @@
-//! Journals that an earlier writer has left.
+//! Journals that an earlier writer left behind.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::layout::Series;
 /// A journal of an earlier writer.
 pub(crate) struct Left {
     pub(crate) number: u64,
-    /// How many of its bytes were durable. `None` if that is not known, or its header cannot be read.
+    /// Number of its durable bytes. `None` if unknown, or if its header cannot be read.
     bytes: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn left(store: &Path, series: Series, ids: &Ids) -> Result<Vec<Left>,
             Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
                 Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
                 Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
-                // Other errors come again when the journal is sealed.
+                // Sealing the journal reports other errors.
                 Err(_) => None,
             },
             _ => None,
@@ -33,7 +33,7 @@ pub(crate) fn left(store: &Path, series: Series, ids: &Ids) -> Result<Vec<Left>,
     series.journals(store)?.into_iter().map(of).collect()
 }
 
-/// The last journal that has windows or requests: of these numbers, or of those that were left.
+/// The last journal with windows or requests, among these numbers and the left journals.
 pub(crate) fn last_used(known: &[u64], left: &[Left]) -> Option<Previous> {
     let known = known.iter().map(|number| Previous {
         number: *number,

@@ -5,10 +5,10 @@
 //! requests       -> journal (append, CRC)        -> seal -> segments (Parquet)
 //! ```
 //!
-//! The recorder uses [`WindowQueue`] and the [`Writer`] behind it; readers use [`Snapshot`]. Both
-//! may use the same store at once, in different processes. A store has one writer at a time.
-//! [`RequestsWriter`] keeps single requests beside the windows. Rows are mergeable partial
-//! aggregates: several rows of the same file and window, in one segment or in several, add up.
+//! The recorder uses [`WindowQueue`] and the [`Writer`] behind it; readers use [`Snapshot`]. Both may use the same
+//! store at once, in different processes. A store has one writer at a time. [`RequestsWriter`] keeps single requests
+//! beside the windows. Rows are mergeable partial aggregates: all rows of a file and window add up, in one segment or
+//! in several.
 
 mod allocator;
 pub mod batch;

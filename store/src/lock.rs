@@ -17,19 +17,21 @@ const NFS_SUPER_MAGIC: u64 = 0x6969;
 /// Write permission for the group or for all.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The lock of a store's writer, until it is dropped: `flock(LOCK_EX)` on a file of the store and on
-/// its directory.
+/// The lock of a store's writer, held until it is dropped: `flock(LOCK_EX)` on a file of the store and on its
+/// directory.
 ///
-/// The file can be deleted or replaced while it is locked, the directory cannot: its path then leads
-/// to another store. On NFS, only the file's lock holds on other hosts.
+/// The file can be deleted or replaced while it is locked. The directory cannot: its path then leads to another store.
+/// On NFS, only the file's lock is visible to other hosts.
+///
+/// While it is held, this process reaches the store through the locked directory only, even if its path leads to
+/// another one.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     dir: File,
     file: File,
 }
 
-/// Unlocks, because closing is not enough: a child that was just forked shares the locks until it
-/// executes its program.
+/// Unlocks explicitly: closing is not enough, because a forked child shares the locks until it executes its program.
 impl Drop for StoreLock {
     fn drop(&mut self) {
         let _ = flock(&self.dir, FlockOperation::Unlock);
@@ -122,8 +124,8 @@ fn try_lock(file: &File, store: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether a recorder may hold the lock of a directory. Anyone who may read the directory can lock
-/// it, but only its owner and root record into it.
+/// Whether a recorder may hold the lock of a directory. Anyone who may read the directory can lock it, but only its
+/// owner and root record into it.
 fn may_be_ours(dir: &File) -> bool {
     let Ok(inode) = dir.metadata().map(|metadata| metadata.ino()) else {
         return true;
@@ -134,8 +136,8 @@ fn may_be_ours(dir: &File) -> bool {
     holders.peek().is_none() || holders.any(is_of_this_user)
 }
 
-/// The processes that hold flocks of this inode, by `/proc/locks` (`lock_get_status` in fs/locks.c):
-/// `1: FLOCK  ADVISORY  WRITE 4711 00:2f:2 0 EOF`. A process that waits has `->` in the second place.
+/// The processes that hold flocks of this inode, from `/proc/locks` (`lock_get_status` in fs/locks.c): `1: FLOCK
+/// ADVISORY  WRITE 4711 00:2f:2 0 EOF`. A waiting process has `->` as the second field.
 fn holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
     let holder = move |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [_, "FLOCK", _, _, pid, place, ..] => {
@@ -162,9 +164,9 @@ fn create_all(store: &Path) -> Result<(), StoreError> {
     created.map_err(StoreError::io("create directory", store))
 }
 
-/// Refuses a store that another user could change: its files would be trusted. Looks at all of its
-/// directories, and at the files in the first of them and among the journals. All segments together
-/// may be many, and their checksums are in the catalog.
+/// Refuses a store that another user could change, because its files are trusted. Checks all of its directories, and
+/// the files in its root and among the journals. It skips segments: there may be many, and the catalog has their
+/// checksums.
 fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
     let own = geteuid().as_raw();
     let journals = layout::journal_dir(store);
@@ -178,7 +180,7 @@ fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             found => found.map_err(StoreError::io("examine", &path))?,
         };
-        // No link is followed, and anybody may have any mode of one.
+        // Links are not followed, and their mode has no meaning.
         if metadata.is_symlink() || path.file_name().is_some_and(|name| name == "lost+found") {
             continue;
         }
@@ -222,8 +224,7 @@ fn check_kind(store: &Path) -> Result<(), StoreError> {
     };
     for entry in fs::read_dir(store).map_err(StoreError::io("list", store))? {
         let name = entry.map_err(StoreError::io("list", store))?.file_name();
-        // A new file system contains `lost+found`. The other files are left if creating a store was
-        // interrupted.
+        // A new file system contains `lost+found`. The other files remain if creating a store was interrupted.
         let begun = [
             layout::lock(store),
             layout::new_catalog(store),

@@ -1,5 +1,5 @@
-//! Segments that counted and cannot be read. A rebuilt catalog lists them as before, so that queries
-//! and `store check` go on saying what is missing.
+//! Segments that counted but cannot be read. A rebuilt catalog still lists them, so that queries and `store check` keep
+//! reporting missing data.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) type Journals = HashMap<u64, (String, JournalSpan)>;
 /// What a segment shares with another one that has the same rows.
 type Kind = (Dataset, Granularity, String, Option<(UtcMs, UtcMs)>);
 
-/// A segment that cannot be read, as far as it is known.
+/// An unreadable segment, as far as it is known.
 pub(crate) struct Lost {
     host: String,
     journals: Vec<JournalSpan>,
@@ -35,8 +35,8 @@ impl Lost {
         self.entry.journals.1
     }
 
-    /// A damaged segment that no catalog describes: its name says what it was. `None` if that is no
-    /// name of a segment.
+    /// A damaged segment that no catalog describes, as far as its name describes it. `None` if the name is not the name
+    /// of a segment.
     pub(crate) fn named(store: &Path, relative: &str, known: &Journals) -> Option<Self> {
         let (dataset, granularity, last) = layout::parse_segment(relative)?;
         let path = store.join(relative);
@@ -132,7 +132,7 @@ pub(crate) fn listed(catalog: &CatalogView, store: &Path) -> Result<Vec<Lost>, S
     Ok(listed)
 }
 
-/// The journals whose rows are in segments that can be read.
+/// The journals whose rows are in readable segments.
 #[derive(Default)]
 pub(crate) struct Readable(BTreeMap<Kind, HashSet<u64>>);
 
@@ -141,8 +141,7 @@ impl Readable {
         self.0.entry(kind).or_default().extend(journals);
     }
 
-    /// Whether all rows of a segment are in others: it was merged, or what was merged into it is
-    /// still there.
+    /// Whether other segments have all rows of a segment: its merged segment, or the inputs of its merge.
     pub(crate) fn has(&self, lost: &Lost, store: &Path) -> bool {
         let (first, last) = lost.entry.journals;
         let mut numbers = lost
@@ -155,7 +154,7 @@ impl Readable {
     }
 }
 
-/// Has a catalog list these segments. `old` has the names of their files.
+/// Enters these segments in a catalog. `old` has the names of their files.
 pub(crate) fn keep(
     catalog: &mut Catalog,
     lost: &[Lost],

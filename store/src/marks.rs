@@ -1,8 +1,9 @@
-//! Marks on the timeline of a store: what a person notes about a moment, such as the start of a job.
+//! Marks on the timeline of a store: notes about a moment, such as the start of a job.
 //!
-//! They are lines of JSON in a file of their own, which any process may append to, also beside a recorder.
-//! A second file has the checksum of all lines, so that a line that was deleted or changed is noticed. Each
-//! mark continues the checksum, and so does not hide damage before it.
+//! Marks are lines of JSON in a separate file. Any process may append to it, also beside a recorder. A second file has
+//! the checksum of all lines, so a deleted or changed line is noticed. Each mark continues the checksum, so it does not
+//! hide earlier damage. The catalog has the length and the checksum at its last publication, so an earlier pair of files
+//! is noticed as well.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -21,26 +22,26 @@ use crate::identity::{FOREIGN, Identity, StoreId};
 use crate::layout;
 use crate::snapshot::check_is_store;
 
-/// Bytes of a text at most.
+/// Most bytes of a text.
 const MOST_BYTES: usize = 4096;
-/// Those of a line: each byte may be escaped.
+/// Most bytes of a line: each byte may be escaped.
 const MOST_OF_LINE: u64 = 6 * MOST_BYTES as u64 + 4096;
 
 /// Those of the file: some 100,000 marks and more.
 const MOST_OF_FILE: u64 = 64 << 20;
 
-/// A moment, and what somebody has noted about it.
+/// A note about a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// The moment.
     pub time: UtcMs,
     /// The host on which it was noted.
     pub host: String,
-    /// What.
+    /// The note.
     pub text: String,
 }
 
-/// What the marks must be: how many bytes, of which store, and their checksum.
+/// Length and checksum of the marks, and the id of their store.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sum {
@@ -68,7 +69,7 @@ impl Sum {
         beneath::sync_dir(store, store)
     }
 
-    /// Has it cover what follows.
+    /// Extends it over further bytes.
     fn add(&mut self, bytes: &[u8]) {
         self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
         self.bytes += bytes.len() as u64;
@@ -84,7 +85,7 @@ struct Line {
 }
 
 impl Mark {
-    /// Adds the mark to those of a store. It is on the disk when this returns.
+    /// Adds the mark to a store. It is durable when this returns.
     pub fn add_to(&self, store: &Path) -> Result<(), StoreError> {
         let refused = StoreError::RefusedMark;
         if self.text.trim().is_empty() {
@@ -105,7 +106,7 @@ impl Mark {
         let path = layout::marks(store);
         let add = || {
             let mut file = beneath::append_or_create(store, &path)?;
-            // Released when the file is closed.
+            // Closing the file releases the lock.
             flock(&file, FlockOperation::LockExclusive)?;
             let length = file.metadata()?.len();
             if length > MOST_OF_FILE {
@@ -113,7 +114,7 @@ impl Mark {
             }
             let mut sum = Sum::read(store)?;
             if length == 0 && sum.is_none() {
-                // Before the first line: one without it counts as damaged.
+                // Written before the first line: lines without a sum count as damaged.
                 sum = Some(Sum {
                     store: id.to_string(),
                     bytes: 0,
@@ -122,7 +123,7 @@ impl Mark {
                 sum.iter().try_for_each(|sum| sum.write(store))?;
             }
             let mut text = serde_json::to_string(&line)?;
-            // One that was not written to its end stays a line of its own.
+            // An incomplete line stays a separate line.
             if !ends_with_a_line(&mut file)? {
                 text.insert(0, '\n');
             }
@@ -130,9 +131,9 @@ impl Mark {
             file.write_all(text.as_bytes())?;
             beneath::finished(&file)?;
             file.sync_all()?;
-            // Without one, the lines stay unaccounted for.
+            // Without a sum, the lines stay unverified.
             let Some(mut sum) = sum else { return Ok(()) };
-            // Its line may be there, but not its sum, if a process has ended in between.
+            // If a process ended in between, its line may be in the file, but not in the sum.
             let mut not_summed = Vec::new();
             file.seek(SeekFrom::Start(sum.bytes.min(length)))?;
             file.read_to_end(&mut not_summed)?;
@@ -163,14 +164,14 @@ fn ends_with_a_line(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// What the file of marks has.
+/// The content of the file of marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The file, which need not exist.
     pub path: PathBuf,
-    /// In the order of their times.
+    /// The marks, ordered by time.
     pub marks: Vec<Mark>,
-    /// What is wrong with it.
+    /// The problem with the file, if it is damaged.
     pub damage: Option<String>,
 }
 
@@ -236,7 +237,8 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     })
 }
 
-/// Has the catalog know that the store has marks, if it has some.
+/// Records the marks in the catalog, if the store has any. Does not replace marks that are known, but that the present
+/// lines do not continue.
 pub(crate) fn enter(store: &Path, catalog: &Catalog) -> Result<(), StoreError> {
     let sum = layout::marks_sum(store);
     match beneath::exists(store, &sum).map_err(StoreError::io("look for", &sum))? {

@@ -13,11 +13,11 @@ pub struct MountRoots {
     names: HashMap<Option<String>, InCommon>,
 }
 
-/// The longest common part of the names of a mount's files, in whole components.
+/// The longest common prefix of the names of a mount's files, in whole components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InCommon {
     path: String,
-    /// Whether all names are this path. Otherwise it is a directory, which may be a name as well.
+    /// Whether all names are this path. Otherwise it is a directory, which may also be a name.
     is_the_only_one: bool,
 }
 
@@ -74,7 +74,7 @@ impl MountRoots {
     }
 }
 
-/// Length of the common part of two paths, in whole components, bytes.
+/// Length of the common prefix of two paths, in whole components, bytes.
 fn in_common(a: &str, b: &str) -> usize {
     let mut length = 0;
     for (x, y) in a.split('/').zip(b.split('/')) {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(root(&["/mnt/nfs/a/x"]), "/mnt/nfs/a");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs/ab/x"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs/y", "(other)"]), "/mnt/nfs");
-        // An operation can be about the directory at which the mount begins.
+        // An operation can concern the directory at which the mount begins.
         assert_eq!(root(&["/mnt/nfs", "/mnt/nfs/a/x"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs", "/mnt/nfs"]), "/mnt");

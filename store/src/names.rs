@@ -11,8 +11,8 @@ pub type Seen = (UtcMs, UtcMs);
 pub enum Names<'a> {
     /// This name.
     Exactly(&'a str),
-    /// All names below this directory, and its own, because operations can be about a directory. It
-    /// has no slash at its end, so the root is empty.
+    /// All names below this directory, and the directory itself, because operations can concern it. It has no slash at
+    /// its end, so the root is empty.
     Below(&'a str),
     /// All names.
     All,
@@ -56,8 +56,8 @@ pub struct NameSeen {
 pub struct FileHistory {
     /// When it was first and last seen.
     pub seen: Seen,
-    /// Names in order of time, each with when the file was first and last seen under it. If two
-    /// overlap, the file had both names, or had one of them twice.
+    /// Names ordered by time, each with when the file was first and last seen under it. If two overlap, the file had
+    /// both names, or had one of them twice.
     pub names: Vec<(String, Seen)>,
 }
 

@@ -1,5 +1,5 @@
-//! Notices a catalog that is older than segments beside it, such as one that was restored alone, and
-//! segments of another store.
+//! Detects segments that the catalog lacks: the catalog is older than they are, for example because it was restored
+//! alone, or they belong to another store.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
 use crate::unread::Unread;
 
-/// The largest number of a journal that is sealed into segments which the catalog lacks.
+/// The largest number of a sealed journal whose segments the catalog lacks.
 pub(crate) fn last_journal(store: &Path) -> Result<Option<u64>, StoreError> {
     let catalog = CatalogView::open(store)?;
     let mut known = catalog.sealed_journals()?;
@@ -28,8 +28,8 @@ pub(crate) fn last_journal(store: &Path) -> Result<Option<u64>, StoreError> {
     Ok(own.map(|(_, span)| span.number).max())
 }
 
-/// What the catalog lacks, if a segment is of a journal that is neither `known`, sealed or not, nor
-/// was removed. Looks at the last day that the catalog knows and at later ones.
+/// Segments that the catalog lacks: their journals are neither in `known`, which has sealed and unsealed ones, nor
+/// removed. Looks at the last day that the catalog knows and at later days.
 pub(crate) fn than_catalog(
     store: &Path,
     catalog: &CatalogView,
@@ -40,7 +40,7 @@ pub(crate) fn than_catalog(
     Ok(beside(store, "segments of N journals", journals.collect()))
 }
 
-/// What is said of segments beside a catalog: whether each is of this store, and its time.
+/// Messages about segments that the catalog lacks. Each item says whether the segment is of this store, and its time.
 fn beside(store: &Path, what: &str, segments: Vec<(bool, Seen)>) -> Vec<Unread> {
     let of = |own: bool| {
         let times = segments.iter().filter(|(is_own, _)| *is_own == own);
@@ -62,7 +62,7 @@ fn beside(store: &Path, what: &str, segments: Vec<(bool, Seen)>) -> Vec<Unread> 
     [true, false].into_iter().filter_map(of).collect()
 }
 
-/// The same for segments of single requests, whose sealed and unsealed journals are known.
+/// The same for segments of single requests, given their sealed and unsealed journals.
 pub(crate) fn than_catalog_by_requests(
     store: &Path,
     sealed: &HashSet<u64>,
@@ -92,14 +92,14 @@ pub(crate) fn than_catalog_by_requests(
     ))
 }
 
-/// The store of a segment of requests that has the name that it was written under.
+/// The store of a segment of requests that still has its original name.
 fn requests_of(store: &Path, path: &Path) -> Option<Identity> {
     let reader = SegmentReader::open(beneath::read(store, path).ok()?, path).ok()?;
     metadata::check_requests(reader.metadata(), path).ok()?;
     metadata::identity(reader.metadata())
 }
 
-/// Journals that only segments know, and whether they are of this store.
+/// Journals that only segments know, each with whether it is of this store.
 fn journals(
     store: &Path,
     catalog: &CatalogView,
@@ -130,8 +130,7 @@ fn is_listed(store: &Path, path: &Path, listed: &[String]) -> bool {
     relative.is_some_and(|relative| listed.iter().any(|path| path == relative))
 }
 
-/// The last journal of a segment, if its name is the one that it was written under, and whether it is
-/// of a store with these ids.
+/// The last journal of a segment, and whether it is of a store with these ids. `None` if the segment was renamed.
 fn journal_of(store: &Path, path: &Path, ids: &[StoreId]) -> Option<(bool, JournalSpan)> {
     let reader = SegmentReader::open(beneath::read(store, path).ok()?, path).ok()?;
     let journals = metadata::value(reader.metadata(), columns::META_JOURNALS)?;

@@ -16,20 +16,21 @@ pub struct Options {
     /// How long a journal lasts before it is sealed. Journals end at multiples of this since the
     /// epoch, and at midnight UTC.
     pub rotate: Granularity,
-    /// The condition that recorded requests meet, as text. `None` if all are recorded.
+    /// The filter of the recording, as text. `None` if all requests are recorded.
     pub filter: Option<String>,
-    /// What is imported: `pcap`, for example. `None` if requests are recorded.
+    /// The kind of import, such as `pcap`. `None` if requests are recorded.
     pub source: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
-    /// After this number of different files another journal begins, so that writing and sealing it are bounded.
+    /// Number of different files after which another journal begins. It bounds the memory for writing and sealing a
+    /// journal.
     pub most_files: usize,
     /// When data is deleted.
     pub keep: RetentionPolicy,
 }
 
 impl Options {
-    /// Files of a journal, where there is enough memory.
+    /// Most files of a journal, if there is enough memory.
     pub const MOST_FILES: usize = 65_536;
 }
 
@@ -38,7 +39,7 @@ impl Options {
 pub struct RetentionPolicy {
     /// Age limits.
     pub retention: Retention,
-    /// Limit on the size of all files except those of single requests, bytes. `None` for no limit.
+    /// Limit on the size of all files except segments and journals of single requests, bytes. `None` for no limit.
     pub most_bytes: Option<u64>,
     /// Whether time without a recording counts as age. Otherwise only recorded time counts.
     pub gaps_age: bool,
@@ -77,7 +78,7 @@ impl Retention {
 }
 
 impl fmt::Display for Retention {
-    /// The list from which it can be parsed again. Empty if everything is kept.
+    /// The list in the syntax of [`FromStr`]. Empty if everything is kept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (granularity, age)) in self.0.iter().enumerate() {
             let separator = if i == 0 { "" } else { "," };
@@ -206,7 +207,7 @@ impl fmt::Display for GranularitySet {
 /// Invalid options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// An entry of the list is not a granularity.
+    /// A list entry is not a granularity.
     #[error(transparent)]
     Granularity(#[from] GranularityError),
     /// The list is empty.
@@ -215,17 +216,17 @@ pub enum OptionsError {
     /// The list is not ascending.
     #[error("granularity {coarser} follows {finer}; list them from fine to coarse, each once")]
     NotAscending {
-        /// The one before.
+        /// The previous granularity.
         finer: Granularity,
-        /// The one after.
+        /// The next granularity.
         coarser: Granularity,
     },
     /// A coarser window would not be a whole number of finer ones.
     #[error("granularity {coarser} is not a whole number of {finer}; choose a multiple")]
     NotMultiple {
-        /// The one before.
+        /// The previous granularity.
         finer: Granularity,
-        /// The one after.
+        /// The next granularity.
         coarser: Granularity,
     },
     /// An entry is not a granularity with an age.
@@ -239,9 +240,9 @@ pub enum OptionsError {
          one before or longer"
     )]
     RetentionOrder {
-        /// The one before.
+        /// The previous granularity.
         finer: Granularity,
-        /// The one after.
+        /// The next granularity.
         coarser: Granularity,
     },
     /// A rotation would divide a window.

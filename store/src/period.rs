@@ -19,9 +19,9 @@ impl Period {
         }
     }
 
-    /// Whether a journal of this period ends with a window of `other`. Late windows of the period
-    /// before stay in the journal. Earlier windows mean that the clock was set back: then it could
-    /// take years until this period ends.
+    /// Whether a window of `other` ends a journal of this period. Late windows of the period before stay in the
+    /// journal. Earlier windows mean that the clock was set back: without this rule, the period could take years to
+    /// end.
     pub(crate) fn is_over_at(self, other: Self) -> bool {
         other.start > self.start || other.start.saturating_add(self.length) < self.start
     }

@@ -1,5 +1,4 @@
-//! Sets damaged journals aside: they are renamed, so that nothing is lost and they are not read
-//! again.
+//! Sets damaged journals aside by renaming them. So nothing is lost, and they are not read again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,8 +24,7 @@ pub(crate) fn quarantine(store: &Path, journal: &Path) -> Result<PathBuf, StoreE
     Ok(quarantined)
 }
 
-/// Sets a journal aside if this error, which kept it from being sealed, is damage of this journal.
-/// Otherwise returns the error.
+/// Sets a journal aside if `error`, which stopped its sealing, is damage of this journal. Otherwise returns the error.
 pub(crate) fn quarantine_unreadable(
     store: &Path,
     journal: &Path,

@@ -1,12 +1,12 @@
-//! Limits the records of a text, such as the lines of CSV, while a parser reads it.
+//! Limits the length of records, such as lines of CSV, while a parser reads a text.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a record. Paths have 4 KiB at most.
+/// Most bytes of a record. Paths have at most 4 KiB.
 const MOST_BYTES: u64 = 4 << 20;
-/// A parser reads ahead by less.
+/// A parser reads ahead less than this.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// A text whose parser calls [`RecordEnds::ended`] after each record.
@@ -15,12 +15,12 @@ pub struct RecordLimit<R> {
     since: Arc<AtomicU64>,
 }
 
-/// Says where records end.
+/// Reports the ends of records to the limit.
 #[derive(Clone)]
 pub struct RecordEnds(Arc<AtomicU64>);
 
 impl<R: Read> RecordLimit<R> {
-    /// Reads this text.
+    /// Wraps a text.
     pub fn new(input: R) -> (Self, RecordEnds) {
         let since = Arc::new(AtomicU64::new(0));
         let ends = RecordEnds(Arc::clone(&since));
@@ -29,7 +29,7 @@ impl<R: Read> RecordLimit<R> {
 }
 
 impl RecordEnds {
-    /// A record was read to its end.
+    /// Call this after a record was read completely.
     pub fn ended(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Opens files of others.
+//! Opens files from outside the store.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{FileType, OFlags, fstat};
 
-/// Opens a regular file for reading. Opening never waits, not even for a named pipe, and a device,
-/// which may have no end, is refused.
+/// Opens a regular file for reading. It never waits, not even for a named pipe, and refuses devices, which may be
+/// endless.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()

@@ -23,12 +23,12 @@ pub struct Repaired {
     pub deleted: u64,
 }
 
-/// Makes globs over the store's `*.parquet` match each segment once, and deletes merged and expired
-/// segments. The store must not be recorded to. Queries may be running.
+/// Makes globs over the store's `*.parquet` match each segment once, and deletes merged and expired segments. No
+/// recorder may be running. Queries may be running.
 pub fn repair(store: &Path) -> Result<Repaired, StoreError> {
     check_is_store(store)?;
     let _lock = StoreLock::of_files(store)?;
-    // The catalog decides what is deleted, so it must not be damaged.
+    // The catalog decides which files are deleted, so it must not be damaged.
     let damage = CatalogView::open(store)?.damage()?;
     if !damage.is_empty() {
         return Err(StoreError::DamagedCatalog {

@@ -1,11 +1,10 @@
-//! Chooses the segments that expire: by age, for each granularity, and by total size. For size, the
-//! finest granularity's oldest segments go first, so that coarse windows survive longest.
+//! Chooses the segments that expire: by age, for each granularity, and by total size. For size, the oldest segments of
+//! the finest granularity go first, so that coarse windows survive longest.
 //!
-//! The rows, operations and health that one granularity has of one journal, or of merged journals,
-//! expire together. So a granularity that has a journal has all of it.
+//! Rows, operations and health of one granularity and one journal (or merged journals) expire together. So a
+//! granularity has either everything of a journal or nothing.
 //!
-//! For how long is in `Retention` (`options`); the default is that of `trackiops record`
-//! (`src/record/args.rs`).
+//! `Retention` (`options`) holds the age limits; `trackiops record` sets the default (`src/record/args.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +26,7 @@ struct Unit {
     paths: Vec<String>,
 }
 
-/// A longer time without a window is a gap: the recorder did not run, or the clock was set.
+/// A longer time without windows is a gap: the recorder did not run, or the clock was set.
 const GAP_MS: i64 = 60 * 60 * 1000;
 
 /// Segments that expire.
@@ -35,13 +34,13 @@ const GAP_MS: i64 = 60 * 60 * 1000;
 pub(crate) struct Expired {
     /// Paths relative to the store.
     pub(crate) paths: Vec<String>,
-    /// Segments that are too old only if gaps count as age.
+    /// Number of segments that would expire if gaps counted as age.
     pub(crate) spared: usize,
 }
 
 /// Chooses the segments that expire. `other_bytes` is the size of the store's other files.
 ///
-/// Age is the time recorded since. The clock is not trusted: if it jumped ahead by a year,
+/// The age of a segment is the time recorded since its end. The clock is not trusted: after a jump of a year,
 /// everything would be deleted at once.
 pub(crate) fn expired(kept: &[KeptSegment], keep: &RetentionPolicy, other_bytes: u64) -> Expired {
     let now = (keep.now)();
@@ -93,7 +92,7 @@ impl Recorded {
         Self(joined)
     }
 
-    /// `end` plus the time recorded between `end` and `now`.
+    /// `end` plus the recorded time between `end` and `now`.
     fn until(&self, end: UtcMs, now: UtcMs) -> i64 {
         let since = self
             .0
@@ -124,8 +123,8 @@ fn units(kept: &[KeptSegment]) -> Vec<Unit> {
     units.into_values().collect()
 }
 
-/// Size of a store's files beside segments: journals of windows, and the catalog. Single requests
-/// have their own budget.
+/// Size of a store's files other than segments: journals of windows, and the catalog. Single requests have a separate
+/// budget.
 pub(crate) fn other_bytes(store: &Path) -> Result<u64, StoreError> {
     let mut files = vec![
         layout::catalog(store),

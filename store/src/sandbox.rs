@@ -1,9 +1,8 @@
 //! Confines a thread to its store.
 //!
-//! The threads that seal, merge, expire and delete follow a store's content. With Landlock (Linux
-//! 5.13 and later), they can change nothing outside the store, even if the store is forged or they
-//! have a bug. Threads that look at mounts of other processes are not confined, because Landlock
-//! would hide these processes.
+//! The threads that seal, merge, expire and delete act on a store's content. With Landlock (Linux 5.13 and later), they
+//! can change nothing outside the store, even if the store is forged or they have a bug. Threads that look at mounts of
+//! other processes are not confined, because Landlock would hide these processes.
 
 use std::io;
 use std::path::Path;
@@ -15,8 +14,7 @@ use landlock::{
 /// The newest version of Landlock to use. An older kernel enforces what it knows.
 const KNOWN: ABI = ABI::V5;
 
-/// Keeps the calling thread from changing anything outside the store. Returns whether the kernel
-/// enforces all of that.
+/// Prevents the calling thread from changing anything outside the store. Returns whether the kernel enforces all of it.
 pub(crate) fn confine_to(store: &Path) -> io::Result<bool> {
     let writing = AccessFs::from_write(KNOWN);
     let store = PathFd::new(store).map_err(io::Error::other)?;

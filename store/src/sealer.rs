@@ -1,7 +1,7 @@
 //! The thread that seals journals while the recorder appends.
 //!
-//! If it panics, windows can still be appended. They are sealed when the store is opened again. The
-//! panic is reported to the next append, and again at the end.
+//! If it panics, windows can still be appended; the next opening of the store seals them. The next append reports the
+//! panic, and so does the end.
 
 use std::mem;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::allocator;
 use crate::error::StoreError;
 use crate::sandbox::confine_to;
 
-/// Does a task. Sealing a journal again does no harm, even if it was sealed.
+/// Does a task. It must be able to seal a sealed journal again.
 pub(crate) type Seal = Box<dyn FnMut(Task<'_>) -> Result<(), StoreError> + Send>;
 
 /// A task of a sealing thread.
@@ -35,14 +35,13 @@ pub(crate) enum Task<'a> {
     End,
 }
 
-/// Journals that are sealed together: the catalog, which has all of the store, is published once for
-/// them.
+/// Journals that are sealed together. The catalog covers the whole store and is published once for them.
 pub(crate) const TOGETHER: usize = 64;
 /// Interval of [`Task::Idle`].
 const IDLE_EVERY: Duration = Duration::from_secs(30);
 
-/// Seals journals in the order in which they are passed in. A journal that fails is retried with
-/// the next one, and every [`IDLE_EVERY`]. Until it is sealed, readers read the journal.
+/// Seals journals in the order in which they are passed in. A journal that fails is retried with the next one, and
+/// every [`IDLE_EVERY`]. Readers read the journal until it is sealed.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     store: PathBuf,
@@ -54,8 +53,8 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// Starts a thread, which first seals the journals in `waiting`. Up to `queued` further
-    /// calls of [`Self::seal`] may wait. When that many wait, [`Self::seal`] blocks.
+    /// Starts a thread, which first seals the journals in `waiting`. Up to `queued` further calls of [`Self::seal`] may
+    /// wait. Beyond that, [`Self::seal`] blocks.
     pub(crate) fn start(
         name: &str,
         store: PathBuf,
@@ -74,8 +73,7 @@ impl Sealer {
         let builder = thread::Builder::new().name(name.into());
         let own = store.clone();
         let run = move || {
-            // Without Landlock in the kernel, this fails. Paths are still resolved beneath the
-            // store.
+            // This fails if the kernel lacks Landlock. Paths are still resolved beneath the store.
             let _ = confine_to(&own);
             fail_point::escape();
             worker.run(&journals)
@@ -91,7 +89,7 @@ impl Sealer {
         })
     }
 
-    /// Passes on journals that are no longer appended to.
+    /// Passes on journals that do not grow any more.
     pub(crate) fn seal(&mut self, journals: Vec<u64>) -> Result<(), StoreError> {
         match self.queue.as_ref().map(|queue| queue.send(journals)) {
             Some(Ok(())) => Ok(()),
@@ -99,7 +97,7 @@ impl Sealer {
                 self.join();
                 Err(self.gone())
             }
-            // The missing thread was reported before. The journal stays in the store.
+            // An earlier call reported the missing thread. The journal stays in the store.
             None => Ok(()),
         }
     }
@@ -113,17 +111,17 @@ impl Sealer {
         lock(&self.failure).take().map_or(Ok(()), Err)
     }
 
-    /// Nothing more is passed on.
+    /// Closes the queue.
     pub(crate) fn end(&mut self) {
         self.queue = None;
     }
 
-    /// Whether there is nothing left to wait for, after [`Self::end`].
+    /// Whether [`Self::finish`] would not wait, after [`Self::end`].
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until everything is sealed. A failure of a journal that is sealed now does not count.
+    /// Waits until everything is sealed. Earlier failures of journals that are sealed by now do not count.
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
         self.join();
         if self.panic.is_some() {
@@ -195,7 +193,7 @@ impl Worker {
             if together.len() > 1 && seal(Task::Seal(together)).is_ok() {
                 continue;
             }
-            // One that fails does not keep the others from being sealed.
+            // A journal that fails does not stop the others.
             for journal in together {
                 if let Err(error) = seal(Task::Seal(slice::from_ref(journal))) {
                     *lock(failure) = Some(error);
@@ -214,7 +212,7 @@ impl Worker {
     }
 }
 
-/// A panic cannot leave a partial value: it is only ever replaced.
+/// A panic cannot leave a partial value, because the value is only ever replaced.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

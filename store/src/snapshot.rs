@@ -29,14 +29,14 @@ use crate::segment::metadata::JournalSpan;
 use crate::segment::{Segment, StoreIndex};
 use crate::unread::Unread;
 
-/// Above this number of files, it is faster to read all names than to look them up.
+/// Above this number of files, reading all names is faster than looking them up.
 const FEW_FILES: usize = 1000;
 
 /// A consistent view of one or several stores. Recorders may be running.
 ///
-/// It holds every window that was durable when it was opened, each exactly once. Journals are
-/// opened before the catalog is read. So a journal that is sealed in between is in the catalog, and
-/// a journal that the catalog has as sealed is not read.
+/// It holds every window that was durable when it was opened, each exactly once. Journals are opened before the catalog
+/// is read. So a journal that is sealed in between is in the catalog, and journals that the catalog lists as sealed are
+/// not read.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
@@ -82,8 +82,7 @@ impl Snapshot {
         Self::open_all(std::iter::once(store))
     }
 
-    /// Opens a view of several stores, one after the other. A store that is named twice counts
-    /// once.
+    /// Opens a view of several stores. A store that is named twice counts once.
     pub fn open_all<'p>(stores: impl IntoIterator<Item = &'p Path>) -> Result<Self, StoreError> {
         let mut snapshot = Self::default();
         let mut known = HashSet::new();
@@ -110,8 +109,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// A view of windows that a recorder has sent. `path` is the socket. The mounts tell where their
-    /// files were.
+    /// A view of windows that a recorder has sent. `path` is the socket. `mounts` has the mount points of their files.
     pub fn of_windows(
         windows: &[LiveWindow],
         mounts: &[MountPoint],
@@ -140,8 +138,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Where the last window of the view ends, if it is of one store: a recorder sends later
-    /// windows with later positions.
+    /// Where the last window of the view ends, if it has one store. Later windows from a recorder have later positions.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -165,7 +162,7 @@ impl Snapshot {
         let mut links = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
-                // It is about to be removed or set aside.
+                // The journal is about to be removed or set aside.
                 let scan = journal.and_then(|journal| JournalScan::new(journal.of_store(&ids)));
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
@@ -194,7 +191,7 @@ impl Snapshot {
             self.unread.extend(lost.map(Unread::lost));
         }
         for gone in chain::missing(store, Series::Windows, &catalog, &links)? {
-            // Its `.end` file says more of it.
+            // The entry from its `.end` file has more detail.
             if !self.unread.iter().any(|known| known.path == gone.path) {
                 self.unread.push(gone);
             }
@@ -273,7 +270,7 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// All granularities, ascending: those of segments, and the finest of each unsealed journal.
+    /// All granularities of segments, and the finest of each unsealed journal, ascending.
     pub fn granularities(&self) -> Vec<Granularity> {
         self.granularities.clone()
     }
@@ -304,8 +301,8 @@ impl Snapshot {
         self.span
     }
 
-    /// Passes on names with their files. A file comes again for each unsealed journal that has it,
-    /// and for each of its users there.
+    /// Passes on names with their files. A file comes once more for each unsealed journal with it, and for each of its
+    /// users there.
     pub fn names(
         &self,
         names: Names<'_>,
@@ -399,7 +396,8 @@ impl Snapshot {
         catalogs.flat_map(move |catalog| files.iter().map(move |key| (catalog, key)))
     }
 
-    /// All mount points that were ever seen, in order of appearance.
+    /// All mount points that were ever seen, in order of appearance. Their last times may be too early: see
+    /// [`Self::mount_history`].
     pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
         let mut all = self.mounts.clone();
         for catalog in &self.catalogs {
@@ -475,8 +473,8 @@ impl JournalTail {
         matches!(self.source, Source::Export(_))
     }
 
-    /// Passes on the windows, without operations, in the order in which they were closed. A window
-    /// may come again with late rows. Add these up.
+    /// Passes on the windows, without operations, in the order in which they were closed. A window may come again with
+    /// late rows: add these up.
     pub fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
         match &self.source {
             Source::Export(exported) => exported.windows(each)?,
@@ -556,8 +554,8 @@ pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens the journals. Returns numbers, paths and files. A journal that was sealed and removed in
-/// the meantime is in the catalog by then.
+/// Opens the journals. Returns numbers, paths and files. A journal that was sealed and removed in the meantime is in
+/// the catalog by then.
 #[allow(clippy::type_complexity)]
 fn open_journals(
     store: &Path,
@@ -571,8 +569,8 @@ fn open_journals(
     Ok(opened)
 }
 
-/// Journals of windows that were set aside. Their readable part is in segments, and only they show
-/// that something is missing.
+/// Journals of windows that were set aside. Their readable part is in segments, and only the journals show that
+/// something is missing.
 fn quarantined(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
     let mut quarantined = layout::quarantined_journals(store)?;
     quarantined.retain(|path| layout::number_of_journal(path).is_some());

@@ -1,4 +1,4 @@
-//! What unit tests need of the crate's own types, which `trackiops-testkit` has as another crate's.
+//! Types for unit tests. `trackiops-testkit` has the same, but with types of another copy of this crate.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ pub(crate) fn options(host: &str) -> Options {
     }
 }
 
-/// What was told of a store.
+/// The warnings of a store.
 pub(crate) type Told = Arc<Mutex<Vec<Warning>>>;
 
 pub(crate) fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {

@@ -19,15 +19,14 @@ const GONE: &str =
 pub struct Unread {
     /// Its file.
     pub path: PathBuf,
-    /// Why not.
+    /// The reason.
     pub why: String,
     /// Start and end of its recording. `None` if unknown.
     pub covers: Option<(UtcMs, UtcMs)>,
 }
 
 impl Unread {
-    /// A journal that cannot be read because of this error. Returns the error itself if it concerns
-    /// more than the journal.
+    /// A journal that `error` makes unreadable. Returns the error itself if it concerns more than the journal.
     pub(crate) fn journal(path: PathBuf, error: StoreError) -> Result<Self, StoreError> {
         let why = match error {
             StoreError::Damaged { why, .. } => why.to_owned(),
@@ -41,8 +40,7 @@ impl Unread {
         })
     }
 
-    /// A damaged journal that was sealed and set aside. `known` are the time ranges of its readable
-    /// part.
+    /// A damaged journal that was sealed and set aside. `known` holds the time ranges of its readable part.
     pub(crate) fn sealed(path: PathBuf, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Self {
         Self {
             covers: covers(&path, known),
@@ -60,7 +58,7 @@ impl Unread {
         }
     }
 
-    /// A journal that another one names. `around` is the time between its neighbours.
+    /// A missing journal that another one names. `around` is the time between its neighbours.
     pub(crate) fn gone(path: PathBuf, around: Option<(UtcMs, UtcMs)>) -> Self {
         Self {
             covers: covers(&path, []).or(around),

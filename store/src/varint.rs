@@ -1,6 +1,6 @@
 //! Variable-length integers (LEB128, zigzag for signed ones) of journals and file indexes.
 
-/// Bytes could not be decoded.
+/// Why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// The input ends within a value. More input may help.
@@ -36,7 +36,7 @@ pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A text that may be missing: its length plus one, and 0 for none.
+/// An optional text: 0 for none, else its length plus one and its bytes.
 pub(crate) fn put_optional_str(out: &mut Vec<u8>, text: Option<&str>) {
     match text {
         None => out.push(0),

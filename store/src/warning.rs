@@ -10,27 +10,26 @@ pub enum Warning {
     RecoveredWindows {
         /// Number of windows.
         windows: u64,
-        /// Bytes at the end that were not a whole frame, and were cut off. They were never reported
-        /// durable, unless the disk damaged them later.
+        /// Bytes at the end that were not a complete frame, and were cut off. They were never reported durable, unless
+        /// the disk damaged them later.
         torn_bytes: u64,
     },
     /// Single requests of an interrupted recording were sealed from their journal.
     RecoveredRequests {
         /// Number of requests.
         requests: u64,
-        /// Bytes at the end that were not a whole batch, and were cut off.
+        /// Bytes at the end that were not a complete batch, and were cut off.
         torn_bytes: u64,
     },
-    /// A journal is damaged. Its readable part was sealed. The file was renamed to this path and is
-    /// not read again.
+    /// A journal is damaged. Its readable part was sealed. The file was renamed to this path and will not be read
+    /// again.
     Quarantined(PathBuf),
-    /// Something failed with a file, as the text says. It is retried from time to time.
+    /// An operation on a file failed, as the text says. It is retried from time to time.
     WillRetry(String),
-    /// This many segments would be too old if time without a recording counted as age. Reported
-    /// once.
+    /// This many segments would be too old if time without a recording counted as age. Reported once.
     Spared(usize),
-    /// Single requests have reached this number of bytes. From now on, their oldest segments are
-    /// deleted. Reported once.
+    /// Single requests have reached this number of bytes. From now on, their oldest segments are deleted. Reported
+    /// once.
     RequestsFull(u64),
     /// The store cannot be written, because of this error. Windows wait in memory.
     CannotWrite(String),
@@ -43,12 +42,12 @@ pub enum Warning {
         /// Windows that were dropped, because that was not enough.
         dropped: u64,
     },
-    /// A window was dropped, because it can never be written, for this reason.
+    /// A window was dropped because it can never be written, for this reason.
     WindowLeftOut(String),
-    /// The recording has ended, and this many windows could not be written.
+    /// The recording has ended, and this many windows were not written.
     WaitingLost(usize),
-    /// The thread that writes windows panicked, and the waiting windows could not be written
-    /// afterwards, because of this error.
+    /// The thread that writes windows panicked. Afterwards, the waiting windows could not be written, because of this
+    /// error.
     LostAfterPanic(String),
 }
 

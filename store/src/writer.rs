@@ -31,29 +31,29 @@ use crate::sealer::{Seal, Sealer, Task};
 use crate::warning::{Warn, Warning};
 use trackiops_threads::fail_point;
 
-/// Journals that may wait to be sealed. That many wait only if sealing fails for days.
+/// Most journals that wait to be sealed. The limit is reached only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
 
 /// Writes closed windows to a store.
 ///
 /// * A window is durable, and visible to readers, when [`Writer::append`] has returned `Ok`.
 /// * A store has one writer at a time. It is locked until the writer is dropped.
-/// * A separate thread seals journals, including those of an earlier writer. So neither appending
-///   nor opening a store waits for it.
-/// * If the writer is dropped or its process dies at any point, the next [`Writer::open`] completes
-///   the work. After [`Writer::finish`], nothing is left to complete.
+/// * A separate thread seals journals, including journals of an earlier writer. So neither appending nor opening a
+///   store waits for it.
+/// * If the writer is dropped or its process dies at any point, the next [`Writer::open`] completes the work. After
+///   [`Writer::finish`], nothing is left to complete.
 #[derive(Debug)]
 pub struct Writer {
     store: PathBuf,
     options: Options,
     journal: Option<OpenJournal>,
-    /// Journals of an import that are over, and not counted yet.
+    /// Finished journals of an import that are not counted yet.
     held: Option<Vec<u64>>,
     next_number: u64,
     /// Bytes that a failed append may have left.
     uncertain_tail: Option<UncertainTail>,
     catalog: Catalog,
-    /// The last journal that has windows and is not open.
+    /// The last journal with windows that is not open.
     previous: Option<Previous>,
     /// Whether the catalog names a journal of this writer.
     has_named: bool,
@@ -123,7 +123,7 @@ impl Writer {
         let last_number = previous.map_or(0, |previous| previous.number);
         let last_number = last_number.max(catalog.last_journal()?);
         let next_number = last_number.max(layout::last_number(&store)?) + 1;
-        // What cannot be counted is not known: that must not keep others from recording.
+        // An import that cannot be counted must not prevent a recording.
         let _ = imports::take_stock(&catalog, next_number);
         let mounts = MountLog::new(catalog.clone(), &options.host);
         let new_policy = NewPolicy::default();
@@ -156,15 +156,14 @@ impl Writer {
         })
     }
 
-    /// Bytes that an append that failed or panicked may have left. If you drop the writer after
-    /// that, and open the store again to append the same windows, pass this on: otherwise they
-    /// could count twice.
+    /// Bytes that an append that failed or panicked may have left. If you drop the writer after that and reopen the
+    /// store to append the same windows, pass this on. Otherwise the windows could count twice.
     pub fn uncertain_tail(&self) -> Option<UncertainTail> {
         let panicked = || self.journal.as_ref()?.writer.uncertain_tail();
         self.uncertain_tail.clone().or_else(panicked)
     }
 
-    /// Whether an earlier writer has left single requests that are not sealed.
+    /// Whether an earlier writer left unsealed single requests.
     pub fn has_unsealed_requests(&self) -> Result<bool, StoreError> {
         Ok(!layout::requests_journals(&self.store)?.is_empty())
     }
@@ -185,17 +184,17 @@ impl Writer {
 
     /// Appends a window of the finest granularity and makes it durable.
     ///
-    /// The error may also be that of sealing an earlier journal. After any error, the window was
-    /// not appended, and you can append it again.
+    /// The error may come from sealing an earlier journal. After any error, the window was not appended, and you can
+    /// append it again.
     pub fn append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
         let finest = self.options.granularities.finest();
         self.append_first(finest, slice::from_ref(window))?;
         Ok(())
     }
 
-    /// As [`Self::append`], for the first of several windows, which become durable together. They
-    /// have any one of the store's granularities; their time then has no finer windows. Returns the
-    /// number of appended windows: at least one, unless `windows` is empty.
+    /// Like [`Self::append`], for the first of several windows, which become durable together. They have any one of the
+    /// store's granularities; finer windows of their time are absent. Returns the number of appended windows: at least
+    /// one, unless `windows` is empty.
     pub fn append_first(
         &mut self,
         finest: Granularity,
@@ -248,10 +247,10 @@ impl Writer {
         Ok(count)
     }
 
-    /// Has the catalog name a journal that has windows now. The name only vouches for it, so a failure
-    /// does no harm.
+    /// Enters a journal with windows in the catalog. The entry only makes a later loss of the journal visible, so a
+    /// failure does no harm.
     fn name(&mut self, number: u64) {
-        // Later ones are published when the one before them is sealed.
+        // Later names are published when the previous journal is sealed.
         let publish = match std::mem::replace(&mut self.has_named, true) {
             true => Publish::Later,
             false => Publish::Now,
@@ -260,7 +259,7 @@ impl Writer {
         fail_point::hit("append: named");
     }
 
-    /// The end of what earlier writers have appended.
+    /// The position at which this writer begins, after the windows of earlier writers.
     pub fn position(&self) -> Position {
         Position {
             journal: self.next_number - 1,
@@ -268,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// The header of the open journal, and where the windows of the last append end in it.
+    /// The header of the open journal, and the offsets at which the windows of the last append end.
     pub(crate) fn appended(&self) -> Option<(Header, &[u64])> {
         let open = self.journal.as_ref()?;
         let header = Header::new(
@@ -281,8 +280,7 @@ impl Writer {
         Some((header, open.writer.ends()))
     }
 
-    /// Records that from `at` on exactly these mounts exist. The catalog has them when this
-    /// returns.
+    /// Records that from `at` on exactly these mounts exist. The catalog has them when this returns.
     pub fn mounted(&mut self, at: UtcMs, mounts: &[MountPoint]) -> Result<(), StoreError> {
         self.mounts.enter(at, mounts)
     }
@@ -317,7 +315,7 @@ impl Writer {
         }
     }
 
-    /// What is appended from now on is of another host.
+    /// Sets the host of later windows.
     pub fn set_host(&mut self, host: &str) -> Result<(), StoreError> {
         if host == self.options.host {
             return Ok(());
@@ -329,7 +327,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the open journal sealed.
+    /// Passes the open journal on to be sealed.
     fn close_journal(&mut self) -> Result<(), StoreError> {
         if let Some(open) = self.journal.take() {
             if open.is_named {
@@ -344,19 +342,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Has journals that are over wait until they are released. Returns the number of the next one.
+    /// From now on, finished journals wait for [`Self::release`]. Returns the number of the next journal.
     pub(crate) fn hold(&mut self) -> u64 {
         self.held = Some(Vec::new());
         self.next_number
     }
 
-    /// Nothing more is appended to the open journal. Returns the number of the next one.
+    /// Ends the open journal. Returns the number of the next journal.
     pub(crate) fn close(&mut self) -> Result<u64, StoreError> {
         self.close_journal()?;
         Ok(self.next_number)
     }
 
-    /// Has the journals sealed that waited.
+    /// Passes on the waiting journals to be sealed.
     pub(crate) fn release(&mut self) -> Result<(), StoreError> {
         match self.held.as_mut().map(mem::take) {
             Some(held) if !held.is_empty() => self.sealer.seal(held),
@@ -374,7 +372,7 @@ impl Writer {
         self.new_policy.put(keep);
     }
 
-    /// What the store took when journals were last sealed, bytes; soon after it was opened, what it took then.
+    /// Size of the store when journals were last sealed, or else when it was opened, bytes.
     pub(crate) fn bytes(&self) -> Option<u64> {
         self.bytes.get()
     }
@@ -390,7 +388,7 @@ impl Writer {
         self.sealer.finish()
     }
 
-    /// Has everything sealed, and does not wait for it. Nothing can be appended after that.
+    /// Passes on everything to be sealed, without waiting. Nothing can be appended after that.
     pub fn end(&mut self) -> Result<(), StoreError> {
         if let Some(uncertain_tail) = self.uncertain_tail.take() {
             uncertain_tail.cut_off(&self.store)?;
@@ -403,14 +401,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether [`Self::finish`] need not wait any more, after [`Self::end`].
+    /// Whether [`Self::finish`] would not wait, after [`Self::end`].
     pub fn has_ended(&self) -> bool {
         self.sealer.has_ended()
     }
 }
 
-/// Seals journals. Expires, merges and deletes segments as the options say. Numbers below
-/// `first_own` are an earlier writer's.
+/// Seals journals. Expires, merges and deletes segments by the options. Numbers below `first_own` belong to an earlier
+/// writer.
 fn sealing(
     store: PathBuf,
     mut catalog: Catalog,

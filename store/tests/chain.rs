@@ -1,5 +1,5 @@
-//! A journal that was deleted, copied under another number or replaced by an earlier version is noticed: each names the one
-//! before it.
+//! A journal that was deleted, copied under another number or replaced by an earlier version is noticed, because each
+//! journal names its predecessor.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ fn often() -> Options {
     }
 }
 
-/// Appends windows and seals nothing.
+/// Appends windows without sealing them.
 fn leave(store: &Path, windows: &[ClosedWindow]) {
     let mut writer = Writer::open(store, options("h")).unwrap();
     for window in windows {
@@ -58,7 +58,7 @@ fn end_of(windows: &[ClosedWindow]) -> UtcMs {
     UtcMs(windows.last().unwrap().start.0 + 1000)
 }
 
-/// The rows of the finest windows.
+/// Asserts that the finest rows of these windows are stored.
 fn is_stored(store: &Path, windows: &[ClosedWindow]) {
     let second = granularity("1s");
     assert!(Content::stored(store, second) == Content::of(windows, second));
@@ -66,7 +66,7 @@ fn is_stored(store: &Path, windows: &[ClosedWindow]) {
 
 /// A second unsealed journal, of the next ten windows.
 fn one_more(store: &Path, all: &[ClosedWindow]) {
-    // Sealing fails, and windows are appended.
+    // Sealing fails, but windows are appended.
     let blocked = store.join("rollup");
     fs::write(&blocked, "").unwrap();
     let mut writer = Writer::open(store, options("h")).unwrap();
@@ -100,7 +100,7 @@ fn a_copy_of_a_journal_under_another_number_counts_as_damage_and_not_twice() {
     session(dir.path(), &[]);
     is_stored(dir.path(), &all);
     assert_eq!(journals(dir.path()), ["108.tij.damaged"]);
-    // Once it is moved away, nothing is missing.
+    // When the damaged journal is moved away, nothing is missing.
     fs::remove_file(journal("108.tij.damaged")).unwrap();
     fs::remove_file(journal("108.end.damaged")).unwrap();
     let all = windows(20);
@@ -123,7 +123,7 @@ fn the_last_journal_is_missed_if_nothing_of_it_is_left() {
     assert_eq!(noted.len(), 1, "{noted:?}");
     assert_eq!((&noted[0].path, noted[0].covers), (&journal, None));
     assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
-    // The next recorder does not hide it, and no new catalog does. Then the time is known, too.
+    // Neither the next recorder nor a new catalog hides the loss. Then its time is known, too.
     session(dir.path(), &all[20..]);
     let between = Some((end_of(&all[..10]), all[20].start));
     for _ in 0..2 {
@@ -179,7 +179,7 @@ fn a_catalog_of_an_earlier_time_beside_unsealed_journals_is_noticed() {
     fs::write(&catalog, older).unwrap();
     let noted = unread(dir.path());
     assert!(noted.iter().any(|noted| noted.path == catalog), "{noted:?}");
-    // Nothing of the segments is left either.
+    // No segments are left either.
     for dataset in ["rollup", "health", "ops"] {
         let _ = fs::remove_dir_all(dir.path().join(dataset));
     }
@@ -219,7 +219,7 @@ fn a_catalog_that_is_rebuilt_from_segments_alone_misses_nothing() {
     let all = windows(30);
     session(dir.path(), &all[..20]);
     leave(dir.path(), &all[20..]);
-    // A journal that nothing was appended to.
+    // A journal without any append.
     drop(Writer::open(dir.path(), options("h")).unwrap());
     fs::remove_file(dir.path().join("catalog.db")).unwrap();
     rebuild_catalog(dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What `check` finds, and that it finds nothing where there is nothing.
+//! The findings of `check`, and that intact stores have none.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ use trackiops_testkit::forge;
 use trackiops_testkit::stores::{complete, options, recovered, seal_catalog};
 use trackiops_testkit::windows::{T0, granularity, windows};
 
-/// Two journals of 900 s sealed, one of 20 s not.
+/// Two sealed journals of 900 s, and an unsealed one of 20 s.
 fn recorded(store: &Path) {
     let mut options = options("h");
     options.rotate = granularity("10s");
@@ -34,7 +34,7 @@ fn clean(store: &Path) -> Report {
     report
 }
 
-/// The only thing that is wrong.
+/// The only finding.
 fn only(store: &Path) -> Finding {
     let mut found = check(store).unwrap().findings;
     assert_eq!(found.len(), 1, "{found:#?}");
@@ -61,7 +61,7 @@ fn flip(path: &Path, at: u64) {
     file.write_all_at(&byte, at).unwrap();
 }
 
-/// Changes the catalog behind the back of whoever keeps its digests.
+/// Changes the catalog without updating its digests.
 fn change(store: &Path, sql: &str) {
     let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
     catalog.execute_batch(sql).unwrap();
@@ -144,7 +144,7 @@ fn a_catalog_that_says_something_else_is_told() {
         assert!(found.next.contains("rebuild-catalog"), "{sql}");
         let refused = Snapshot::open(dir.path()).expect_err(sql);
         assert!(refused.to_string().contains("rebuild-catalog"), "{refused}");
-        // Somebody who means it gets further, but not to have his statements run.
+        // An attacker can update the checksum, but still cannot run SQL statements.
         if sql.contains("VIEW") {
             seal_catalog(dir.path());
             let found = only(dir.path());
@@ -175,7 +175,7 @@ fn a_damaged_journal_is_told_with_the_windows_around_it() {
     let covers = found.covers.unwrap();
     assert_eq!((covers.start, covers.end), seconds(2, 3));
     assert_eq!(covers.files, 2);
-    // Recording goes on, the rest is kept, and what was damaged as well.
+    // Recording continues, and all data is kept, even the damaged journal.
     let told = complete(dir.path(), options("h"));
     let quarantined = only(dir.path());
     assert_eq!(quarantined.path, dir.path().join("journal/1.tij.damaged"));
@@ -211,7 +211,7 @@ fn a_journal_whose_first_window_is_damaged_is_told_with_its_time() {
 fn fine_and_coarse_that_disagree_are_told() {
     let dir = tempfile::tempdir().unwrap();
     recorded(dir.path());
-    // Another store's, of the same windows with other rows, is intact in itself.
+    // A segment of another store, with other rows in the same windows, is intact by itself.
     let other = tempfile::tempdir().unwrap();
     let mut options = options("h");
     options.rotate = granularity("10s");
@@ -297,7 +297,7 @@ fn what_cannot_be_read_at_all_keeps_nobody_from_the_rest() {
     let segment = a_segment(dir.path());
     let before = clean(dir.path()).segments;
     fs::remove_file(&segment).unwrap();
-    // Nobody can open what leads to itself, not even root.
+    // A link to itself cannot be opened, not even by root.
     std::os::unix::fs::symlink(&segment, &segment).unwrap();
     let found = only(dir.path());
     assert_eq!(found.path, segment);

@@ -1,4 +1,4 @@
-//! A copy of a store has all that was durable when it was begun, each once, also while a recorder is at work.
+//! A copy of a store has everything that was durable when copying began, each once, even while a recorder runs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn batch(window: &ClosedWindow) -> RequestBatch {
     }
 }
 
-/// Asserts that a copy is whole in itself, and returns how many windows and requests it has.
+/// Asserts that a copy is consistent, and returns its numbers of windows and requests.
 fn whole(store: &Path, all: &[ClosedWindow]) -> (usize, usize) {
     let findings = check(store).unwrap().findings;
     assert_eq!(findings, []);
@@ -105,13 +105,13 @@ fn copies_of_a_store_that_is_recorded_to_have_all_that_was_acknowledged() {
         }
         assert!(copies > 3, "{copies}");
     });
-    // A copy is a store: it is recorded into like any other.
+    // A copy is a store: it can be recorded into like any other.
     let to = dir.path().join("copy-0");
     Writer::open(&to, often()).unwrap().finish().unwrap();
     whole(&to, &all);
 }
 
-/// Records windows and a request each, and seals them or not.
+/// Records windows with a request each, and seals them if `is_sealed`.
 fn session(store: &Path, windows: &[ClosedWindow], is_sealed: bool) {
     let mut writer = Writer::open(store, often()).unwrap();
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
@@ -125,7 +125,7 @@ fn session(store: &Path, windows: &[ClosedWindow], is_sealed: bool) {
     }
 }
 
-/// Whether questions about a store say that something is missing.
+/// Whether queries of a store report missing data.
 fn is_noticed(store: &Path) -> bool {
     let snapshot = Snapshot::open(store).unwrap();
     let segments = Dataset::ALL.map(|dataset| snapshot.segments(dataset, None).unwrap());
@@ -159,7 +159,7 @@ fn a_copy_file_by_file_is_whole_up_to_a_time_or_says_that_it_is_not() {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        // Between one part and the next, the recorder does nothing, leaves a journal, or seals it.
+        // Between two parts, the recorder does nothing, leaves a journal, or seals it.
         for between in [None, Some(false), Some(true)] {
             let dir = tempfile::tempdir().unwrap();
             let [store, to] = ["store", "copy"].map(|name| dir.path().join(name));
@@ -221,7 +221,7 @@ fn segments_are_linked_and_nothing_else_is() {
     for file in ["catalog.db", "journal/4.tij", "journal/4.end"] {
         assert_ne!(inode(&to, file), inode(&store, file), "{file}");
     }
-    // What expires in the store stays in the copy.
+    // Data that expires in the store stays in the copy.
     let mut options = often();
     options.keep = RetentionPolicy {
         most_bytes: Some(0),

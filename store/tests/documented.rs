@@ -1,4 +1,4 @@
-//! docs/reference/format.md tells the columns, the metadata and the tables that are written.
+//! docs/reference/format.md lists exactly the columns, the metadata and the tables that are written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Keys and numbers of files use all of their 64 bits; the columns that hold them are signed, and so is every order.
+//! Keys and ids of files use all 64 bits. Their columns are signed, and so is every order.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use trackiops_testkit::forge;
 use trackiops_testkit::stores::{complete, options};
 use trackiops_testkit::windows::{T0, file, granularity, reads, window};
 
-/// From the lowest to the highest.
+/// Ascending.
 const KEYS: [i64; 6] = [i64::MIN, -7, -1, 0, 1, i64::MAX];
 const FILEIDS: [u64; 6] = [1 << 63, 34_866_518, u64::MAX, 2, 7, (1 << 63) - 1];
 
@@ -31,7 +31,7 @@ fn files() -> Vec<Arc<FileAttributes>> {
     KEYS.into_iter().zip(FILEIDS).map(of).collect()
 }
 
-/// Of two rotations, so that segments are merged, too.
+/// Windows of two rotations, so that segments are merged, too.
 fn windows() -> Vec<ClosedWindow> {
     let rows = || files().into_iter().map(|file| (file, reads(3))).collect();
     [0, 1, 20, 21]
@@ -48,7 +48,7 @@ fn keys_are_in_the_order_of_signed_numbers_everywhere() {
     for window in windows() {
         writer.append(&window).unwrap();
     }
-    // The journal is read in its order.
+    // The order of a journal.
     let second = granularity("1s");
     assert_eq!(
         Content::stored(dir.path(), second),
@@ -137,7 +137,7 @@ fn a_segment_of_another_format_is_refused() {
     assert_eq!(left_out, [(path, why.to_owned())]);
 }
 
-/// Tells something with `cargo test --release`: Cargo.toml asks for it.
+/// Checks release builds only with `cargo test --release`: Cargo.toml turns on overflow checks.
 #[test]
 fn arithmetic_is_checked_in_releases() {
     let overflows = || std::hint::black_box(u64::MAX) + 1;

@@ -1,5 +1,5 @@
-//! What is in a store is data: whatever somebody has put there, nothing outside is read, changed or deleted, and one thing that is wrong spoils
-//! nothing else.
+//! The content of a store is only data. Whatever it contains, nothing outside is read, changed or deleted, and one bad
+//! file spoils no other.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ fn often() -> Options {
     }
 }
 
-/// A store of two journals that is not written any more.
+/// A store of two journals without a running writer.
 fn recorded(store: &Path) {
     let mut writer = Writer::open(store, often()).unwrap();
     windows(4).iter().for_each(|w| writer.append(w).unwrap());
@@ -104,7 +104,7 @@ fn a_catalog_has_nothing_read_but_segments() {
             refused.to_string().contains("path of something else"),
             "{refused}"
         );
-        // Nor merged, nor expired.
+        // Neither merged nor expired.
         Writer::open(&store, often()).unwrap().finish().unwrap();
     }
 }
@@ -144,14 +144,14 @@ fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
             .iter()
             .for_each(|window| writer.append(window).unwrap());
         match writer.finish() {
-            // A segment of that number is there already.
+            // A segment of that number already exists.
             Ok(()) | Err(StoreError::Catalog { .. }) => {}
             Err(error) => panic!("{sql}: {error}"),
         }
     }
 }
 
-/// Gives a table of the catalog more rows than there are: pages of 300 references to one page each.
+/// Gives a table of the catalog more rows than it has: pages with 300 references to the same page.
 fn repeat_rows(store: &Path, table: &str) {
     const LEVELS: usize = 4;
     let path = store.join("catalog.db");
@@ -274,7 +274,7 @@ fn links_in_a_store_lead_nowhere() {
         }
         fs::remove_dir_all(store).unwrap();
     }
-    // A directory that leads elsewhere.
+    // A directory that is a link to another place.
     let store = outer.path().join("store");
     recorded(&store);
     fs::remove_dir_all(store.join("journal")).unwrap();
@@ -333,7 +333,7 @@ fn what_is_in_the_way_holds_up_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path();
     recorded(store);
-    // Of the first journal the health is missing, and in the place of one temporary file is a directory.
+    // The health of the first journal is missing, and a directory replaces a temporary file.
     let files = parquet_files(store);
     let health = files
         .iter()

@@ -1,4 +1,4 @@
-//! A glob over the store's `*.parquet`, which knows no catalog, never counts a row twice.
+//! A glob over the store's `*.parquet`, which does not know the catalog, never counts a row twice.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use trackiops_testkit::content::{Content, assert_at_most, globbed, of, rows};
 use trackiops_testkit::stores::{copy, journals, options, parquet_files};
 use trackiops_testkit::windows::{T0, granularity, windows};
 
-/// Files are merged all the time, and nothing that was merged is deleted while the recorder is at work.
+/// Segments are merged all the time, and merged segments are not deleted while the recorder runs.
 fn merging() -> Options {
     Options {
         granularities: "1s,10s".parse().unwrap(),
@@ -34,7 +34,7 @@ fn merging() -> Options {
     }
 }
 
-/// Records four journals, which are merged at the finest granularity, and a window of a fifth one.
+/// Records four journals, which are merged at the finest granularity, and a window of a fifth journal.
 fn record(store: &Path) -> Writer {
     let mut writer = Writer::open(store, merging()).unwrap();
     for window in windows(9) {
@@ -52,14 +52,14 @@ fn wait(until: impl Fn() -> bool) {
     }
 }
 
-/// All files of segments whose names end so.
+/// All files of segments with this suffix.
 fn ending(store: &Path, suffix: &str) -> Vec<String> {
     let mut files = parquet_files(store);
     files.retain(|file| file.ends_with(suffix));
     files
 }
 
-/// A glob sees what the catalog says, and there is nothing else.
+/// A glob matches what the catalog lists, and there are no other files.
 fn assert_settled(store: &Path, when: &str) {
     let snapshot = Snapshot::open(store).unwrap();
     for granularity in ["1s", "10s"].map(granularity) {
@@ -85,7 +85,7 @@ fn a_glob_beside_a_merging_recorder_sees_no_row_twice() {
             for (i, window) in all.iter().enumerate() {
                 writer.append(window).unwrap();
                 appended.store(i + 1, Ordering::SeqCst);
-                // One at a time, so that there is something to merge each time.
+                // Waits for one journal at a time, so that each time there is something to merge.
                 wait(|| journals(dir.path()).len() <= 1);
             }
             writer.finish().unwrap();
@@ -93,7 +93,7 @@ fn a_glob_beside_a_merging_recorder_sees_no_row_twice() {
         while !recorder.is_finished() {
             for granularity in ["1s", "10s"].map(granularity) {
                 let seen = globbed(dir.path(), granularity);
-                // What is being sealed was appended before.
+                // A window being sealed was appended before.
                 let recorded = (appended.load(Ordering::SeqCst) + 1).min(all.len());
                 let recorded = Content::of(&all[..recorded], granularity);
                 if let Some(seen) = seen {
@@ -142,13 +142,13 @@ fn readers_with_an_old_plan_find_what_was_merged_until_the_recorder_ends() {
     assert_settled(dir.path(), "after a clean stop");
 }
 
-/// What a kill may leave of a merge: the catalog has the merged segment, and some of the files have their new names.
+/// An interrupted merge: the catalog lists the merged segment, and only some files have their new names.
 struct Interrupted {
     dir: TempDir,
     all: Content,
 }
 
-/// What a recorder that was killed has left, right after a merge.
+/// A store whose recorder was killed right after a merge.
 fn killed() -> TempDir {
     let (recorded, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let _writer = record(recorded.path());
@@ -157,7 +157,7 @@ fn killed() -> TempDir {
 }
 
 impl Interrupted {
-    /// Takes back the last renames of a merge of one dataset: that of its output, then those of inputs.
+    /// Undoes the last renames of a merge of one dataset: of its output, then of its inputs.
     fn after(hidden: usize, recorded: &TempDir) -> Self {
         let dir = tempfile::tempdir().unwrap();
         copy(recorded.path(), dir.path());
@@ -206,7 +206,7 @@ fn a_merge_that_was_interrupted_is_read_exactly_reported_and_finished() {
         let store = Interrupted::after(hidden, &recorded);
         store.assert_exact(&when);
         let findings = check(store.store()).unwrap().findings;
-        // Those that a glob still sees, and the one that it does not see yet.
+        // Inputs that a glob still matches, and the output that it does not match yet.
         assert_eq!(findings.len(), 4 - hidden + 1, "{when}: {findings:#?}");
         let repair_says = |f: &&str| f.contains("store check --repair");
         assert!(findings.iter().map(|f| f.next).filter(repair_says).count() == findings.len());

@@ -1,8 +1,8 @@
-//! A store that was written once is read, completed and continued. `format-1/` is of [`recorded`]: two journals sealed, one not, and single
-//! requests beside them.
+//! A store from an earlier time is read, completed and continued. `format-1/` holds the windows of [`recorded`]: two
+//! sealed journals, an unsealed one, and single requests.
 //!
-//! A format that no release has yet may still change: then remove the directory, and write it again by
-//! `cargo test -p trackiops-store --test goldens -- --ignored`. That of a release is never written again.
+//! A format without a release may still change: then remove the directory, and write it again with `cargo test -p
+//! trackiops-store --test goldens -- --ignored`. Never rewrite the directory of a released format.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn recorder() -> Options {
     }
 }
 
-/// Three journals' windows: two around midnight, two a rotation later, two after that.
+/// Windows of three journals: two around midnight, two a rotation later, two after that.
 fn recorded() -> Vec<ClosedWindow> {
     let midnight = (T0 / DAY_MS + 1) * DAY_MS;
     let starts = [-1000, 0, 900_000, 901_000, 1_800_000, 1_801_000];

@@ -1,4 +1,4 @@
-//! A store knows its own files by an id, also after it was copied.
+//! A store recognises its own files by an id, even after it was copied.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -81,7 +81,7 @@ fn is_clean(store: &Path) {
     assert_eq!(check(store).unwrap().findings, []);
 }
 
-/// The files that a check finds to be of another store.
+/// The files that a check attributes to another store.
 fn foreign(store: &Path) -> Vec<PathBuf> {
     let findings = check(store).unwrap().findings.into_iter();
     let findings = findings.filter(|finding| finding.why.contains(FOREIGN));
@@ -148,7 +148,7 @@ fn segments_of_another_store_are_noticed_and_never_taken_in() {
     assert_eq!(foreign(own.path()).len(), put.len());
     for catalog in [true, false] {
         if !catalog {
-            // Most segments are those of the store itself.
+            // Most segments belong to the store itself.
             for path in &put[2..] {
                 fs::remove_file(path).unwrap();
             }
@@ -175,7 +175,7 @@ fn a_copy_takes_a_new_id_when_it_is_written_to_and_its_original_keeps_its_own() 
     let [plain, made, restored] = ["plain", "made", "own"].map(|name| copies.path().join(name));
     copy(own.path(), &plain);
     trackiops_store::copy(own.path(), &made).unwrap();
-    // A backup that is restored in place.
+    // A backup restored in place.
     append(&restored, &[], true);
     fs::remove_file(restored.join("catalog.db")).unwrap();
     copy(own.path(), &restored);
@@ -186,14 +186,14 @@ fn a_copy_takes_a_new_id_when_it_is_written_to_and_its_original_keeps_its_own() 
         append(store, &[], true);
         let after = ids(store);
         assert_eq!((after.len(), &after[..1]), (2, &before[..]));
-        // From then on it is no copy.
+        // After this write it is not a copy any more.
         append(store, &all[20..], true);
         assert_eq!(ids(store), after);
         is_clean(store);
         has(store, &all);
     }
     assert_eq!(ids(own.path()), before);
-    // A rebuilt catalog is no copy any more.
+    // A rebuilt catalog is not a copy any more.
     fs::remove_dir_all(&plain).unwrap();
     copy(&made, &plain);
     rebuild_catalog(&plain).unwrap();

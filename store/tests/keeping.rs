@@ -1,4 +1,4 @@
-//! Merging, expiring and deleting change neither what is left nor what readers see of it.
+//! Merging, expiring and deleting change neither the remaining data nor what readers see of it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -31,7 +31,7 @@ fn at_t0() -> RetentionPolicy {
     }
 }
 
-/// Long after what was recorded from `T0` on, and after the grace that readers have.
+/// Long after the windows from `T0` on, and after the grace period of readers.
 fn later() -> RetentionPolicy {
     RetentionPolicy {
         now: || UtcMs(T0 + 3_600_000),
@@ -39,7 +39,7 @@ fn later() -> RetentionPolicy {
     }
 }
 
-/// Opens and closes the store, until there is nothing to do any more.
+/// Opens and closes the store until nothing is left to do.
 fn settle(store: &Path, keep: &RetentionPolicy) {
     let mut files = 0;
     while files != parquet_files(store).len() {
@@ -73,7 +73,7 @@ fn small_segments_become_one_and_say_the_same() {
         journals_of(dir.path(), "1s"),
         [(1, 4), (5, 8), (9, 9), (10, 10)]
     );
-    // What was merged is deleted when the recorder ends, whatever the time is.
+    // Merged segments are deleted when the recorder ends, at any time.
     let files = parquet_files(dir.path());
     let reader = Snapshot::open(dir.path()).unwrap();
     settle(dir.path(), &later());
@@ -84,7 +84,7 @@ fn small_segments_become_one_and_say_the_same() {
         assert_eq!(Content::stored(dir.path(), granularity), expected, "{text}");
         assert_eq!(journals_of(dir.path(), text).len(), 4, "{text}");
     }
-    // A coarse window that rotations had cut is one row again.
+    // Merging joins the parts of a coarse window that a rotation had split.
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let hours = of(&snapshot, Dataset::Rollup, granularity("1h"));
     assert_eq!(hours[0].rows, 2);
@@ -101,7 +101,7 @@ fn merged_rows_of_a_renamed_user_are_one_with_the_last_known_name() {
     let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
     let file = used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service");
     for i in 0..40 {
-        // A journal for each.
+        // A separate journal for each user name.
         let file = match i / 10 {
             1 => named(&file, "alice"),
             2 => named(&file, "bob"),
@@ -146,7 +146,7 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
         assert_eq!(Content::stored(dir.path(), granularity), expected, "{text}");
     }
     assert_eq!(check(dir.path()).unwrap().findings, []);
-    // After years only what is kept for ever is there: minutes are not named, so they are kept like hours.
+    // After years only data without an age limit remains. Minutes are not listed, so they inherit the limit of hours.
     let keep = RetentionPolicy {
         now: || UtcMs(T0 + 86_400_000_000),
         ..keep
@@ -176,7 +176,7 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
 #[test]
 fn what_is_sealed_late_is_not_taken_for_a_part_of_what_was_merged_before() {
     let dir = tempfile::tempdir().unwrap();
-    // The second of five journals cannot be sealed.
+    // Sealing fails for the second of five journals.
     let segment = "rollup/granularity=1s/date=2026-11-21/.h-20261121T035210Z-2.parquet.tmp";
     let obstacle = dir.path().join(segment);
     let open = || Writer::open(dir.path(), keeping(at_t0())).unwrap();
@@ -246,7 +246,7 @@ fn room_is_made_by_what_is_finest_and_oldest() {
             .map(|file| std::fs::metadata(store.join(file)).unwrap().len())
             .sum()
     };
-    // Beside the catalog the writer has its own copy, and room for the next one, which may be 64 KiB longer.
+    // Beside the catalog are the writer's copy, and room for the next catalog, which may grow by 64 KiB.
     let catalog = std::fs::metadata(dir.path().join("catalog.db")).unwrap();
     let other = 3 * catalog.len() + (64 << 10);
     let all = bytes(dir.path());

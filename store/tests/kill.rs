@@ -1,8 +1,8 @@
-//! A writer is killed at every step of what it does, and at any time: no window that was acknowledged is lost, none
-//! counts twice, by the catalog or by a glob, fine and coarse agree, and the store is clean when it is opened again, repaired
-//! or given a new catalog.
+//! A writer is killed at each of its steps, and at random times. No acknowledged window is lost, and none counts twice,
+//! by the catalog or by a glob. Fine and coarse windows agree. The store is clean after it is opened again, repaired or
+//! given a new catalog.
 //!
-//! The writer is this program once more, running the test `writer`. `TRACKIOPS_TEST_LONG` kills it hundreds of times.
+//! The writer is this program again, running the test `writer`. `TRACKIOPS_TEST_LONG` kills it hundreds of times.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -54,11 +54,11 @@ const PLACES: [&str; 22] = [
     "delete: noted",
 ];
 
-/// So many windows are written in all, and between opening the store and finishing.
+/// Number of all windows, and of windows between opening the store and finishing.
 const WINDOWS: i64 = 48;
 const AT_ONCE: i64 = 8;
 
-/// The time that it is: it runs faster than windows do, so that they expire and what was merged is deleted.
+/// The current time. It advances faster than the windows, so that windows expire and merged segments are deleted.
 static NOW: AtomicI64 = AtomicI64::new(T0);
 
 fn recorder() -> Options {
@@ -79,7 +79,7 @@ fn is_long() -> bool {
     env::var_os("TRACKIOPS_TEST_LONG").is_some()
 }
 
-/// How many windows the store has.
+/// Number of windows in the store.
 fn stored(store: &Path) -> i64 {
     match Snapshot::open(store) {
         Ok(snapshot) => snapshot.span().map_or(0, |(_, end)| (end.0 - T0) / 1000),
@@ -132,7 +132,7 @@ fn was_killed(status: ExitStatus) -> bool {
     !status.success()
 }
 
-/// What must hold whenever the writer was killed, which had found `before` windows.
+/// Invariants after each kill of a writer that had found `before` windows.
 fn assert_whole(dir: &Path, before: i64, when: &str) {
     let store = dir.join("store");
     let acknowledged = fs::read_to_string(dir.join("acknowledged")).unwrap_or_default();
@@ -142,7 +142,7 @@ fn assert_whole(dir: &Path, before: i64, when: &str) {
         .map_or(0, |n| n.parse().unwrap());
     let acknowledged = acknowledged.max(before);
     let there = stored(&store);
-    // One more may have become durable that nobody was told of.
+    // One more window may be durable without an acknowledgement.
     assert!(
         (acknowledged..=acknowledged + 1).contains(&there),
         "{when}: {acknowledged} {there}"
@@ -179,7 +179,7 @@ fn assert_whole(dir: &Path, before: i64, when: &str) {
 
 const GRANULARITIES: [&str; 3] = ["1s", "10s", "1m"];
 
-/// A glob sees nothing twice.
+/// A glob matches no row twice.
 fn assert_globbed(store: &Path, recorded: &[ClosedWindow], when: &str) {
     for granularity in GRANULARITIES.map(granularity) {
         let seen = globbed(store, granularity).unwrap();
@@ -187,7 +187,7 @@ fn assert_globbed(store: &Path, recorded: &[ClosedWindow], when: &str) {
     }
 }
 
-/// A glob sees what the catalog says, and nothing waits to be deleted.
+/// A glob matches what the catalog lists, and no segment waits for deletion.
 fn assert_tidy(store: &Path, when: &str) {
     let snapshot = Snapshot::open(store).unwrap();
     for granularity in GRANULARITIES.map(granularity) {
@@ -199,7 +199,7 @@ fn assert_tidy(store: &Path, when: &str) {
     assert_eq!(files.iter().find(waits), None, "{when}");
 }
 
-/// Without recording again, a store can be repaired, and its catalog rebuilt.
+/// A store can be repaired, and its catalog rebuilt, without another recording.
 fn assert_mended(store: &Path, recorded: &[ClosedWindow], when: &str) {
     let minute = granularity("1m");
     for mend in ["repair", "rebuild-catalog"] {
@@ -232,7 +232,7 @@ fn killed_at_every_step() {
         for time in times {
             let dir = tempfile::tempdir().unwrap();
             let kill_at = format!("{time} {place}");
-            // The same step again, in what was left by being killed there.
+            // Kill it at the same step again, in the store that the first kill left.
             for _ in 0..2 {
                 let before = stored(&dir.path().join("store"));
                 let killed = was_killed(start(dir.path(), Some(&kill_at)).wait().unwrap());

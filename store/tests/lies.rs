@@ -1,4 +1,5 @@
-//! A segment whose checksums match and whose footer or pages lie is an error that names it, and costs little memory and time.
+//! A segment with valid checksums but a lying footer or lying pages is an error that names it. It costs little memory
+//! and time.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ use trackiops_testkit::forge;
 use trackiops_testkit::stores::{options, parquet_files, seal_catalog};
 use trackiops_testkit::windows::{T0, file, windows};
 
-/// What is measured is of the process.
+/// Serialises the tests, because they measure the memory of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A store with a segment of single requests.
@@ -47,7 +48,7 @@ fn recorded(store: &Path) -> PathBuf {
     store.join(files.next().unwrap())
 }
 
-/// Has the catalog list a segment as it is now.
+/// Makes the catalog list a segment in its current state.
 fn list(store: &Path, segment: &Path) {
     let change = |column: &str, value: u64| {
         let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
@@ -65,7 +66,7 @@ fn list(store: &Path, segment: &Path) {
     }
 }
 
-/// Why the segment cannot be read, whoever reads it.
+/// Why each kind of reader refuses the segment.
 fn refused(store: &Path, segment: &Path) -> String {
     list(store, segment);
     let findings = check(store).unwrap().findings;
@@ -149,7 +150,7 @@ fn rows_of(segment: &Path) -> RecordBatch {
     reader.build().unwrap().next().unwrap().unwrap()
 }
 
-/// The most memory that this process ever had.
+/// The peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -157,7 +158,7 @@ fn peak_bytes() -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
-/// `batch` with some names, over and over.
+/// `batch` with other names, repeated.
 fn named<'n>(batch: &RecordBatch, names: impl Iterator<Item = &'n str>) -> RecordBatch {
     let path = batch.schema().index_of("path").unwrap();
     let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
@@ -175,13 +176,13 @@ fn a_text_that_is_repeated_takes_as_little_as_it_does_in_the_file() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let segment = recorded(dir.path());
-    // Rows of one time are in order, however many there are.
+    // Rows with equal times are in order.
     let batch = rows_of(&segment);
     let one = batch.slice(0, 1);
     let batch = concat_batches(&batch.schema(), std::iter::repeat_n(&one, batch.num_rows()));
     let batch = batch.unwrap();
     let rows = 20 * batch.num_rows();
-    // The dictionary has a long text among many short ones, of which each second row has it: 750 MiB in all.
+    // The dictionary has one long text among many short ones. Every second row has it, 750 MiB in total.
     let long = "x".repeat(512 << 10);
     let short: Vec<_> = (0..rows).map(|i| i.to_string()).collect();
     let batches = short.chunks(batch.num_rows()).map(|short| {
@@ -220,7 +221,7 @@ fn what_lies_is_named_and_takes_little() {
     let same = |column: ColumnChunkMetaDataBuilder, _| column;
     let long = "x".repeat(2 << 20);
     let cases = [
-        // 300 MiB of it would be unpacked, out of 30 KB.
+        // 30 KB would unpack to 300 MiB.
         (
             "a page",
             with_rows(&segment, [named(&long)], false),

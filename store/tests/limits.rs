@@ -1,6 +1,6 @@
-//! A recorder whose files may not become longer: what fails is an error, and once there is room again nothing is missing.
+//! A recorder that hits a file size limit reports errors. Once there is room again, nothing is missing.
 //!
-//! The limit is of the process, which has this test alone.
+//! The limit applies to the process, so this file has only one test.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::options;
 use trackiops_testkit::windows::{granularity, windows};
 
-/// Files of this process may have so many bytes.
+/// Limits the size of files of this process.
 fn limit(bytes: Option<u64>) {
     let limit = Rlimit {
         current: bytes,
@@ -26,7 +26,7 @@ fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, limit).unwrap();
 }
 
-/// Whether this is what the limit comes to: in a journal or a segment, or in SQLite's word for it.
+/// Whether the limit caused this error, in a journal or a segment, or in SQLite.
 fn is_too_long(error: &StoreError) -> bool {
     match error {
         StoreError::Io { source, .. } => source.kind() == io::ErrorKind::FileTooLarge,
@@ -37,14 +37,14 @@ fn is_too_long(error: &StoreError) -> bool {
 
 #[test]
 fn a_file_that_may_not_become_longer_costs_no_window() {
-    // SAFETY: as `main` does; ignoring a signal runs no code.
+    // SAFETY: ignoring a signal installs no handler, so no code runs on it.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let options = || Options {
         rotate: granularity("2s"),
         ..options("h")
     };
     let recorded = windows(24);
-    // Nothing at all, journals, and segments but no catalog.
+    // Room for nothing, for journals only, and for segments but no catalog.
     for bytes in [0, 8 << 10, 64 << 10] {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = Writer::open(dir.path(), options()).unwrap();
@@ -52,7 +52,7 @@ fn a_file_that_may_not_become_longer_costs_no_window() {
         for (i, window) in recorded.iter().enumerate() {
             limit((6..12).contains(&i).then_some(bytes));
             while let Err(error) = writer.append(window) {
-                // Of sealing as well, which is behind by a window or more on a busy machine.
+                // The error may come from sealing, which lags by a window or more on a busy machine.
                 assert!(is_too_long(&error), "{bytes}: {error}");
                 refused += 1;
                 limit(None);

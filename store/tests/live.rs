@@ -1,4 +1,4 @@
-//! Programs that listen to a recorder: what they receive, and that they cost it nothing.
+//! Programs that subscribe to a recorder: the messages that they receive, and that they do not slow it down.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -35,7 +35,7 @@ fn connect(recording: &Recording) -> Subscription {
     Subscription::connect(&recording.socket()).unwrap()
 }
 
-/// What a subscriber receives until the recorder ends.
+/// Messages that a subscriber receives until the recorder ends.
 #[derive(Default)]
 struct Received {
     windows: Vec<LiveWindow>,
@@ -97,7 +97,7 @@ fn a_reader_that_subscribes_first_has_each_window_once() {
         let listener = listener.unwrap_or_else(|| listen(connect(&recording)));
         let view = view.unwrap_or_else(|| Snapshot::open(&recording.store()).unwrap());
         let after = view.position();
-        // Read before anything of it is merged and deleted.
+        // Read before merging deletes any of it.
         let mut content = Content::of_view(&view, second()).unwrap();
         recording.end();
         let received = listener.join().unwrap();
@@ -119,7 +119,7 @@ fn totals_are_the_sums_of_all_windows_for_whoever_comes_when() {
     recording.put(&recorded[..10]);
     let mut subscription = connect(&recording);
     recording.put(&recorded[10..]);
-    // The status after the last window, and the totals with it.
+    // The status after the last window, and its totals.
     let mut received = Received::default();
     while received.statuses < 3 || received.totals.is_none() {
         match subscription.next(LONG).unwrap().unwrap() {
@@ -163,7 +163,7 @@ fn hello_status_and_mounts_come_first() {
     assert_eq!((status.total.read_requests, status.last.files), (7, 2));
     assert_eq!(status.total.health.covered_ms, 1000);
     assert_eq!(status.store_error, None);
-    // Another one each second, beside the window.
+    // Another status each second, beside the window.
     let mut statuses = 0;
     while statuses < 2 {
         statuses += u8::from(matches!(next(&mut subscription), Message::Status(_)));
@@ -188,7 +188,7 @@ fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
     let recorded: Vec<_> = (0..30).map(|i| large(i, 400)).collect();
     for window in &recorded {
         recording.put(slice::from_ref(window));
-        // The quick one has to keep up in a debug build.
+        // The quick subscriber must keep up in a debug build.
         sleep(Duration::from_millis(100));
     }
     let stopped = thread::spawn(move || Received::until_the_end(&mut stopped));
@@ -209,7 +209,7 @@ fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
         gap.after < gap.until && gap.since_ms <= gap.until_ms,
         "{gap:?}"
     );
-    // The gap is where it says, and nothing else is missing.
+    // The gap is at its reported place, and nothing else is missing.
     let position = |i: usize| quick.windows[i].position;
     let until = (0..30).find(|i| position(*i) == gap.until).unwrap();
     let missing = until + 1 - gap.windows as usize..=until;
@@ -320,7 +320,7 @@ fn what_is_kept_can_change_while_recording() {
         let recorder = connect(recording).hello().recorder.clone();
         (recorder.store_size, recorder.retention)
     };
-    // A deleted store is created again, with what is kept now.
+    // A deleted store is created again, with the current retention.
     for is_deleted in [false, true] {
         let mut recording = Recording::begin();
         assert_eq!(kept(&recording), (None, "1s=2d,1h=forever".to_owned()));
@@ -349,13 +349,13 @@ fn the_socket_is_the_recorders_alone() {
     assert_eq!(mode(path.parent().unwrap()), 0o755);
     let other = LiveServer::start(&path, recorder(&recording.store()), Position::default());
     assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse);
-    // The one that is there still serves.
+    // The first recorder still serves.
     let listener = listen(connect(&recording));
     recording.put(&windows(1));
     recording.end();
     assert_eq!(listener.join().unwrap().windows.len(), 1);
     assert!(!path.exists());
-    // What a recorder that was killed has left is replaced, and anything else is not.
+    // A socket that a killed recorder left is replaced; any other file is not.
     drop(UnixListener::bind(&path).unwrap());
     recording.resume();
     let dir = tempfile::tempdir().unwrap();

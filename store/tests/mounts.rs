@@ -1,4 +1,4 @@
-//! What was mounted where is kept, beside all that was recorded.
+//! The store keeps mount points, beside all other data.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
         stored(store),
         [(a.clone(), (at(0), at(0))), (b.clone(), (at(0), at(0)))]
     );
-    // One leaves, the other one is mounted otherwise.
+    // One mount goes, and the other one is mounted with other options.
     let other = mount(49, "/mnt/a", "ro");
     writer
         .mounted(at(700), std::slice::from_ref(&other))
@@ -66,7 +66,7 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
         (other.clone(), (at(700), at(5000))),
     ];
     assert_eq!(stored(store), first);
-    // Nobody knows what was there in the meantime.
+    // Mounts in the meantime are unknown.
     let mut writer = Writer::open(store, options("web-1")).unwrap();
     writer
         .mounted(at(9000), std::slice::from_ref(&other))
@@ -74,7 +74,7 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
     drop(writer);
     assert_eq!(stored(store)[3], (other, (at(9000), at(9000))));
     assert_eq!(stored(store)[..3], first);
-    // No segment says it: a new catalog takes it over.
+    // Segments do not have mount points, so a new catalog copies them from the old one.
     rebuild_catalog(store).unwrap();
     assert_eq!(stored(store)[..3], first);
     assert_eq!(check(store).unwrap().findings, []);

@@ -1,7 +1,7 @@
-//! The sealing thread panics at each of its steps: whoever appends is told, goes on appending, and loses no window. The next opening
-//! seals what was left.
+//! The sealing thread panics at each of its steps. The appending thread gets an error, can go on, and loses no window.
+//! The next opening seals the rest.
 //!
-//! What panics is this program once more, running the test `recorder`.
+//! The panicking program is this one again, running the test `recorder`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::{complete, journals, options};
 use trackiops_testkit::windows::{T0, file, granularity, windows};
 
-/// Places that the sealing thread comes to while windows are appended.
+/// Steps of the sealing thread while windows are appended.
 const PLACES: [&str; 7] = [
     "seal: written",
     "seal: renamed",
@@ -44,7 +44,7 @@ fn recorder_options() -> Options {
         keep: RetentionPolicy {
             retention: "1s=600s,1m=forever".parse().unwrap(),
             gaps_age: true,
-            // So late that some have expired when they are sealed.
+            // So late that some windows have expired when they are sealed.
             now: || UtcMs(T0 + 1_000_000),
             ..RetentionPolicy::default()
         },
@@ -52,7 +52,8 @@ fn recorder_options() -> Options {
     }
 }
 
-/// Appends until the sealing thread has panicked, and some more. Says in files what it was told, and how many windows were appended.
+/// Appends until the sealing thread has panicked, and some more. Writes the error and the number of appended windows to
+/// files.
 #[test]
 #[ignore = "is run by the others, to panic"]
 fn recorder() {
@@ -67,7 +68,7 @@ fn recorder() {
         if let Err(error) = writer.append(&window) {
             assert!(matches!(error, StoreError::SealerGone { .. }), "{error}");
             told.push(error.to_string());
-            // It was not appended, and may be.
+            // The window was not appended, and may be appended again.
             writer.append(&window).unwrap();
         }
         appended += 1;
@@ -80,7 +81,7 @@ fn recorder() {
     fs::write(dir.join("appended"), format!("{appended}")).unwrap();
 }
 
-/// Requests one by one, until the thread that seals them has panicked.
+/// Appends single requests until the thread that seals them has panicked.
 #[test]
 #[ignore = "is run by the others, to panic"]
 fn requests_recorder() {
@@ -99,7 +100,7 @@ fn requests_recorder() {
     writer.finish().unwrap();
 }
 
-/// Runs one of these in a directory.
+/// Runs one of these tests in a directory.
 fn run(test: &str, dir: &Path, panic_at: &str) {
     let status = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--quiet"])

@@ -1,4 +1,4 @@
-//! A store that cannot be written is read, and left as it is.
+//! A store that cannot be written can be read, and stays unchanged.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -45,7 +45,7 @@ fn set_mode(store: &Path, mode: u32) {
     }
 }
 
-/// Runs [`reader`] where the store cannot be written: root may write whatever modes say, and gets a mount.
+/// Runs [`reader`] on a read-only store. Modes do not bind root, so root gets a read-only mount.
 fn read_as_read_only(store: &Path) {
     let mut reader = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("unshare");
@@ -107,7 +107,7 @@ fn a_store_that_is_recorded_into_is_read_where_it_is_mounted_read_only() {
     for window in windows(WINDOWS) {
         writer.append(&window).unwrap();
     }
-    // The writer publishes catalogs meanwhile, each first under a name of its own.
+    // The writer publishes catalogs meanwhile, each first under a separate name.
     let there = || -> Vec<PathBuf> {
         let there = files(dir.path()).into_iter();
         there

@@ -1,4 +1,4 @@
-//! Whatever a reader of a store does, its recorder neither waits for him nor fails to start.
+//! Whatever a reader of a store does, its recorder neither waits for it nor fails to start.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::fs::{self, File};
@@ -16,10 +16,10 @@ use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::options;
 use trackiops_testkit::windows::{granularity, windows};
 
-/// Longer than anything that is done here takes, and shorter than a lock is waited for.
+/// Longer than anything in these tests takes, and shorter than the wait for a lock.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Another user who has locked a directory. `None` if this is not root, who alone can start his process.
+/// A process of another user that has locked a directory. `None` without root, which alone can start it.
 fn locked_by_another_user(dir: &Path) -> Option<Child> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not root: no other user locks the store's directory");
@@ -57,7 +57,7 @@ fn readers_cannot_hold_up_a_recorder() {
     all[..4].iter().for_each(|w| writer.append(w).unwrap());
     writer.finish().unwrap();
 
-    // All that a member of the group may open, he has locked.
+    // It has locked everything that a member of the group may open.
     let mut other = locked_by_another_user(store);
     let held: Vec<File> = ["catalog.db", "journal", "rollup"]
         .map(|path| File::open(store.join(path)).unwrap())
@@ -85,13 +85,13 @@ fn readers_cannot_hold_up_a_recorder() {
     let finest = granularity("1s");
     assert!(Content::stored(store, finest) == Content::of(&all, finest));
 
-    // They see the moment at which they came.
+    // Readers see the time at which they opened the store.
     let seen: i64 = reader
         .query_row("SELECT count(*) FROM sealed_journal", [], |row| row.get(0))
         .unwrap();
     assert_eq!(seen, 2);
     assert_eq!(snapshot.span().unwrap().1, all[4].start);
-    // And nothing but the recorder's own files is there, which nobody else may open.
+    // Only the recorder's own files are there, and other users may not open them.
     let mut names: Vec<_> = fs::read_dir(store)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,4 +1,4 @@
-//! A catalog that is made anew says what the old one said.
+//! A rebuilt catalog has the same content as the old one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::{options, parquet_files, seal_catalog};
 use trackiops_testkit::windows::{T0, file, granularity, reads, used_by, window, windows};
 
-/// All that a catalog says, whatever the ids of its rows.
+/// The content of a catalog, without the ids of its rows.
 fn said(store: &Path) -> Vec<Vec<Value>> {
     let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
     let mut rows = Vec::new();
@@ -50,7 +50,7 @@ fn said(store: &Path) -> Vec<Vec<Value>> {
     rows
 }
 
-/// Renames, tenants, two devices, a file of no known mount, two hosts.
+/// Renames, tenants, two devices, a file without a known mount, two hosts.
 fn recorded(store: &Path) {
     for (host, from) in [("a-1", 0), ("b-2", 4000)] {
         let mut options = options(host);

@@ -1,4 +1,4 @@
-//! A store survives what happens to its writer.
+//! A store survives every end of its writer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -59,7 +59,7 @@ fn windows_are_appended_while_what_was_left_is_sealed() {
     let (go_on, held) = mpsc::channel();
     let is_told = Told::default();
     let tell = tell(&is_told);
-    // The thread that seals goes no further than here for now.
+    // Holds the sealing thread here for now.
     let hold = move |warning| {
         held.recv_timeout(Duration::from_secs(60))
             .expect("nobody waits for it");
@@ -114,7 +114,7 @@ fn a_tail_torn_at_any_byte_costs_the_torn_window_alone() {
         if cut == whole.len() {
             break;
         }
-        // What a crash leaves: the file cut short, or its end never written.
+        // Results of a crash: the file is cut short, or its end was never written.
         let torn = [&whole[..cut], &vec![0; whole.len() - cut]];
         for torn in [torn.concat(), torn[0].to_vec()] {
             if torn == whole {
@@ -163,12 +163,12 @@ fn a_journal_whose_header_a_power_cut_has_kept_from_the_disk_is_empty() {
     let header_bytes = 16 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
     let mut torn = bytes[..header_bytes].to_vec();
     torn[header_bytes - 8..].fill(0);
-    // A part of it, a length without what was written, and a part of that.
+    // A part of the header, a length without data, and a header whose end is zeros.
     for left in [bytes[..20].to_vec(), vec![0; header_bytes], torn] {
         let store = tempfile::tempdir().unwrap();
         leave(store.path(), &windows(1));
         fs::write(store.path().join("journal/1.tij"), &left).unwrap();
-        // Nothing was appended to it.
+        // Nothing was appended to the journal.
         fs::write(store.path().join("journal/1.end"), "").unwrap();
         assert_eq!(check(store.path()).unwrap().findings, []);
         assert!(Snapshot::open(store.path()).unwrap().tails().is_empty());
@@ -228,7 +228,7 @@ proptest! {
                 content[at] ^= with;
             }
         }
-        // The version alone may refuse: what is of another format is neither read nor set aside.
+        // Keep the version valid: a journal of another format is neither read nor set aside.
         if content.len() >= 8 {
             content[4..8].copy_from_slice(&1_u32.to_le_bytes());
         }
@@ -280,7 +280,7 @@ fn a_journal_that_somebody_deletes_is_missed() {
         }
     };
     assert!(is_missed());
-    // The next recorder neither hides that nor takes the number.
+    // The next recorder neither hides the loss nor reuses the number.
     complete(store, options("h"));
     assert!(is_missed());
     let (mut writer, _) = open(store, options("h"));
@@ -288,11 +288,11 @@ fn a_journal_that_somebody_deletes_is_missed() {
     assert!(!journal.exists());
     writer.finish().unwrap();
     assert!(is_missed());
-    // It comes back and is sealed.
+    // The journal comes back and is sealed.
     fs::rename(store.join("copy"), &journal).unwrap();
     complete(store, options("h"));
     assert!(!is_missed() && !end.exists());
-    // A recorder that was killed between removing it and what is beside it.
+    // A recorder was killed between removing the journal and removing its `.end` file.
     fs::write(&end, vouched).unwrap();
     assert!(!is_missed());
     complete(store, options("h"));
@@ -313,7 +313,7 @@ fn damage_in_the_last_frame_is_told_if_the_file_beside_the_journal_is_damaged_to
     fs::write(&journal, bytes).unwrap();
     let end = dir.path().join("journal/1.end");
     let whole = fs::read(&end).unwrap();
-    // The slot that was written last, and both.
+    // Damage the last written slot, then both.
     for flipped in [&[0][..], &[0, 512]] {
         let mut bytes = whole.clone();
         flipped.iter().for_each(|at: &usize| bytes[*at] ^= 1);

@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Errors of operations that a store refuses.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ fn refused(path: &Path) -> StoreError {
     Writer::open(path, options("h")).expect_err("refused")
 }
 
-/// Every message names the path and what is wrong with it.
+/// Every message names the path and the problem.
 fn assert_says(error: &StoreError, path: &Path, words: &str) {
     let message = error.to_string();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
@@ -92,7 +92,7 @@ fn a_journal_of_another_format_is_left_alone() {
 
 #[test]
 fn a_path_that_cannot_be_written_is_named_with_the_cause() {
-    // Not by modes: they do not bind root, who runs the recorder.
+    // Not through modes: they do not bind root, who runs the recorder.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Single requests have an inventory: nothing of them is deleted, exchanged, moved or copied without a note.
+//! Single requests have an inventory: deleted, exchanged, moved and copied files are all noticed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn often() -> Options {
     }
 }
 
-/// Three requests of a second.
+/// Three requests in a second.
 fn batch(second: i64) -> RequestBatch {
     let request = |i: i64| {
         let end_ns = (T0 + second * 1000) * 1_000_000 + i;
@@ -36,7 +36,7 @@ fn batch(second: i64) -> RequestBatch {
     }
 }
 
-/// Keeps requests of these seconds, a journal for each five.
+/// Records requests of these seconds, with a journal for every five.
 fn record(store: &Path, seconds: std::ops::Range<i64>, is_finished: bool) {
     let mut writer = Writer::open(store, often()).unwrap();
     let mut requests = writer.requests(BUDGET, |_| {}).unwrap();
@@ -52,13 +52,13 @@ fn record(store: &Path, seconds: std::ops::Range<i64>, is_finished: bool) {
     }
 }
 
-/// A store with sealed requests, and with a journal that a killed recorder has left.
+/// A store with sealed requests, and a journal left by a killed recorder.
 fn recorded(store: &Path) {
     record(store, 0..10, true);
     record(store, 10..13, false);
 }
 
-/// When the requests completed, and the names of files with notes.
+/// Completion times of the requests, and names of files with notes.
 fn read(store: &Path) -> (Vec<i64>, BTreeSet<String>) {
     let mut view = RequestsView::open(store).unwrap();
     let mut ends = Vec::new();
@@ -189,7 +189,7 @@ fn whatever_happens_to_a_file_is_noted_and_found() {
             true => assert!(!noted.is_empty() && ends.len() < 39, "{what}: {noted:?}"),
             false => assert_eq!(ends, whole.0, "{what}"),
         }
-        // The next recorder loses no more.
+        // The next recorder loses no further requests.
         let before = ends.len();
         record(&copied, 20..21, true);
         let (ends, again) = read(&copied);
@@ -224,7 +224,7 @@ fn a_catalog_of_an_earlier_time_is_noticed_and_a_rebuilt_one_knows_all() {
         assert_eq!(read(store), whole);
         assert_eq!(found(store), BTreeSet::new());
     }
-    // What is damaged stays known.
+    // Damage stays known.
     let damaged = segments(store)[1].clone();
     let mut bytes = fs::read(store.join(&damaged)).unwrap();
     bytes[40] ^= 1;
@@ -274,7 +274,7 @@ fn writer() {
     writer.finish().unwrap();
 }
 
-/// Keeps requests from a second on until it is killed: the seconds that were acknowledged, and whether it was killed.
+/// Records requests from a second on until it is killed. Returns the acknowledged seconds, and whether it was killed.
 fn killed(store: &Path, kill_at: &str, budget: u64, from: i64) -> (Vec<i64>, bool) {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--ignored", "--exact", "writer", "--nocapture"])
@@ -317,7 +317,7 @@ fn killed_at_every_step_nothing_is_lost_doubled_or_noted() {
                     let expected =
                         |second: &i64| batch(*second).requests.into_iter().map(|one| one.end_ns);
                     let expected: Vec<_> = acknowledged.iter().flat_map(expected).collect();
-                    // The last batch may have been written and not acknowledged.
+                    // The last batch may be written but not acknowledged.
                     let more: Vec<_> = ends.iter().filter(|end| !expected.contains(end)).collect();
                     assert!(more.len() <= 3 * (round as usize + 1), "{when}: {more:?}");
                     assert_eq!(ends.len(), expected.len() + more.len(), "{when}");

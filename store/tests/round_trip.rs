@@ -1,4 +1,4 @@
-//! What is appended is what is stored, at every granularity.
+//! A store holds exactly the appended windows, at every granularity.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +29,7 @@ use trackiops_testkit::stores::{journals, options, parquet_files};
 use trackiops_testkit::windows::{T0, file, granularity, named, reads, used_by, window};
 
 fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
-    // Few of each, so that files meet again, under other names and devices too.
+    // Few of each, so that files recur, also with other names and devices.
     let path = prop::option::of(prop::sample::select(vec![
         "/mnt/a",
         "/mnt/b",
@@ -221,7 +221,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
     )
 }
 
-/// A stream, and the one of all others.
+/// A named stream, and the stream of all others.
 fn captured(bytes: u64, packets: u64) -> Captured {
     let stream = Stream {
         client: SocketAddr::from(([10, 0, 0, 1], 700 + packets as u16)),
@@ -243,7 +243,7 @@ fn captured(bytes: u64, packets: u64) -> Captured {
     captured
 }
 
-/// What one look after the other showed, of a client each.
+/// The sum of several looks, each with one client.
 fn pending(looks: Vec<(u32, u64, u64)>) -> Pending {
     let mut sum = Pending::default();
     for (client, requests_max, age_ms_max) in looks {
@@ -597,7 +597,7 @@ fn health_is_the_same_without_the_columns_that_say_nothing() {
     let kinds = [
         plain(),
         Health { lost: 1, ..plain() },
-        // That there was none is not the same as unknown.
+        // No pending requests is different from unknown.
         Health {
             pending: pending(&[]),
             ..plain()

@@ -1,4 +1,4 @@
-//! What readers see, while recording and after.
+//! What readers see, during a recording and after it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -155,7 +155,7 @@ fn a_file_is_found_by_its_numbers_on_each_of_its_mounts_and_a_mount_has_one_peri
     );
 }
 
-/// Checks the same questions against a journal and against the catalog.
+/// Checks the same queries against a journal and against the catalog.
 fn names_and_ids_resolve(store: &Path) {
     let snapshot = Snapshot::open(store).unwrap();
     let key = |fileid| file(fileid, 49, None).key;

@@ -1,11 +1,11 @@
-//! Files that a recorder reads again whenever they change, such as `/etc/passwd`.
+//! Files that a recorder reads again when they change, such as `/etc/passwd`.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Differs between two contents of a file. It has the ctime because the mtime can be set back.
+/// Identifies the content of a file. Includes the ctime, because the mtime can be set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     inode: (u64, u64),
@@ -25,7 +25,7 @@ impl From<&Metadata> for FileVersion {
     }
 }
 
-/// Whole lines of a file, at most this many bytes, and which version that is. `None` if it is the version `known`, or no regular file.
+/// Whole lines of a file, at most this many bytes, with their version. `None` if the version is `known`, or the file is not regular.
 pub fn read_if_changed(
     path: &Path,
     most_bytes: u64,
@@ -36,7 +36,7 @@ pub fn read_if_changed(
         return Ok(None);
     }
     let file = File::open(path)?;
-    // Taken before its content, so that a change in between is read at the next look.
+    // Take the version before the content, so that the next look reads a change in between.
     let version = FileVersion::from(&file.metadata()?);
     if known == Some(version) {
         return Ok(None);
@@ -44,7 +44,7 @@ pub fn read_if_changed(
     let mut lines = Vec::new();
     file.take(most_bytes).read_to_end(&mut lines)?;
     if lines.len() as u64 == most_bytes {
-        // The last line may be cut off.
+        // The last line may be incomplete.
         let end = lines.iter().rposition(|byte| *byte == b'\n');
         lines.truncate(end.unwrap_or(0));
     }

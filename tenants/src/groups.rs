@@ -1,15 +1,14 @@
-//! Groups of users, as `/etc/passwd` and `/etc/group` have them. Databases of the C library (NSS) are not asked: they may wait for
-//! a server.
+//! Groups of users, from `/etc/passwd` and `/etc/group`. The databases of the C library (NSS) are not asked: they may wait for a server.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::account_file::{FileVersion, read_if_changed};
 
-/// Most bytes that are read of a file.
+/// Most bytes of a file to read.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Groups of users by the user's number.
+/// Groups of users, by user number.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     /// `/etc/passwd` and `/etc/group`.
@@ -21,12 +20,12 @@ pub(crate) struct Groups {
 struct AccountFile {
     path: PathBuf,
     text: String,
-    /// The version of the text; `None` before the first.
+    /// The version of the text; `None` before the first reading.
     read: Option<FileVersion>,
 }
 
 impl AccountFile {
-    /// Reads it if it may have changed. Returns whether it was read.
+    /// Reads the file if it may have changed. Returns whether it was read.
     fn refresh(&mut self) -> bool {
         let Ok(Some((lines, version))) = read_if_changed(&self.path, MOST_BYTES, self.read) else {
             return false;
@@ -37,7 +36,7 @@ impl AccountFile {
     }
 }
 
-/// A group by number and, where known, by name.
+/// A group by number and, if known, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) gid: String,
@@ -45,7 +44,7 @@ pub(crate) struct Group {
 }
 
 impl Groups {
-    /// Those of this host. None is known until they are read.
+    /// The groups of this host. Empty until the first `refresh`.
     pub(crate) fn of_this_host() -> Self {
         Self::of_files([PathBuf::from("/etc/passwd"), PathBuf::from("/etc/group")])
     }
@@ -61,7 +60,7 @@ impl Groups {
         }
     }
 
-    /// Reads the files that may have changed. Returns whether groups may have. If a file cannot be read, its known content stays.
+    /// Reads files that may have changed. Returns whether groups may have changed. If a file cannot be read, its last content stays.
     pub(crate) fn refresh(&mut self) -> bool {
         let have_changed = self
             .files
@@ -82,7 +81,7 @@ impl Groups {
     }
 }
 
-/// `passwd` and `group` as passwd(5) and group(5) have them.
+/// Parses `passwd` and `group` as described in passwd(5) and group(5).
 fn groups(passwd: &str, group: &str) -> HashMap<u32, Vec<Group>> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut members: HashMap<&str, Vec<&str>> = HashMap::new();

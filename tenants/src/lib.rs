@@ -1,4 +1,4 @@
-//! Which tenant a row belongs to, by rules of the user's: the first rule that applies names it.
+//! Assigns rows to tenants by the user's rules: the first rule that applies names the tenant.
 //!
 //! ```toml
 //! [[rule]]
@@ -7,7 +7,7 @@
 //! labels = { tier = "gold" }
 //! ```
 //!
-//! What is not known is not guessed: where a rule asks for a path that is not known, neither it nor a later rule names a tenant.
+//! Rules do not guess: if a rule needs a path that is unknown, neither this rule nor a later one names a tenant.
 
 pub mod account_file;
 mod groups;
@@ -29,12 +29,12 @@ use crate::rule::{Rule, Verdict, Written};
 #[derive(Clone, Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// Where each begins.
+    /// The line where each rule begins.
     lines: Vec<usize>,
     groups: Groups,
 }
 
-/// What rules say of a row.
+/// The result of the rules for a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// Position of the rule, from 0.
@@ -45,7 +45,7 @@ pub struct Match {
     pub labels: Option<String>,
 }
 
-/// The text has no rules, or wrong ones.
+/// The text has no rules, or invalid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct RulesError {
@@ -61,7 +61,7 @@ struct File {
 }
 
 impl Rules {
-    /// Reads rules as `tenants.toml` has them.
+    /// Parses rules in the format of `tenants.toml`.
     pub fn parse(text: &str) -> Result<Self, RulesError> {
         let at = |span: Option<Range<usize>>, why: String| RulesError {
             line: line_of(text, span.map_or(0, |span| span.start)),
@@ -103,13 +103,13 @@ impl Rules {
         self.lines.get(rule).copied()
     }
 
-    /// Reads the groups of users again, if a rule asks for them and they may have changed. Returns whether rows may belong to other
-    /// tenants now.
+    /// Reads the groups of users again, if a rule needs them and they may have changed. Returns whether rows may now belong to other
+    /// tenants.
     pub fn refresh(&mut self) -> bool {
         self.rules.iter().any(Rule::needs_groups) && self.groups.refresh()
     }
 
-    /// What the first rule that applies says; `None` where none does, or it is not known whether it does.
+    /// The result of the first rule that applies. `None` if no rule applies, or if an unknown value leaves that open.
     pub fn of(&self, known: &Known<'_>) -> Option<Match> {
         for (i, rule) in self.rules.iter().enumerate() {
             match rule.verdict(known, &self.groups) {
@@ -128,7 +128,7 @@ impl Rules {
         None
     }
 
-    /// The tenant with the name and the labels that these rules give it on a mount and a path, in place of those that it has.
+    /// The tenant with the name and labels from these rules, which replace its present ones.
     pub fn named(&self, known: &Known<'_>) -> Tenant {
         let (name, labels) = match self.of(known) {
             None => (None, None),

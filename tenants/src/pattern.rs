@@ -1,19 +1,19 @@
-//! Patterns that keep what their `{name}`s stand for.
+//! Patterns that capture the text of their `{name}`s.
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
 
-/// What the `{name}`s of a rule stand for.
+/// The text that each `{name}` of a rule matched.
 pub(crate) type Captures = BTreeMap<String, String>;
 
-/// A text with `*`, `**`, `?`, `[a-z]` and `{name}`, which a whole text matches or not.
+/// A pattern with `*`, `**`, `?`, `[a-z]` and `{name}`. It must match the whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatternError {
     #[error("`{{` without a name and `}}`: write {{name}}, of letters, digits and _")]
@@ -32,7 +32,7 @@ impl Pattern {
         Self::with_star(text, "[^/]*")
     }
 
-    /// Parses a pattern in which `*` stands for any text, as in patterns of mounts everywhere.
+    /// Parses a pattern where `*` matches any text, like all patterns of mounts.
     pub(crate) fn of_mounts(text: &str) -> Result<Self, PatternError> {
         Self::with_star(text, ".*")
     }
@@ -44,7 +44,7 @@ impl Pattern {
         while let Some(next) = rest.chars().next() {
             let taken = match next {
                 '*' if rest.starts_with("**") => {
-                    // `/**/` is any number of directories, none as well.
+                    // `/**/` matches any number of directories, including none.
                     let is_between = regex.ends_with('/') && rest.starts_with("**/");
                     regex.push_str(if is_between { "(?:.*/)?" } else { ".*" });
                     if is_between { 3 } else { 2 }
@@ -86,12 +86,12 @@ impl Pattern {
         }
     }
 
-    /// Names of what it keeps.
+    /// Names of its captures.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.regex.capture_names().flatten()
     }
 
-    /// Whether the whole text matches, and agrees with what is known. What the names stand for is added then.
+    /// Whether the whole text matches, and its captures agree with `known`. Then adds the captures to `known`.
     pub(crate) fn matches(&self, text: &str, known: &mut Captures) -> bool {
         let Some(found) = self.regex.captures(text) else {
             return false;
@@ -119,7 +119,7 @@ pub(crate) fn name_at(text: &str) -> Option<&str> {
     (is_name && name.chars().all(is_word)).then_some(name)
 }
 
-/// What is between the brackets of a text that begins with `[...]`. A `]` that comes first is one of its characters.
+/// The text between the brackets if `text` begins with `[...]`. A leading `]` is one of its characters.
 fn class_at(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[')?;
     let begin = inner.strip_prefix('!').unwrap_or(inner);
@@ -128,7 +128,7 @@ fn class_at(text: &str) -> Option<&str> {
     (end > 0 && &inner[..end] != "!").then(|| &inner[..end])
 }
 
-/// `[a-z]` and `[!a-z]`, neither of which a `/` matches.
+/// Translates `[a-z]` and `[!a-z]`. Neither matches a `/`.
 fn class_of(class: &str) -> String {
     let (begin, characters, end) = match class.strip_prefix('!') {
         Some(but) => ("[^/", but, "]"),

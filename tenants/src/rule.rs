@@ -1,4 +1,4 @@
-//! One rule: what must hold of a row, and the tenant that it then belongs to.
+//! One rule: conditions on a row, and the tenant of the rows that meet them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::groups::{Group, Groups};
 use crate::pattern::{Captures, Pattern};
 use crate::template::Template;
 
-/// A rule as it is written.
+/// A rule as written in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -46,7 +46,7 @@ impl From<NameOrNumber> for String {
     }
 }
 
-/// What a condition is about.
+/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Path,
@@ -61,12 +61,12 @@ enum Subject {
     Namespace,
 }
 
-/// What is known of a row, by which rules decide.
+/// The facts about a row that rules use.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'r> {
     /// The name of the mount.
     pub mount: Option<&'r str>,
-    /// The volume that this mount is, if it is one.
+    /// The volume of this mount, if it is one.
     pub volume: Option<VolumeOf<'r>>,
     /// The file's name at the time.
     pub path: Option<&'r str>,
@@ -79,7 +79,7 @@ pub struct Known<'r> {
 pub struct VolumeOf<'r> {
     /// Its name.
     pub name: &'r str,
-    /// Its claim, where known.
+    /// Its claim, if known.
     pub claim: Option<&'r str>,
 }
 
@@ -87,14 +87,14 @@ pub struct VolumeOf<'r> {
 pub(crate) enum Verdict {
     Yes(Captures),
     No,
-    /// It cannot be said: something that it asks for is not known.
+    /// Undecided: a value that the rule needs is unknown.
     Unknown,
 }
 
-/// What a subject of a row is: texts of which one must match.
+/// The values of a subject in a row. A condition must match one of them.
 struct Texts<'r> {
     known: Vec<Cow<'r, str>>,
-    /// Whether there is no other one.
+    /// Whether `known` is complete.
     are_all: bool,
 }
 
@@ -185,18 +185,18 @@ impl TryFrom<Written> for Rule {
 }
 
 impl Rule {
-    /// Whether it applies to every row.
+    /// Whether the rule applies to every row.
     pub(crate) fn is_of_all(&self) -> bool {
         self.conditions.is_empty()
     }
 
-    /// Whether it asks for groups.
+    /// Whether the rule needs groups.
     pub(crate) fn needs_groups(&self) -> bool {
         let mut subjects = self.conditions.iter().map(|(subject, _)| *subject);
         subjects.any(|subject| subject == Subject::Group)
     }
 
-    /// Whether it applies to a row.
+    /// Whether the rule applies to a row.
     pub(crate) fn verdict(&self, known: &Known<'_>, groups: &Groups) -> Verdict {
         let mut captures = Captures::new();
         let mut is_unknown = false;
@@ -222,7 +222,7 @@ impl Rule {
         let labels: BTreeMap<_, _> = labels
             .map(|(key, text)| (key.as_str(), text.complete(captures)))
             .collect();
-        // Texts can always be written.
+        // Serializing strings cannot fail.
         let labels =
             (!labels.is_empty()).then(|| serde_json::to_string(&labels).unwrap_or_default());
         (self.tenant.complete(captures), labels)
@@ -239,13 +239,13 @@ impl Subject {
                     Self::Volume => Some(volume.name),
                     _ => volume.claim,
                 }),
-                // What is on a mount that is no volume has neither.
+                // The mount is not a volume, so there is neither a volume nor a claim.
                 (Some(_), None) => Texts::all([]),
                 (None, None) => Texts::UNKNOWN,
             },
             // `(other)` and `(missed)` stand for any files.
             Self::Path => Texts::one(known.path.filter(|path| path.starts_with('/'))),
-            // Users that `/etc/passwd` does not have are known by number alone.
+            // A user who is missing in `/etc/passwd` is known only by number.
             Self::User => match tenant.uid {
                 None => Texts::UNKNOWN,
                 Some(uid) => Texts {
@@ -271,7 +271,7 @@ impl Subject {
         }
     }
 
-    /// The container, its pod or its namespace. What is in no container has none of them.
+    /// The container, its pod or its namespace. Outside a container, there are none.
     fn of_container(self, tenant: &Tenant) -> Texts<'_> {
         let Some(cgroup) = cgroup_path(tenant) else {
             return Texts::UNKNOWN;
@@ -287,7 +287,7 @@ impl Subject {
             }
         });
         Texts {
-            // Of the containers of pods the names come later than the id.
+            // For containers of pods, the names become known later than the id.
             are_all: name.is_some() || of.pod.is_none(),
             known: [id, name.flatten()]
                 .into_iter()
@@ -298,7 +298,7 @@ impl Subject {
     }
 }
 
-/// The cgroup's path. `?id` is one that was gone before its path was known.
+/// The path of the cgroup. `?id` is a cgroup that was gone before its path was known.
 fn cgroup_path(tenant: &Tenant) -> Option<&str> {
     tenant
         .cgroup

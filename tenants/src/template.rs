@@ -1,8 +1,8 @@
-//! Texts with `{name}`s, in place of which comes what they stand for.
+//! Texts with `{name}`s, which are replaced by captured text.
 
 use crate::pattern::{Captures, name_at};
 
-/// A text that is completed by what a rule has matched.
+/// A text that is completed with the captures of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     parts: Vec<Part>,
@@ -37,7 +37,7 @@ impl Template {
         })
     }
 
-    /// The text. A name that is not known is left out.
+    /// The completed text. Unknown names are left out.
     pub(crate) fn complete(&self, known: &Captures) -> String {
         let texts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.as_str(),

@@ -68,7 +68,7 @@ fn what_is_not_known_is_not_guessed() {
     );
     let [root, ann, bob] = [("0", Some("root")), ("1000", Some("ann")), ("1001", None)]
         .map(|(uid, user)| tenant(uid, user, None));
-    // The path does not matter where the user decides.
+    // The path does not matter if the user decides.
     for path in ["", "(other)", "/mnt/a/x"] {
         assert_eq!(name(&rules, path, &root).as_deref(), Some("system"));
         assert_eq!(name(&rules, path, &bob).as_deref(), Some("rest"));

@@ -1,4 +1,4 @@
-//! Makes stores of what a case says was recorded.
+//! Makes stores from the recordings in a test case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use trackiops_store::{Options, Writer};
 
 use crate::windows::stalled;
 
-/// A host's recording under way.
+/// The current recording of a host.
 struct Recording {
     host: String,
     granularities: String,
@@ -28,11 +28,11 @@ struct Recording {
     store: String,
     mounts: Vec<MountPoint>,
     windows: BTreeMap<i64, Window>,
-    /// Seconds after the start in which nothing was recorded.
+    /// Gaps of the recording, in seconds after the start.
     gaps: Vec<(i64, i64)>,
 }
 
-/// Names of a tenant's user, of its container and of itself, and its labels.
+/// Names of a tenant's user, of its container and of the tenant itself, and its labels.
 type Names = [Option<String>; 4];
 /// A file's name, its tenant, and the tenant's names.
 type Used = (String, Option<String>, Names);
@@ -46,7 +46,7 @@ struct Window {
     pending: Option<Pending>,
 }
 
-/// Makes the stores of the recordings of a text, in a directory; on an error the text of the line and what is wrong.
+/// Makes the stores of the recordings in a text, in a directory. An error has the text of the line and the problem.
 pub fn record(text: &str, dir: &Path) -> Result<(), String> {
     let mut recordings: Vec<Recording> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -132,7 +132,7 @@ impl Recording {
         match words.next()? {
             "idle" => {}
             "lost" => window.lost = words.next()?.parse().ok()?,
-            // A detail, and for how many ms it was left out.
+            // A detail, and for how many ms it was shed.
             "shed" => {
                 let detail = match words.next()? {
                     "single-calls" => Detail::SingleCalls,
@@ -312,7 +312,7 @@ impl Recording {
     }
 }
 
-/// A name, whose line ends are symbols here.
+/// A name, in which symbols replace line ends.
 fn name(word: &str) -> String {
     word.replace('␤', "\n")
 }
@@ -342,8 +342,8 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     Some(OperationRow { operation, sums })
 }
 
-/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME] [container=NAMES]
-/// [name=NAME] [labels=JSON]`
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [direct=N] [timed=N]
+/// [tenant=UID:CGROUP] [user=NAME] [container=NAMES] [name=NAME] [labels=JSON]`
 #[derive(Default)]
 struct Requests {
     count: u64,
@@ -356,12 +356,13 @@ struct Requests {
     folded: u64,
     untimed: u64,
     tenant: Option<String>,
-    /// Of the user, the container and the tenant, and its labels.
+    /// Names of the user, the container and the tenant, and its labels.
     names: Names,
 }
 
 impl Requests {
-    /// Calls of an application, all through the page cache.
+    /// Calls of an application. `direct` of them use O_DIRECT, the others the page cache. `timed` of them have a known
+    /// time.
     fn calls(&self) -> AppCalls {
         AppCalls {
             calls: self.count,
@@ -401,7 +402,7 @@ impl Requests {
         Some(requests)
     }
 
-    /// Of each timed request, evenly from the least to the most.
+    /// The latency of each timed request, evenly distributed from the least to the largest.
     fn latencies(&self) -> impl Iterator<Item = u64> {
         let (least, most) = self.latency_ns;
         let timed = self.count - self.untimed;

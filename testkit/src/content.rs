@@ -1,4 +1,4 @@
-//! All that a store or windows hold, as sums that can be compared.
+//! The content of a store or of windows, as sums that can be compared.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use trackiops_store::{Dataset, Segment, Snapshot};
 
 use crate::stores::parquet_files;
 
-/// What identifies a row: its window and everything about its file that is stored.
+/// The key of a row: its window and all stored attributes of its file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowId {
     pub time: UtcMs,
@@ -27,9 +27,9 @@ pub struct RowId {
     pub user: Option<String>,
     pub cgroup: Option<String>,
     pub container: Option<String>,
-    /// As the tenant's.
+    /// See the tenant's field.
     pub name: Option<String>,
-    /// As the tenant's.
+    /// See the tenant's field.
     pub labels: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Content {
         }
     }
 
-    /// All that the segments of a view hold at a granularity; `None` if one was deleted since.
+    /// The content of a view's segments at a granularity; `None` if one was deleted meanwhile.
     pub fn sealed(snapshot: &Snapshot, granularity: Granularity) -> Option<Self> {
         let mut content = Self::default();
         for dataset in Dataset::ALL {
@@ -113,15 +113,15 @@ impl Content {
         }
     }
 
-    /// All that a store holds at a granularity: its segments, and the tails of its journals.
+    /// The content of a store at a granularity: its segments, and the tails of its journals.
     pub fn stored(store: &Path, granularity: Granularity) -> Self {
-        // A recorder that ends deletes what it has merged.
+        // A recorder that ends deletes merged segments.
         let mut views =
             (0..10).filter_map(|_| Self::of_view(&Snapshot::open(store).unwrap(), granularity));
         views.next().unwrap()
     }
 
-    /// All that a view holds at a granularity; `None` if a segment was deleted since.
+    /// The content of a view at a granularity; `None` if a segment was deleted meanwhile.
     pub fn of_view(snapshot: &Snapshot, granularity: Granularity) -> Option<Self> {
         let mut content = Self::sealed(snapshot, granularity)?;
         for tail in snapshot.tails() {
@@ -133,7 +133,7 @@ impl Content {
         Some(content)
     }
 
-    /// Adds all of another content.
+    /// Adds another content.
     pub fn merge(&mut self, other: Self) {
         for (id, row) in other.rows {
             self.rows.entry(id).or_default().merge(&row);
@@ -147,8 +147,8 @@ impl Content {
     }
 }
 
-/// What a glob over the `*.parquet` of a granularity sees, which knows no catalog. `None` if a file has vanished before it was
-/// opened: whoever globs meets an error then.
+/// The content that a glob over the `*.parquet` of a granularity sees, without the catalog. `None` if a file vanished before it was opened:
+/// the program that globs gets an error then.
 pub fn globbed(store: &Path, granularity: Granularity) -> Option<Content> {
     let mut content = Content::default();
     for dataset in Dataset::ALL {
@@ -164,7 +164,7 @@ pub fn globbed(store: &Path, granularity: Granularity) -> Option<Content> {
     Some(content)
 }
 
-/// Asserts that a glob sees nothing twice: no counter is larger than what was recorded.
+/// Asserts that a glob sees nothing twice: no counter exceeds the recorded one.
 pub fn assert_at_most(seen: &Content, recorded: &Content, when: &str) {
     for (id, row) in &seen.rows {
         let most = recorded.rows.get(id).cloned().unwrap_or_default();

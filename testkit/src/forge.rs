@@ -1,4 +1,4 @@
-//! Segments that were changed, with checksums to match: only what is decoded shows that something is wrong.
+//! Forged segments with matching checksums: only decoded data shows that something is wrong.
 
 use std::ops::Range;
 
@@ -8,37 +8,37 @@ fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize
 }
 
-/// Where the footer of a Parquet file begins.
+/// Start of a Parquet file's footer.
 fn footer_at(bytes: &[u8]) -> usize {
     let end = bytes.len() - 8;
     end - number(bytes, end)
 }
 
-/// Where the sums of a segment's blocks are, their number included.
+/// Range of the sums of a segment's blocks, including their number.
 pub fn sums(bytes: &[u8]) -> Range<usize> {
     let end = footer_at(bytes);
     end - 4 * (number(bytes, end - 4) + 1)..end
 }
 
-/// Where a value of the metadata begins, by what stands before it: the key, the head of a field, a length.
+/// Start of a value in the metadata, after these bytes: the key, the head of a field, a length.
 pub fn place(bytes: &[u8], before: &[u8]) -> usize {
     let mut windows = bytes.windows(before.len());
     windows.rposition(|window| window == before).unwrap() + before.len()
 }
 
-/// Where the digits of a segment's checksum are.
+/// Range of the digits of a segment's checksum.
 pub fn digits(bytes: &[u8]) -> Range<usize> {
     let start = place(bytes, b"trackiops.crc32c\x18\x08");
     start..start + 8
 }
 
-/// The checksum that a segment has.
+/// The checksum stored in a segment.
 pub fn crc32c_of(bytes: &[u8]) -> u32 {
     let digits = std::str::from_utf8(&bytes[digits(bytes)]).unwrap();
     u32::from_str_radix(digits, 16).unwrap()
 }
 
-/// Makes its checksums match.
+/// Corrects the checksums.
 pub fn seal(bytes: &mut [u8]) {
     let sums = sums(bytes);
     let of_blocks: Vec<_> = bytes[..sums.start]
@@ -52,7 +52,7 @@ pub fn seal(bytes: &mut [u8]) {
     bytes[digits].copy_from_slice(sum.as_bytes());
 }
 
-/// A Parquet file with the key of a checksum in its metadata, as a segment.
+/// Turns a Parquet file, whose metadata has the key of a checksum, into a segment.
 pub fn segment(parquet: &[u8]) -> Vec<u8> {
     let footer_at = footer_at(parquet);
     let count = footer_at.div_ceil(BLOCK_BYTES);

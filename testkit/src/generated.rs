@@ -1,4 +1,4 @@
-//! Windows that are generated from a seed: many files, users, names and errors.
+//! Windows generated from a seed: many files, users, names and errors.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::windows::{named, used_by};
 /// 2026-11-21T03:00:00Z.
 pub const THREE: i64 = 1_795_230_000_000;
 
-/// A small generator of the same numbers every time.
+/// A small generator of reproducible numbers.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -67,7 +67,7 @@ fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
             d.untimed += 1;
             continue;
         }
-        // Whole microseconds, so that rounding on disk does not show.
+        // Whole microseconds, so that rounding on disk has no effect.
         let latency_ns = (100 + numbers.below(5000)) * 1000;
         d.latency_ns_sum += latency_ns;
         d.latency_ns_max = d.latency_ns_max.max(latency_ns);
@@ -83,7 +83,7 @@ fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
     d
 }
 
-/// What less than `most` requests of an operation came to, each of less than `most_us`.
+/// Sums of fewer than `most` requests of an operation, each shorter than `most_us`.
 pub fn operation_sums(numbers: &mut Numbers, most: u64, most_us: u64) -> OperationSums {
     let mut sums = OperationSums::default();
     for _ in 0..numbers.below(most) {
@@ -106,7 +106,7 @@ pub fn windows(seed: u64, start: i64, step_ms: i64, count: i64, files: u64) -> V
     generate(seed, start, step_ms, count, files, false)
 }
 
-/// Such windows of a kernel that folded some of the requests.
+/// The same windows, from a kernel that folded some of the requests.
 pub fn folded_windows(
     seed: u64,
     start: i64,
@@ -132,13 +132,13 @@ fn generate(
             if numbers.below(2) == 0 {
                 continue;
             }
-            // One file is renamed half way, one never had a name.
+            // One file is renamed half way; one never has a name.
             let path = match fileid {
                 0 if i >= count / 2 => Some("/mnt/a new name".to_owned()),
                 3 => None,
                 n => Some(format!("/mnt/f{n}")),
             };
-            // Of one nobody knows who uses it, another is used by two at once.
+            // The user of one file is unknown; another file has two users at the same time.
             let tenants = match fileid {
                 1 => &[None][..],
                 2 => &[Some("0:/a.service"), Some("1000:/user.slice/b.scope")],
@@ -147,7 +147,7 @@ fn generate(
             for tenant in tenants {
                 let file = file(fileid, path.as_deref());
                 let file = tenant.map_or(file.clone(), |tenant| used_by(&file, tenant));
-                // One user gets a name and then another one, and one never has any.
+                // One user gets a name and later another one; one never has a name.
                 let user = match tenant.map(|tenant| tenant.starts_with("1000")) {
                     Some(true) if i >= count / 2 => Some("bob"),
                     Some(true) if i >= count / 4 => Some("alice"),
@@ -192,7 +192,7 @@ fn generate(
     (0..count).map(window).collect()
 }
 
-/// The calls that had these requests, and some that the cache answered, so that they have `times` the bytes.
+/// Calls that caused these requests, and calls that the cache answered, so that they have `times` the bytes.
 fn calls(requests: &Direction, times: u64) -> AppCalls {
     AppCalls {
         calls: requests.requests * (times + 1),
@@ -207,7 +207,7 @@ fn calls(requests: &Direction, times: u64) -> AppCalls {
     }
 }
 
-/// The health of a window that has these rows.
+/// The health of a window with these rows.
 pub fn health(covered_ms: u64, rows: &[FileRow]) -> Health {
     let seen = rows
         .iter()

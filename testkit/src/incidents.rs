@@ -1,4 +1,4 @@
-//! Planted incidents: seconds of a host in which one thing goes wrong, and the rest is as ever.
+//! Planted incidents: seconds of a host in which one thing goes wrong, and everything else is normal.
 
 use std::f64::consts::E;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use trackiops_schemas::time::UtcMs;
 use crate::generated::{Numbers, THREE, health};
 use crate::windows::used_by;
 
-/// When the planted thing begins and ends, in seconds of a scene of [`SECONDS`].
+/// Begin and end of the incident, in seconds of a scene of [`SECONDS`].
 pub const BEGIN: i64 = 600;
 pub const END: i64 = 660;
 /// Length of a scene.
@@ -24,7 +24,7 @@ pub fn at(second: i64) -> UtcMs {
     UtcMs(THREE + 1000 * second)
 }
 
-/// Whether the planted thing goes on.
+/// Whether the incident is under way.
 pub fn is_planted(second: i64) -> bool {
     (BEGIN..END).contains(&second)
 }
@@ -62,22 +62,22 @@ fn file(mount: &str, path: &str, level: IoLevel) -> FileAttributes {
     }
 }
 
-/// How requests go: what is usual for them.
+/// Usual requests of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual {
-    /// For each second.
+    /// Requests per second.
     pub rate: f64,
-    /// Of each.
+    /// Bytes of each request.
     pub bytes: u64,
     /// Median latency, us.
     pub us: f64,
-    /// Parts of it before the request is sent, and until its answer.
+    /// Parts of the latency: before the request is sent, and until its reply.
     pub parts: [f64; 2],
-    /// How far latencies are from the median: a standard deviation of their logarithms. 0 if all are the same.
+    /// Standard deviation of the logarithms of latencies. 0 if all latencies are equal.
     pub spread: f64,
 }
 
-/// Requests over a network of which most time is the server's.
+/// Requests over a network; most of their time is the server's.
 pub const fn usual(rate: f64, bytes: u64, us: f64) -> Usual {
     Usual {
         rate,
@@ -89,7 +89,7 @@ pub const fn usual(rate: f64, bytes: u64, us: f64) -> Usual {
 }
 
 impl Usual {
-    /// As many as are usual, each of which takes `times` as long.
+    /// The usual number of requests, each `times` as slow.
     pub fn slower(self, times: f64) -> Self {
         Self {
             us: self.us * times,
@@ -105,7 +105,7 @@ impl Usual {
         }
     }
 
-    /// `times` as many.
+    /// `times` as many requests.
     pub fn more(self, times: f64) -> Self {
         Self {
             rate: self.rate * times,
@@ -114,7 +114,7 @@ impl Usual {
     }
 }
 
-/// What files do in a second.
+/// A second of a scene, with the activity of files.
 pub struct Second {
     numbers: Numbers,
     rows: Vec<FileRow>,
@@ -126,14 +126,14 @@ impl Second {
         self.numbers.below(1 << 20) as f64 / f64::from(1 << 20)
     }
 
-    /// About `rate`, a third more or less.
+    /// A random count within a third of `rate`.
     fn count(&mut self, rate: f64) -> u64 {
         let wanted = rate * (0.67 + 0.66 * self.part());
         let more = u64::from(self.part() < wanted.fract());
         wanted as u64 + more
     }
 
-    /// A latency around a median, ns: its logarithm is about normal, and one in a hundred takes four times as long.
+    /// A latency around a median, ns: log-normal, and one in a hundred takes four times as long.
     fn latency_ns(&mut self, of: Usual) -> u64 {
         let normal: f64 = (0..12).map(|_| self.part()).sum::<f64>() - 6.0;
         let is_late = of.spread > 0.0 && self.numbers.below(100) == 0;
@@ -188,7 +188,7 @@ impl Second {
         );
     }
 
-    /// A file is read, and some of the requests go wrong.
+    /// A file is read, and some requests fail or are sent again.
     pub fn faulty(&mut self, file: &Arc<FileAttributes>, of: Usual, errors: u64, retrans: u64) {
         let mut read = self.requests(of);
         read.errors = errors.min(read.requests);
@@ -203,7 +203,7 @@ impl Second {
         );
     }
 
-    /// Operations beside reads and writes.
+    /// Operations other than reads and writes.
     pub fn operations(&mut self, file: &Arc<FileAttributes>, op: &str, of: Usual) {
         let all = self.requests(of);
         let op = FileOp {
@@ -214,7 +214,7 @@ impl Second {
             rtt_ns_sum: all.rtt_ns_sum,
             execute_ns_sum: all.latency_ns_sum,
             execute_ns_max: all.latency_ns_max,
-            // The kernel adds up those of NFS.
+            // For NFS, the kernel keeps only sums.
             execute: match file.level {
                 IoLevel::Block => all.latency,
                 _ => Histogram::default(),
@@ -232,7 +232,7 @@ impl Second {
         }
     }
 
-    /// Calls that read, of which the cache answers a part and requests to the device the rest.
+    /// Read calls: the cache answers a part of them, and requests to the device the rest.
     pub fn calls(&mut self, file: &Arc<FileAttributes>, of: Usual, hit: f64, device_us: f64) {
         let missed = Usual {
             rate: of.rate * (1.0 - hit),
@@ -263,12 +263,12 @@ impl Second {
     }
 }
 
-/// Windows of a second each, from the begin of a scene on, in which files do what `scene` says.
+/// Windows of a second each, from the begin of a scene. `scene` sets the activity of files.
 pub fn recorded(seed: u64, seconds: i64, scene: impl FnMut(i64, &mut Second)) -> Vec<ClosedWindow> {
     in_windows(seed, 1, seconds, scene)
 }
 
-/// The same in `count` windows of `length` seconds; `scene` says what files do in each.
+/// The same in `count` windows of `length` seconds.
 pub fn in_windows(
     seed: u64,
     length: i64,
@@ -294,12 +294,12 @@ pub fn in_windows(
     (0..count).map(window).collect()
 }
 
-/// A database and other files on an NFS server, as on any day.
+/// A normal day of a database and other files on an NFS server.
 pub fn office(second: &mut Second, times: f64) {
     office_of(second, "nas:/data", times);
 }
 
-/// The same of a mount.
+/// The same for a given mount.
 pub fn office_of(second: &mut Second, mount: &str, times: f64) {
     let orders = nfs(mount, "/srv/db/orders.db", "1000:/db.service");
     second.reads(&orders, usual(40.0, 8192, 400.0).slower(times));

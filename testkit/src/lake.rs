@@ -1,4 +1,4 @@
-//! Two hosts' stores below one directory, as a lake has them.
+//! Stores of two hosts below one directory, in the form of a lake.
 
 use std::path::Path;
 
@@ -11,8 +11,9 @@ use crate::generated::{Numbers, THREE, file, folded_windows, operation_sums, win
 use crate::stores::options_of;
 use crate::windows::stalled;
 
-/// Host `h` has no hours, a gap, windows that are partly covered, a file that is renamed in the middle of a minute, files of several
-/// users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and has no windows of 10 s.
+/// Host `h` has no windows of an hour. It has a gap, partly covered windows, and a file renamed in the middle of a minute. It also has
+/// files of several users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and
+/// has no windows of 10 s.
 pub fn record(lake: &Path) {
     let mut first = folded_windows(5, THREE, 1000, 250, 12);
     first.drain(70..83);
@@ -21,7 +22,7 @@ pub fn record(lake: &Path) {
     }
     first[20].health.pending = Some(stalled("10.0.0.5", "srv:/odd", 1500, 3));
     with_operations(&mut first, 7);
-    // A rotation is in the middle of a minute.
+    // A rotation falls into the middle of a minute.
     let writer = Writer::open(lake.join("h"), options_of("h", "1s,10s,1m", "90s")).unwrap();
     let mut single = writer.requests(64 << 20, |_| {}).unwrap();
     single.append(&requests()).unwrap();
@@ -66,7 +67,7 @@ fn with_operations(windows: &mut [ClosedWindow], seed: u64) {
     }
 }
 
-/// Of three files.
+/// Single requests for three files.
 fn requests() -> RequestBatch {
     let mut numbers = Numbers(9);
     let files: Vec<_> = (1..4)

@@ -1,18 +1,18 @@
-//! What tests and benchmarks make stores of, and read them with.
+//! Helpers of tests and benchmarks that make and read stores.
 //!
-//! * [`windows`] and [`generated`]: windows as a recorder hands them on, a few that a test spells out, and many from a seed;
+//! * [`windows`] and [`generated`]: windows as a recorder writes them, a few spelled out by a test, and many from a seed;
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
-//! * [`incidents`]: hosts on which one thing goes wrong;
-//! * [`recording`]: a recorder without a kernel, to which others listen;
-//! * [`merging`]: a store that is asked while its recorder merges;
+//! * [`incidents`]: hosts with one planted incident;
+//! * [`recording`]: a recorder without a kernel, with listeners;
+//! * [`merging`]: a store that is queried while its recorder merges;
 //! * [`usage`]: two hosts with single requests, for reports;
-//! * [`content`]: all that a store holds; [`forge`]: segments that were changed, with checksums to match;
+//! * [`content`]: the content of a store; [`forge`]: forged segments with matching checksums;
 //! * [`questions`]: questions and their straightforward answers;
-//! * [`queueing`]: a day of several tenants at one server, as a simulation of a queue;
+//! * [`queueing`]: a day of several tenants at one server, by simulation of a queue;
 //! * [`program`]: how tests start a program.
 //!
-//! Everything panics where it fails: that is a test's failure. Unit tests of the store see its types as another crate's here, and so use only
-//! what takes and returns paths and types of `trackiops-schemas`.
+//! Failures panic, because they fail the test. Unit tests of the store see its types as another crate's here, so they use only functions
+//! with paths and types of `trackiops-schemas`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

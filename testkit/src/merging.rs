@@ -1,4 +1,4 @@
-//! Stores that are asked while a recorder merges what is in them.
+//! Stores that are queried while a recorder merges them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use trackiops_store::Writer;
 
 use crate::generated::{THREE, health};
 
-/// A window after all others, in a journal of its own where journals have five seconds.
+/// A window after all others. If journals last five seconds, it has a separate journal.
 pub fn idle(i: i64) -> ClosedWindow {
     ClosedWindow {
         start: UtcMs(THREE + 300_000 + 5000 * i),
@@ -22,7 +22,7 @@ pub fn idle(i: i64) -> ClosedWindow {
     }
 }
 
-/// How many files were merged into others.
+/// Number of files that were merged into others.
 pub fn merged(store: &Path) -> usize {
     let date = "date=2026-11-21";
     let dirs = ["1s", "10s", "1m"].map(|g| store.join(format!("rollup/granularity={g}/{date}")));
@@ -31,8 +31,7 @@ pub fn merged(store: &Path) -> usize {
     names.filter(|name| name.ends_with(".removed")).count()
 }
 
-/// Runs `ask` while the recorder goes on, again until twelve files are merged.
-/// Each journal that is sealed is followed by a merge.
+/// Runs `ask` while the recorder continues, repeatedly until twelve files are merged. A merge follows each sealed journal.
 pub fn while_merging(store: &Path, writer: &mut Writer, ask: impl Fn()) {
     let enough = merged(store) + 12;
     let is_over = AtomicBool::new(false);
@@ -57,7 +56,7 @@ pub fn while_merging(store: &Path, writer: &mut Writer, ask: impl Fn()) {
     });
 }
 
-/// Ends the recorder, also where a comparison fails.
+/// Ends the recorder, even if a comparison fails.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {

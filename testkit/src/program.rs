@@ -1,11 +1,11 @@
-//! What tests that start the program have in common.
+//! Common code of tests that start the program.
 
 use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a script in a directory with the Python that `make` names by TRACKIOPS_PYTHON, and prints what it says. A failure is a panic.
+/// Runs a script in a directory with the Python in TRACKIOPS_PYTHON, which `make` sets, and prints its output. Panics if it fails.
 pub fn python<A: AsRef<OsStr>>(script: &Path, args: impl IntoIterator<Item = A>, dir: &Path) {
     let python = env::var_os("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let mut command = command(Path::new(&python));
@@ -18,7 +18,7 @@ pub fn python<A: AsRef<OsStr>>(script: &Path, args: impl IntoIterator<Item = A>,
     print!("{said}");
 }
 
-/// A command that runs the program. Where another architecture is emulated, what the tests start has to be, too.
+/// A command that runs the program. Under emulation of another architecture, the tests' children must be emulated, too.
 pub fn command(program: &Path) -> Command {
     let mut command = match env::var_os("TRACKIOPS_TEST_EMULATOR") {
         Some(emulator) => {
@@ -28,7 +28,7 @@ pub fn command(program: &Path) -> Command {
         }
         None => Command::new(program),
     };
-    // Whoever runs the tests may have a store, and a configuration.
+    // The user who runs the tests may have a store and a configuration.
     command.env_remove("TRACKIOPS_STORE");
     command.env("TRACKIOPS_CONFIG", "none");
     command

@@ -32,7 +32,7 @@ pub fn question(store: &Path) -> Question {
         top: None,
         by: GroupBy::FILE,
         projection: Projection::all(),
-        // Long after everything that tests record.
+        // Long after all recordings of tests.
         now: UtcMs(THREE + 30 * 86_400_000),
         zone: Zone::utc(),
         explain: Explain::default(),
@@ -54,22 +54,22 @@ pub fn found(question: &Question) -> Answer {
     }
 }
 
-/// What `--file` says.
+/// The selector for an argument of `--file`.
 pub fn select(text: &str) -> FileSelector {
     FileSelector::parse(Path::new(text)).unwrap()
 }
 
-/// The file of a row that is of one.
+/// The file of a row that is about a single file.
 pub fn key_of(row: &AnswerRow) -> FileKey {
     row.file.as_ref().unwrap().key
 }
 
-/// What a row of an answer is about; with the tenant where rows are grouped by tenant.
+/// The key of a row in an answer; with the tenant if rows are grouped by tenant.
 pub type Key = (i64, String, FileKey, Option<String>);
-/// The row without what it is about: its counters, covered time, name and tenant.
+/// The row without its key: its counters, covered time, name and tenant.
 pub type Sum = (Row, u64, Option<String>, Tenant);
 
-/// What tells a tenant from others.
+/// The key of a tenant.
 fn apart_by(tenant: &Tenant) -> String {
     match &tenant.name {
         Some(name) => format!("named {name}"),
@@ -92,7 +92,7 @@ pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     rows
 }
 
-/// The answer by the shortest way: every window that `counts`, in windows of `step`.
+/// The straightforward answer: sums of all windows for which `counts` is true, in windows of `step`.
 pub fn straightforward(
     recordings: &[(&str, &[ClosedWindow])],
     counts: impl Fn(&ClosedWindow) -> bool,

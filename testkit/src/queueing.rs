@@ -1,11 +1,11 @@
-//! A day of several tenants at one server, as a simulation of a queue: latency emerges from waiting, nothing is drawn from a distribution
-//! of latencies.
+//! A day of several tenants at one server, by simulation of a queue. Latency results from waiting; it is not drawn from a distribution.
 //!
-//! The server is a first-come-first-served queue with several workers (G/G/k). Tenants are open (arrivals do not wait for replies) or closed
-//! (workers that wait for the reply, then think). Their load has a time of day, bursts of their own, and peaks that all have together.
-//! Every day also has what must not be mistaken for a noisy neighbour: a tenant with a resource of its own that its own load fills, and
-//! times in which the server is slow or stops for no tenant's sake. A planted neighbour is one tenant more, with bursts that take a large part of
-//! the server.
+//! The server is a first-come-first-served queue with several workers (G/G/k). Tenants are open (arrivals do not wait for replies) or
+//! closed (workers that wait for the reply, then think). Their load depends on the time of day, and has separate bursts and common peaks.
+//!
+//! Every day also contains traps that must not count as a noisy neighbour. One tenant fills a private resource by its own load, and at
+//! times the server is slow or stops without a cause by a tenant. A planted neighbour is an additional tenant with bursts that take a large
+//! part of the server.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,9 +21,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: f64 = 86_400.0;
 /// Workers of the server.
 const WORKERS: usize = 4;
-/// Mean service time, ns: of a small request, and more with its size.
+/// Mean service time of a small request, ns; larger requests take longer.
 const SERVICE_NS: f64 = 60e6;
-/// How often rates change, s.
+/// Interval between changes of rates, s.
 const RATE_STEP_S: usize = 5;
 
 /// A simulated day.
@@ -41,15 +41,15 @@ pub struct Completed {
     pub tenant: usize,
     pub end_ns: u64,
     pub latency_ns: u64,
-    /// Part of the latency in the client, before it is sent.
+    /// Part of the latency in the client before it is sent.
     pub queue_ns: u64,
-    /// Part at the server.
+    /// Part of the latency at the server.
     pub rtt_ns: u64,
     pub bytes: u64,
     pub write: bool,
 }
 
-/// What the day was made of.
+/// The ground truth of a day.
 #[derive(Clone, Debug)]
 pub struct Truth {
     pub tenants: usize,
@@ -82,7 +82,7 @@ impl Numbers {
 }
 
 struct Tenant {
-    /// Multiplies the rate, every [`RATE_STEP_S`].
+    /// Factor of the rate, every [`RATE_STEP_S`].
     course: Vec<f64>,
     /// Arrivals/s of an open tenant at course 1.
     rate: f64,
@@ -90,17 +90,17 @@ struct Tenant {
     closed: Option<(usize, f64)>,
     bytes: f64,
     write_share: f64,
-    /// RPC slots of its client. Requests wait in the client for one.
+    /// RPC slots of its client. Requests wait in the client for a free slot.
     slots: usize,
     in_flight: usize,
-    /// When those that wait for a slot arrived.
+    /// Arrival times of requests that wait for a slot.
     waiting: VecDeque<u64>,
-    /// A resource of its own behind the server: mean service time, ns.
+    /// Mean service time of a private resource behind the server, ns.
     own_ns: Option<f64>,
     own_free_ns: u64,
 }
 
-/// Times in which all have more: (start s, length s, factor).
+/// Common peaks of all tenants: (start s, length s, factor).
 fn common_peaks(numbers: &mut Numbers) -> Vec<(f64, f64, f64)> {
     let mut peaks = vec![
         (
@@ -153,7 +153,7 @@ fn raise(course: &mut [f64], peaks: &[(f64, f64, f64)]) {
 fn diurnal(numbers: &mut Numbers, steps: usize) -> Vec<f64> {
     let amplitude = numbers.between(0.1, 0.5);
     let peak_s = numbers.between(10.0, 17.0) * 3600.0;
-    // A slow wander beside it.
+    // Plus a slow random drift.
     let mut wander = 0.0;
     (0..steps)
         .map(|step| {
@@ -164,7 +164,7 @@ fn diurnal(numbers: &mut Numbers, steps: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The tenants of a day, and what is true of it.
+/// The tenants of a day, and the ground truth.
 fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
     let steps = (day.seconds as usize).div_ceil(RATE_STEP_S);
     let capacity = WORKERS as f64 / (SERVICE_NS / 1e9);
@@ -178,7 +178,7 @@ fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
     let victim_of_itself = numbers.below(count as u64) as usize;
     let mut tenants = Vec::new();
     for (place, weight) in weights.iter().enumerate() {
-        // None has more than a fifth of the load.
+        // No tenant has more than a fifth of the load.
         let share = (weight / total).min(0.2);
         let bytes = 4096.0 * f64::exp(numbers.between(0.0, 3.0));
         let rate = capacity * utilisation * share / size_factor(bytes);
@@ -190,7 +190,7 @@ fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
             &bursts(numbers, count, (30.0, 900.0), (1.3, 1.8)),
         );
         let own_ns = (place == victim_of_itself).then(|| 0.35e9 / rate);
-        // A worker's cycle is its thinking and a latency.
+        // A worker's cycle is its think time plus a latency.
         let closed = (own_ns.is_none() && numbers.below(3) == 0).then(|| {
             let workers = 2 + numbers.below(6) as usize;
             let think = workers as f64 / rate - SERVICE_NS / 1e9;
@@ -210,7 +210,7 @@ fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
         });
     }
     let neighbour = day.neighbour.then(|| {
-        // In its bursts the server has about as much to do as it can. Some do much that is small, some little that is large.
+        // In its bursts, the server is about fully loaded. Some neighbours send many small requests, some a few large ones.
         let taken = numbers.between(0.75, 1.05) - utilisation;
         let large = numbers.below(2) == 0;
         let mut course = vec![0.03; steps];
@@ -245,12 +245,12 @@ fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
     (tenants, truth)
 }
 
-/// How much more a request of this size takes.
+/// Factor of the service time for a request of this size.
 fn size_factor(bytes: f64) -> f64 {
     1.0 + bytes / 131_072.0
 }
 
-/// When the server is slow for nobody's sake: (start ns, end ns, factor of service times). A factor of 0 is a stop.
+/// Times in which the server is slow without a cause by a tenant: (start ns, end ns, factor of service times). A factor of 0 is a stop.
 fn hiccups(numbers: &mut Numbers) -> Vec<(u64, u64, f64)> {
     let slow = 1 + numbers.below(4);
     let stops = numbers.below(4);
@@ -270,18 +270,18 @@ fn hiccups(numbers: &mut Numbers) -> Vec<(u64, u64, f64)> {
     all
 }
 
-/// What happens next, in the order in which it happens at one time.
+/// The next event. At the same time, events happen in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A request of a tenant gets its reply.
     Reply,
     /// A request of a tenant arrives at its client.
     Arrival,
-    /// A tenant's rate is looked up again: exponential times have no memory.
+    /// A tenant's rate is updated; exponential times have no memory.
     Draw,
 }
 
-/// The server, and what has happened so far.
+/// The server, and its state.
 struct Simulation<'d> {
     numbers: Numbers,
     tenants: Vec<Tenant>,
@@ -291,10 +291,10 @@ struct Simulation<'d> {
     done: &'d mut dyn FnMut(Completed),
 }
 
-/// Simulates a day. `done` gets each request, in the order in which the server began with them.
+/// Simulates a day. `done` gets each request, in the order in which the server starts them.
 pub fn simulate(day: Day, mut done: impl FnMut(Completed)) -> Truth {
     let mut numbers = Numbers(day.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D);
-    // The first numbers of near seeds are alike.
+    // The first numbers of similar seeds are similar.
     for _ in 0..16 {
         numbers.below(2);
     }
@@ -361,7 +361,7 @@ impl Simulation<'_> {
                     }
                 }
             }
-            // Half of it is fixed.
+            // Half of it is constant.
             let service = 0.5 * mean + self.numbers.exponential(0.5 * mean);
             let mut end = start + service as u64;
             self.free_ns[worker] = end;
@@ -394,13 +394,13 @@ fn least(free_ns: &[u64]) -> usize {
     earliest.map_or(0, |(place, _)| place)
 }
 
-/// The windows of a recorder during a day that begins at `start_ms`: of `length_ms` each, and each tenant with a file of its own.
+/// The windows of a recorder during a day that begins at `start_ms`. Each has `length_ms`, and each tenant has a separate file.
 pub fn windows(day: Day, start_ms: i64, length_ms: u64) -> (Vec<ClosedWindow>, Truth) {
     let count = (day.seconds * 1000 / length_ms) as usize;
     let mut rows: Vec<Vec<Row>> = vec![Vec::new(); count];
     let truth = simulate(day, |done| {
         let window = (done.end_ns / 1_000_000 / length_ms) as usize;
-        // What ends after the day is not in it.
+        // Omit requests that end after the day.
         let Some(of_window) = rows.get_mut(window) else {
             return;
         };
@@ -433,7 +433,7 @@ pub fn windows(day: Day, start_ms: i64, length_ms: u64) -> (Vec<ClosedWindow>, T
     (rows.into_iter().enumerate().map(window).collect(), truth)
 }
 
-/// The file of a tenant, as it uses it: its uid is 1000 and its number.
+/// The file of a tenant; the tenant's uid is 1000 plus its number.
 pub fn file_of(tenant: usize) -> Arc<FileAttributes> {
     let file = file(tenant as u64 + 1, 49, Some(&format!("/mnt/t{tenant}/data")));
     used_by(&file, &format!("{}:/t{tenant}.slice", 1000 + tenant))

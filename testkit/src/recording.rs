@@ -1,4 +1,4 @@
-//! A recorder without a kernel: windows go into a store, and to those who listen.
+//! A recorder without a kernel: it writes windows into a store, and to its listeners.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -13,14 +13,14 @@ use trackiops_store::{Options, RetentionPolicy, WindowQueue, Writer};
 use crate::stores::options;
 use crate::windows::{T0, file, granularity, reads, used_by, window};
 
-/// A recorder of the host `h`, which can end and begin again.
+/// A recorder of the host `h`, which can end and restart.
 pub struct Recording {
     dir: tempfile::TempDir,
     parts: Option<(LiveServer, WindowQueue)>,
 }
 
 impl Recording {
-    /// Begins in a new directory.
+    /// Starts in a new directory.
     pub fn begin() -> Self {
         let mut recording = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -30,7 +30,7 @@ impl Recording {
         recording
     }
 
-    /// Begins again in the same store.
+    /// Restarts in the same store.
     pub fn resume(&mut self) {
         let store = self.store();
         let options = Options {
@@ -74,7 +74,7 @@ impl Recording {
         self.queue().mounted(at, mounts);
     }
 
-    /// Closes windows, and waits until they are durable and told.
+    /// Closes windows, and waits until they are durable and reported.
     pub fn put(&self, windows: &[ClosedWindow]) {
         windows.iter().for_each(|window| self.close(window));
         while self.queue().waiting() > 0 {
@@ -83,7 +83,7 @@ impl Recording {
         sleep(Duration::from_millis(20));
     }
 
-    /// Ends as a recorder does.
+    /// Ends like a recorder.
     pub fn end(&mut self) {
         if let Some((server, queue)) = self.parts.take() {
             queue.finish().unwrap().unwrap();
@@ -98,7 +98,7 @@ impl Drop for Recording {
     }
 }
 
-/// What the recorder says of itself.
+/// The recorder's description of itself.
 pub fn recorder(store: &Path) -> RecorderInfo {
     RecorderInfo {
         version: "1".into(),
@@ -114,7 +114,7 @@ pub fn recorder(store: &Path) -> RecorderInfo {
     }
 }
 
-/// `count` windows that have just been: of two files and two users.
+/// `count` windows that have just ended, of two files and two users.
 pub fn recent(count: i64) -> Vec<ClosedWindow> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     of_two_files(
@@ -123,7 +123,7 @@ pub fn recent(count: i64) -> Vec<ClosedWindow> {
     )
 }
 
-/// `count` windows from a time on: of two files and two users.
+/// `count` windows from a time on, of two files and two users.
 pub fn of_two_files(start_ms: i64, count: i64) -> Vec<ClosedWindow> {
     let a = file(1, 49, Some("/mnt/a/x"));
     let b = file(2, 49, Some("/mnt/b/y"));

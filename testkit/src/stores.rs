@@ -1,4 +1,4 @@
-//! Stores to write into, and what is in their directories.
+//! Stores to write into, and the content of their directories.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{Options, Warning, Writer};
 
-/// What a recorder uses by default.
+/// The recorder's default options.
 pub fn options(host: &str) -> Options {
     options_of(host, "1s,10s,1m,1h", "15m")
 }
@@ -26,7 +26,7 @@ pub fn options_of(host: &str, granularities: &str, rotate: &str) -> Options {
     }
 }
 
-/// What was told of a store.
+/// Warnings about a store.
 pub type Told = Arc<Mutex<Vec<Warning>>>;
 
 pub fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {
@@ -34,14 +34,14 @@ pub fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {
     move |warning| told.lock().unwrap().push(warning)
 }
 
-/// Opens a store for writing, which tells of what was left in it once that is sealed.
+/// Opens a store for writing. The second value collects warnings about data of an earlier recorder, once that is sealed.
 pub fn open(store: &Path, options: Options) -> (Writer, Told) {
     let told = Told::default();
     let writer = Writer::open_after(store, options, None, tell(&told)).unwrap();
     (writer, told)
 }
 
-/// Has what was left in a store completed: what was told of it.
+/// Completes the data that an earlier recorder left in a store. Returns the warnings about it.
 pub fn complete(store: &Path, options: Options) -> Vec<Warning> {
     let (writer, told) = open(store, options);
     writer.finish().unwrap();
@@ -55,8 +55,8 @@ pub fn recovered(windows: u64, torn_bytes: u64) -> Warning {
     }
 }
 
-/// Appends windows without sealing the last journal. Those before it are sealed when it returns: sealing rounds times to us, so
-/// that two questions while it goes on may differ.
+/// Appends windows without sealing the last journal. Earlier journals are sealed when it returns: sealing rounds times to us, so answers
+/// during it may differ.
 pub fn append(store: &Path, options: Options, windows: &[ClosedWindow]) -> Writer {
     let mut writer = Writer::open(store, options).unwrap();
     for window in windows {
@@ -77,18 +77,18 @@ pub fn record(store: &Path, options: Options, windows: &[ClosedWindow]) {
     append(store, options, windows).finish().unwrap();
 }
 
-/// Names in the journal directory.
+/// Names of the files in the journal directory.
 pub fn journals(store: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(store.join("journal")).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
     let mut names: Vec<_> = entries.map(|e| name(e).into_string().unwrap()).collect();
-    // What is beside a journal is there or not with it.
+    // Companion files of a journal exist only with it.
     names.retain(|name| !name.contains(".end"));
     names.sort();
     names
 }
 
-/// Paths of all files of segments under a directory, relative to it, whether a glob sees them or not.
+/// Paths of all files of segments under a directory, relative to it, including those that globs do not see.
 pub fn parquet_files(store: &Path) -> Vec<String> {
     let mut files = Vec::new();
     let mut dirs = vec![store.to_owned()];
@@ -113,7 +113,7 @@ pub fn parquet_files(store: &Path) -> Vec<String> {
     files
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with its content.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -127,7 +127,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Makes a catalog that was changed look like one that was written so.
+/// Corrects the checksum of a changed catalog.
 pub fn seal_catalog(store: &Path) {
     const PAGE_BYTES: usize = 4096;
     let path = store.join("catalog.db");

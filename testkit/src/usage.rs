@@ -1,7 +1,7 @@
 //! Stores of two hosts with single requests, for reports: three hours of windows of 30 s.
 //!
-//! Host `h` has a gap that begins and ends within an interval of 5 minutes, and a window that is partly covered; host `i` was up for a
-//! part of the time. One tenant comes late, and uses both hosts. Demand differs from hour to hour and from file to file.
+//! Host `h` has a gap that begins and ends within an interval of 5 minutes, and a partly covered window. Host `i` was up for a part of the
+//! time. One tenant arrives late, and uses both hosts. Demand differs by hour and by file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ const STEP_MS: i64 = 30_000;
 const WINDOWS: i64 = 360;
 const FILES: u64 = 6;
 
-/// Records both below a directory.
+/// Records the stores of both hosts below a directory.
 pub fn record(dir: &Path, seed: u64) {
     let gap = |n: i64| (181..215).contains(&n);
     record_host(&dir.join("h"), "h", seed, |n| match n {
@@ -36,7 +36,7 @@ pub fn record(dir: &Path, seed: u64) {
     });
 }
 
-/// A file, and who uses it.
+/// The files of a host, each with its user.
 fn users(host: &str) -> Vec<(i64, Arc<FileAttributes>)> {
     let path = |n: u64| format!("/mnt/all/d{}/f{n}", n % 3);
     let mut users = Vec::new();
@@ -46,7 +46,7 @@ fn users(host: &str) -> Vec<(i64, Arc<FileAttributes>)> {
             0 => users.push((0, used_by(&file, "0:/db.service"))),
             1 => users.push((160, named(&used_by(&file, "1000:/batch.slice"), "alice"))),
             _ if host == "h" => users.push((0, used_by(&file, "2000"))),
-            // Nobody knows who.
+            // Its user is unknown.
             _ => users.push((0, file)),
         }
     }
@@ -66,7 +66,7 @@ fn record_host(store: &Path, host: &str, seed: u64, covered_ms: impl Fn(i64) -> 
         let mut rows: BTreeMap<usize, Row> = BTreeMap::new();
         let mut requests = Vec::new();
         for (user, (since, _)) in users.iter().enumerate() {
-            // Each has busy times of its own.
+            // Each has different busy times.
             let phase = (n / 12 + user as i64 * 5) % 9;
             if n < *since || phase > 3 {
                 continue;

@@ -1,4 +1,4 @@
-//! Windows of a recorder: a row for each file, of which the tests say what it is.
+//! Windows of a recorder: a row for each file, with content chosen by the test.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
     })
 }
 
-/// The file as somebody uses it: `uid:/cgroup`.
+/// The file as used by a tenant, `uid:/cgroup`.
 pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
     let tenant: Tenant = tenant.parse().unwrap();
     Arc::new(FileAttributes {
@@ -43,7 +43,7 @@ pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
     })
 }
 
-/// The file with the name of its user.
+/// The file with a name for its user.
 pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
     let tenant = Tenant {
         user: Some(user.into()),

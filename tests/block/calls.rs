@@ -1,12 +1,12 @@
-//! Holds the calls in rows of local files against what an application was told, as `local_calls.py` prints it.
+//! Compares calls in rows of local files with the calls that an application made, as `local_calls.py` prints them.
 
 use serde_json::{Map, Value};
 
 const COLUMNS: [&str; 2] = ["app_read", "app_write"];
 const OPERATIONS: [&str; 2] = ["open", "fsync"];
 
-/// Calls of functions of the C library by the process whose calls these are: as many `fsync` as `local_calls.py` makes, each around the system
-/// call of the same name.
+/// Checks calls of C library functions by this process: as many `fsync` as `local_calls.py` makes, each around the system call of that
+/// name.
 pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value>]) {
     let plain = single.iter().find(|call| {
         let path = call["path"].as_str();
@@ -31,7 +31,7 @@ pub fn check_functions(single: &[Map<String, Value>], spans: &[Map<String, Value
     }
 }
 
-/// Whether one of these, with begin and end, was called while the other one of its thread was under way.
+/// Whether `inner` was called while `outer` was under way, on the same thread.
 pub fn is_inside(outer: &Map<String, Value>, inner: &Map<String, Value>) -> bool {
     let ns = |row: &Map<String, Value>, column: &str| row[column].as_i64().unwrap();
     let begin = |row| ns(row, "end_time_ns") - ns(row, "latency_ns");
@@ -40,7 +40,7 @@ pub fn is_inside(outer: &Map<String, Value>, inner: &Map<String, Value>) -> bool
         && ns(inner, "end_time_ns") <= ns(outer, "end_time_ns")
 }
 
-/// `number` requests of 4 KiB each, of io_uring or libaio, which have written a file from its begin to its end.
+/// Checks `number` requests of 4 KiB by io_uring or libaio that wrote a file from its begin to its end.
 pub fn check_queued(single: &[Map<String, Value>], path: &str, number: u64) {
     let own = single.iter().filter(|call| call["path"] == path);
     let own: Vec<_> = own.filter(|call| call["op"] == "write").collect();
@@ -56,8 +56,8 @@ pub fn check_queued(single: &[Map<String, Value>], path: &str, number: u64) {
     }
 }
 
-/// Each file that the application has listed, and what the kernel counted of the process, `again` bytes of them twice. `missed` calls may be in no
-/// row, and not among the `single` ones.
+/// Checks each listed file, and the kernel's counts of the process, in which `again` bytes count twice. Up to `missed` calls may lack rows,
+/// and may lack `single` rows.
 pub fn check(
     rows: &[Map<String, Value>],
     single: &[Map<String, Value>],

@@ -1,5 +1,5 @@
-//! Holds rows of the block level against the kernel's statistics of a device (`/sys/block/*/stat`) and against the sizes of files of which each
-//! byte was written once.
+//! Compares rows of the block level with the kernel's statistics of a device (`/sys/block/*/stat`) and with the sizes of files written
+//! exactly once.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// What the kernel counted between two looks (Documentation/block/stat.rst).
+    /// The kernel's counts between two snapshots (Documentation/block/stat.rst).
     pub fn of_kernel(before: &str, after: &str) -> Self {
         let fields = |text: &str| -> Vec<u64> {
             let words = text.split_whitespace();
@@ -63,7 +63,7 @@ impl Sums {
 }
 
 impl Sums {
-    /// Whether what these lack of the truth was missed.
+    /// Whether these lack at most the missed part of the truth.
     pub fn are_equal_but_for(&self, missed: &Self, truth: &Self) -> bool {
         let all = |of: &Self| [of.reads, of.read_bytes, of.writes, of.write_bytes];
         let mut each = all(self).into_iter().zip(all(missed)).zip(all(truth));
@@ -71,8 +71,8 @@ impl Sums {
     }
 }
 
-/// `rows` are those of the block level, of one row per file, `requests` the single requests; `listed` is what `block_io.sh` printed;
-/// `knows_direct` says that direct I/O is not the file system's own.
+/// `rows` are one row per file at the block level, `requests` the single requests, `listed` the output of `block_io.sh`. `knows_direct`
+/// says that direct I/O is distinguished from the file system's own I/O.
 pub fn check(
     rows: &[Map<String, Value>],
     requests: &[Map<String, Value>],
@@ -88,7 +88,7 @@ pub fn check(
     assert!(own.iter().all(|row| row["level"] == "block"), "{own:?}");
     let truth = Sums::of_kernel(stat.0, stat.1);
     let found = Sums::of_rows(own.iter().copied());
-    // Of all devices, which the kernel has counted and not reported: some kernels call no program for some.
+    // Requests that the kernel counted but did not report, on all devices: some kernels skip the program for some.
     let missed = Sums::of_rows(rows.iter().filter(|row| row["path"] == "(missed)"));
     println!("{device}: recorded {found:?}, kernel {truth:?}, missed {missed:?}");
     assert!(truth.reads > 0 && truth.writes > 200, "{truth:?}");

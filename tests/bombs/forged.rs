@@ -24,7 +24,7 @@ fn first(of: &ParquetFile) -> RecordBatch {
     of.batches(|_| true).unwrap().next().unwrap().unwrap()
 }
 
-/// The rows of a Parquet file, as another program would write them.
+/// The rows of a Parquet file, written like by another program.
 pub fn rewritten(file: &Path) -> Vec<u8> {
     let file = ParquetFile::open(file).unwrap();
     let mut bytes = Vec::new();
@@ -39,7 +39,7 @@ pub fn rewritten(file: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Repeats the first row of a file, with paths of `length` bytes that differ or do not.
+/// Repeats the first row of a file, with paths of `length` bytes that are all equal or all distinct.
 pub fn table(from: &Path, to: &Path, rows: usize, length: usize, differ: bool) {
     let from = ParquetFile::open(from).unwrap();
     let batch = first(&from);
@@ -96,8 +96,8 @@ pub fn pcapng(pcap: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Mutants of a file: bytes replaced by extreme ones, most of them where lengths are, or parts
-/// taken out, repeated or cut off. The same ones every time.
+/// Mutants of a file: bytes replaced by extreme ones, mostly where lengths are; or parts removed, repeated or cut off. The same mutants
+/// every time.
 pub fn mutants(content: &[u8], count: usize) -> impl Iterator<Item = Vec<u8>> {
     const LENGTHS: [&[u8]; 5] = [
         &[0xff, 0xff, 0xff, 0xff, 0x0f],

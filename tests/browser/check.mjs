@@ -1,4 +1,4 @@
-// What a browser sees of `trackiops serve`, against what the command answers. tests/browser.rs starts it.
+// Compares what `trackiops serve` shows in a browser with the answers of the command. tests/browser.rs starts it.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -143,10 +143,10 @@ const showTables = async () => {
 const answerOf = async (section) => {
   const command = await section.locator('button.copy').getAttribute('title');
   assert.match(command, /^trackiops query /);
-  // As a shell reads it, with the program, the store and a format added.
+  // The line as a shell reads it, with the program, the store and a format added.
   const line = `${command.replace(/^trackiops/, '"$TRACKIOPS"')} --json --store "$STORE"`;
   const { status, stdout } = spawnSync('/bin/sh', ['-c', line], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 64 << 20 });
-  // 1: nothing matched.
+  // Status 1: nothing matched.
   assert.ok(status === 0 || status === 1, `${line}: ${status}`);
   return stdout.split('\n').filter((one) => one !== '').map((one) => JSON.parse(one));
 };
@@ -170,7 +170,7 @@ const checks = {
           await open(path);
           const where = `${path}, ${theme}, ${width} px`;
           const { shift, shifted } = await page.evaluate(() => ({ shift: window.shift, shifted: window.shifted }));
-          // What Web Vitals call good.
+          // Web Vitals call this good.
           assert.ok(shift < 0.1, `${where}: ${shifted.join(', ')} shifted by ${shift}`);
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: wider than the window`);
           for (const toggled of [false, true]) {
@@ -304,7 +304,7 @@ const checks = {
     await open(`/?${RANGE}`);
     const whole = page.url();
     const drag = async () => {
-      // The browser keeps how far a page was scrolled.
+      // The browser keeps the scroll position of a page.
       await page.evaluate(() => scrollTo(0, 0));
       const chart = await page.locator('.u-over').first().boundingBox();
       await page.mouse.move(chart.x + chart.width * 0.25, chart.y + 60);
@@ -385,7 +385,7 @@ const checks = {
     await open(`/?${RANGE}`);
     await page.getByText('/mnt/nfs/scratch/<b>bold[\\u{202e}.tmp').first().waitFor();
     assert.equal(await page.locator('td b').count(), 0);
-    // A name with signs of a pattern, and one that turns text around, leads to its file, and only to that.
+    // A name with pattern characters, and one that reverses text, must each link to exactly that file.
     await page.getByRole('link', { name: 'bold[' }).first().click();
     await settled();
     assert.equal(await page.locator('h1').innerText(), '/mnt/nfs/scratch/<b>bold[\\u{202e}.tmp');
@@ -408,7 +408,7 @@ const checks = {
 
   async 'a command is copied, and shown where there is no clipboard'() {
     await open(`/?${RANGE}`);
-    // Browsers have a clipboard only for loopback and TLS.
+    // Browsers allow the clipboard only for loopback and TLS.
     const isLocal = KNOWN !== 'files';
     assert.equal(await page.evaluate(() => isSecureContext), isLocal);
     const button = figure('Files').locator('button.copy');
@@ -425,7 +425,7 @@ const checks = {
     const section = figure('IOPS');
     await section.getByRole('button', { name: 'table', exact: true }).click();
     const last = async () => Date.parse(`${(await tableOf(section)).at(-1).time.replace(' ', 'T')}Z`);
-    // A window of a second is closed soon after its end.
+    // A window of a second closes soon after its end.
     let late = [];
     let before = await last();
     for (const begun = Date.now(); late.length < 5; await page.waitForTimeout(50)) {
@@ -460,7 +460,7 @@ const checks = {
     expected = /status of 503/;
     statuses.length = 0;
     const headers = { authorization: `Bearer ${token}` };
-    // As many as are answered and wait at once; of more connections the oldest ones would end.
+    // As many connections as may be answered or wait at once; with more, the oldest ones would end.
     const many = Array.from({ length: 20 }, (_, i) => fetch(`${origin}/api/v1/series?by=file&step=1s&${RANGE}&top=${100 + i}`, { headers }).then((response) => response.text()));
     await page.waitForTimeout(100);
     await page.getByRole('button', { name: 'mounts' }).click();
@@ -516,7 +516,7 @@ const checks = {
       const sections = page.locator('section.figure');
       const section = title === null ? sections.first() : figure(title);
       const rows = (await section.locator('tbody tr').allInnerTexts()).sort();
-      // When a name was last seen: the recording goes on.
+      // The time when a name was last seen changes while the recording continues.
       return title === 'Names over time' ? rows.map((row) => row.split('\t').toSpliced(2, 1)) : rows;
     };
     for (const [path, title] of views) {

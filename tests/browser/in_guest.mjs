@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Stands for `trackiops` on this machine, and runs it in the guest of recording.sh: answer.py is at the other end.
+// Replaces `trackiops` on this machine and runs it in the guest of recording.sh: answer.py is the other end.
 const asked = await fetch(process.env.ANSWERS, { method: 'POST', body: JSON.stringify(process.argv.slice(2)) });
 const { status, stdout, stderr } = await asked.json();
 process.stdout.write(stdout);

@@ -1,4 +1,4 @@
-//! Another build of the program gives the same answers to the byte: what a change of the code alone must not change.
+//! Another build of the program gives the same answers, byte by byte. This holds for changes that only affect the code.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::each;
 use super::question::{ALL, BOTH, Question};
 use super::stores::Stores;
 
-/// Asked beside those of `questions.txt`, with every subcommand that answers.
+/// Questions besides those in `questions.txt`; they cover every subcommand that answers.
 const OTHERS: &[&[&str]] = &[
     &["query"],
     &["query", "--parts"],
@@ -25,7 +25,7 @@ const OTHERS: &[&[&str]] = &[
     &["flamegraph", "--folded"],
 ];
 
-/// What each of them is asked in.
+/// Formats for each question.
 const FORMATS: &[&[&str]] = &[&[], &["--csv"], &["--json"]];
 
 fn asked() -> Vec<Vec<String>> {

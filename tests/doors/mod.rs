@@ -1,5 +1,5 @@
-//! One question has one answer: whichever format it is written in, whether the store or an export of it is asked, whatever state
-//! the store is in, and whether `trackiops query` answers or an engine that reads the Parquet files. `questions.txt` has the questions.
+//! A question has the same answer in every format and in any state of the store. A store and its export answer the same, and so do
+//! `trackiops query` and engines that read the Parquet files. `questions.txt` has the questions.
 
 mod another_build;
 mod others;
@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use stores::{NOTED, Stores};
 use table::compare_table;
 
-/// The same value, or the same number, whether it is written as a whole one or not.
+/// Whether values are equal; 1 equals 1.0.
 fn same(a: &Json, b: &Json) -> bool {
     a == b || a.as_f64().is_some_and(|a| b.as_f64() == Some(a))
 }
@@ -32,7 +32,7 @@ fn compare(door: &str, question: &Question, expected: &[Vec<Json>], answered: &[
     assert!(counts.0 == counts.1, "{door}: {asked}: {counts:?} rows");
 }
 
-/// Whether it divides by the time that was recorded, which an export does not say.
+/// Whether a column divides by recorded time, which an export does not contain.
 fn is_rate(name: &str) -> bool {
     name.ends_with("iops") || name.ends_with("throughput")
 }
@@ -67,7 +67,7 @@ fn compare_formats(dir: &Path, questions: &[Question], answers: &[Answer]) {
     });
 }
 
-/// Exports the stores, and asks the export.
+/// Exports the stores, and queries the export.
 fn compare_export(dir: &Path, questions: &[Question], answers: &[Answer], granularity: &str) {
     let mut command = program(dir);
     command
@@ -87,7 +87,7 @@ fn compare_export(dir: &Path, questions: &[Question], answers: &[Answer], granul
     });
 }
 
-/// What `ask` makes of each question, as many at a time as there are processors.
+/// Calls `ask` for each question, with one thread per processor.
 fn each<Q: Sync, T: Send>(questions: &[Q], ask: impl Fn(&Q) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -117,7 +117,7 @@ fn compare_states(state: &str, questions: &[Question], expected: &[Answer], answ
     }
 }
 
-/// The questions that can be answered without seconds, with their answers.
+/// The questions that need no windows of a second, with their answers.
 fn coarse(questions: &[Question], answers: &[Answer]) -> (Vec<Question>, Vec<Answer>) {
     let both = questions.iter().zip(answers);
     let coarse = both.filter(|(question, _)| question.is_coarse());
@@ -170,7 +170,7 @@ fn what_answers_have_notes_about_changes_no_row_at_any_door() {
     }
 }
 
-/// Has engines answer from the Parquet files, which say nothing of what is in a journal.
+/// Lets engines answer from the Parquet files, which lack the content of journals.
 fn compare_engines(dir: &Path, granularity: &str, engines: &[&str]) {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let questions = tests.join("doors/questions.txt");

@@ -1,4 +1,4 @@
-//! Doors beside the command: the API of the page, the screen of `top`, and exports that are piped.
+//! Ways to query besides the command: the API of the page, the screen of `top`, and piped exports.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::table::is_shown;
 use super::{compare, each, same};
 use crate::server::{Server, trackiops};
 
-/// All bytes but letters and digits as a URL has them.
+/// Percent-encodes all bytes except letters and digits.
 fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),
@@ -25,7 +25,7 @@ fn escaped(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// Asks `trackiops serve`, as the page does.
+/// Queries `trackiops serve` like the page does.
 pub fn compare_api(dir: &Path, questions: &[Question], answers: &[Answer]) {
     let mut command = trackiops(dir);
     command.current_dir(dir).env("TZ", "UTC0");
@@ -57,7 +57,7 @@ pub fn compare_api(dir: &Path, questions: &[Question], answers: &[Answer]) {
     });
 }
 
-/// What a frame of `top` shows is what the command answers.
+/// A frame of `top` shows the same as the answer of the command.
 pub fn compare_top(dir: &Path) {
     const COLUMNS: &str = "path,iops,throughput,mean,p99,errors";
     let by_throughput = ["--sort", "throughput", "--columns", COLUMNS];
@@ -82,7 +82,7 @@ pub fn compare_top(dir: &Path) {
         let is_row = |row: &Vec<Json>| {
             let mut all = names.iter().zip(row).zip(cells);
             all.all(|((column, value), cell)| {
-                // A file without a name has its number.
+                // A file without a name shows its number.
                 column == "path" && value.is_null() || is_shown(cell, column, value)
             })
         };
@@ -93,7 +93,7 @@ pub fn compare_top(dir: &Path) {
     assert!(shown > 10, "{text}");
 }
 
-/// What `export` writes.
+/// The output of `export`.
 fn exported(dir: &Path, more: &[&str]) -> Vec<u8> {
     let mut command = program(dir);
     command.args(["export", "--granularity", "10s"]).args(ALL);
@@ -109,7 +109,7 @@ fn batches(path: &Path) -> Vec<RecordBatch> {
     reader.map(|batch| batch.unwrap()).collect()
 }
 
-/// Rows with the values that are no lists.
+/// Rows without lists.
 fn rows_of(batches: &[RecordBatch]) -> Vec<Row> {
     let mut rows = Vec::new();
     for batch in batches {
@@ -124,7 +124,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<Row> {
     rows
 }
 
-/// An export that is piped has the rows of one that is written to a file.
+/// A piped export has the same rows as one written to a file.
 pub fn compare_streams(dir: &Path) {
     exported(dir, &["-o", "whole.parquet"]);
     let expected = rows_of(&batches(&dir.join("whole.parquet")));

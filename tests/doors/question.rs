@@ -11,14 +11,14 @@ use serde_json::{Value as Json, json};
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
 
-/// All that was recorded, and nothing that a recorder adds while it is asked.
+/// The whole recording, without rows that a recorder adds meanwhile.
 pub const ALL: [&str; 4] = [
     "--since",
     "2026-11-21T03:00:00Z",
     "--until",
     "2026-11-21T03:02:30Z",
 ];
-/// Rows of a table unless --step, --top or --file says more.
+/// Default number of rows in a table; --step, --top and --file change it.
 const MOST_ROWS: usize = 20;
 
 /// Columns, and rows of them.
@@ -38,7 +38,7 @@ impl Question {
         lines.map(Self::parse).collect()
     }
 
-    /// One about all that was recorded.
+    /// A question about the whole recording.
     pub fn asking(words: &[&[&str]]) -> Self {
         let words = words.concat();
         let words = words.iter().chain(&ALL).map(|word| (*word).to_owned());
@@ -48,7 +48,7 @@ impl Question {
         }
     }
 
-    /// Words, some of which are in single quotes.
+    /// Splits a line into words; single quotes group.
     fn parse(line: &str) -> Self {
         let mut words = Vec::new();
         for (i, part) in line.split('\'').enumerate() {
@@ -73,12 +73,12 @@ impl Question {
         self.value("--columns").unwrap().split(',').collect()
     }
 
-    /// Whether it can be answered by windows of ten seconds.
+    /// Whether windows of ten seconds suffice to answer it.
     pub fn is_coarse(&self) -> bool {
         self.value("--step") != Some("1s") && !self.is_ranged
     }
 
-    /// Whether an export has what it is about: the operations of files, but not those of mounts.
+    /// Whether an export has its data: operations of files, but not operations of mounts.
     pub fn is_of_files(&self) -> bool {
         match (self.value("--by"), self.value("--op")) {
             (Some(by), _) => !["op", "op,transport"].contains(&by),
@@ -86,7 +86,7 @@ impl Question {
         }
     }
 
-    /// How many rows a table has.
+    /// Most rows of the table.
     pub fn most_rows(&self) -> usize {
         let says = ["--step", "--top", "--file"];
         match says.iter().any(|flag| self.value(flag).is_some()) {
@@ -95,7 +95,7 @@ impl Question {
         }
     }
 
-    /// What the program answers.
+    /// The program's answer.
     pub fn ask(&self, dir: &Path, stores: &[&str], more: &[&str]) -> Vec<u8> {
         let stores = stores.iter().flat_map(|store| ["--store", store]);
         let mut command = program(dir);
@@ -117,7 +117,7 @@ impl Question {
     pub fn json(&self, dir: &Path, stores: &[&str]) -> Answer {
         let lines = self.lines(dir, stores, &["--json"]);
         let row = |line: &String| -> Row { with_numbers(serde_json::from_str(line).unwrap()) };
-        // The map has names in alphabetical order, and the text has them in that of columns.
+        // The map sorts names; the text has them in the order of columns.
         let rows: Vec<_> = lines.iter().map(row).collect();
         let first = &lines[0];
         let mut names: Vec<_> = rows[0].keys().cloned().collect();
@@ -130,7 +130,7 @@ impl Question {
 /// A row of JSON.
 pub type Row = serde_json::Map<String, Json>;
 
-/// Identifiers are text in JSON, and in other formats signed numbers.
+/// Converts identifiers to signed numbers, as in other formats: in JSON they are text.
 pub fn with_numbers(mut row: Row) -> Row {
     for identifier in ["file_key", "fileid"] {
         let Some(Json::String(text)) = row.get(identifier) else {
@@ -156,7 +156,7 @@ pub fn program(dir: &Path) -> Command {
 
 pub const BOTH: [&str; 2] = ["one", "two"];
 
-/// What a cell of CSV says, by the type that JSON has.
+/// The value of a CSV cell, by the type in JSON.
 pub fn csv_value(cell: &str, like: &Json) -> Json {
     match (cell, like) {
         ("", Json::Null) => Json::Null,
@@ -165,7 +165,7 @@ pub fn csv_value(cell: &str, like: &Json) -> Json {
     }
 }
 
-/// What a line of CSV says, by the types that JSON has.
+/// The values of CSV lines, by the types in JSON.
 pub fn csv_rows(text: &[u8], like: &[Vec<Json>]) -> Vec<Vec<Json>> {
     let mut reader = csv::Reader::from_reader(text);
     let rows = reader.records().map(|row| row.unwrap());
@@ -179,7 +179,7 @@ pub fn csv_rows(text: &[u8], like: &[Vec<Json>]) -> Vec<Vec<Json>> {
     rows.enumerate().map(row).collect()
 }
 
-/// What a file of Parquet or Arrow has.
+/// The rows of a Parquet or Arrow file.
 pub fn file_rows(bytes: &[u8]) -> Vec<Vec<Json>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What two hosts recorded, in stores of every state.
+//! Recordings of two hosts, in stores of every state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const PATHS: [Option<&str>; 14] = [
     Some("/mnt/even/db/old/orders.db"),
     Some("/mnt/odd/logs/app.log"),
     Some("/mnt/even/top.txt"),
-    // These two did the same, and so did those that have no name.
+    // These two did the same, and so did the files without names.
     Some("/mnt/odd/same-b"),
     Some("/mnt/even/same-a"),
     None,
@@ -38,9 +38,9 @@ const PATHS: [Option<&str>; 14] = [
     Some("/mnt/odd/db/old/deep/er/x"),
 ];
 
-/// The file at this place in [`PATHS`], as it is called then, and as somebody uses it.
+/// The file at this index of [`PATHS`], with its name and user at that time.
 fn used(place: usize, second: usize, again: bool) -> Arc<FileAttributes> {
-    // Between windows of ten seconds: an export has one name for each window.
+    // Renames happen between windows of ten seconds: an export has one name for each window.
     let path = match (place, second) {
         (12, 80..) => Some("/mnt/even/is now.txt"),
         _ => PATHS[place],
@@ -56,7 +56,7 @@ fn used(place: usize, second: usize, again: bool) -> Arc<FileAttributes> {
     }
 }
 
-/// What a host did: with a gap, a window of which little was recorded, files of several names, users and none.
+/// The recording of a host: with a gap, a barely recorded window, files with several names, several users, and none.
 fn recorded(seed: u64) -> Vec<ClosedWindow> {
     let mut recorded = folded_windows(seed, THREE, 1000, 150, 14);
     for (second, window) in recorded.iter_mut().enumerate() {
@@ -109,7 +109,7 @@ fn metadata(op: &str, requests: u64) -> FileOp {
     }
 }
 
-/// Operations over two connections, and one that is of no mount.
+/// Operations over two connections, and one without a mount.
 fn operations(seed: u64) -> Vec<OperationRow> {
     let mut numbers = Numbers(seed);
     let all = [
@@ -139,7 +139,7 @@ fn operations(seed: u64) -> Vec<OperationRow> {
 /// A directory with the stores of two hosts.
 pub struct Stores {
     dir: tempfile::TempDir,
-    /// Recorders that are still there.
+    /// Recorders that still run.
     writers: Vec<Writer>,
 }
 
@@ -157,7 +157,7 @@ impl Stores {
         self.dir.path()
     }
 
-    /// Runs `ask` while what the first of the hosts recorded is merged.
+    /// Runs `ask` while the first host's segments are merged.
     pub fn while_merging(mut self, ask: impl Fn(&Path)) {
         let dir = self.dir.path();
         merging::while_merging(&dir.join(HOSTS[0].0), &mut self.writers[0], || ask(dir));
@@ -170,7 +170,7 @@ impl Stores {
         })
     }
 
-    /// A rotation is in the middle of a minute.
+    /// Rotations fall into the middle of a minute.
     pub fn sealed() -> Self {
         Self::new(|store, host, windows| {
             record(store, options_of(host, "1s,10s,1m", "90s"), windows);
@@ -192,7 +192,7 @@ impl Stores {
         stores
     }
 
-    /// As [`Self::sealed`], with more in each window: what an answer has a note about, but no other rows.
+    /// Like [`Self::sealed`], with additional data in each window: they cause a note, but no other rows.
     pub fn with(more: More) -> Self {
         Self::new(|store, host, windows| {
             let mut windows = windows.to_vec();
@@ -202,7 +202,7 @@ impl Stores {
         })
     }
 
-    /// Of the first two minutes there is no second left.
+    /// Windows of a second have expired in the first two minutes.
     pub fn expired() -> Self {
         let stores = Self::new(|store, host, windows| {
             record(store, options_of(host, "1s,10s,1m", "1m"), windows);
@@ -229,7 +229,7 @@ impl Stores {
         stores
     }
 
-    /// A recorder that was killed between the transaction that makes a merged segment known and the renames.
+    /// A recorder that was killed in the middle of a merge, between its transaction and its renames.
     pub fn interrupted() -> Self {
         let recording = Self::new(|store, host, windows| {
             let windows = [windows, &[merging::idle(0)]].concat();
@@ -256,7 +256,7 @@ impl Stores {
     }
 }
 
-/// Takes back the renames of a merge but that of the first input.
+/// Undoes the renames of a merge, except for the first input.
 fn take_back(date: &Path) {
     let mut files: Vec<_> = fs::read_dir(date)
         .unwrap()
@@ -293,7 +293,7 @@ fn segments(store: &Path, below: &str) -> Vec<PathBuf> {
 /// Adds something to a window.
 pub type More = fn(&mut ClosedWindow);
 
-/// What recorders say of their windows that leaves the rows of an answer as they are.
+/// Data about windows that keep the rows of an answer unchanged.
 pub const NOTED: [(&str, More); 4] = [
     ("several levels", |window| {
         for fileid in [100, 102] {

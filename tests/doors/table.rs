@@ -1,4 +1,4 @@
-//! What tables show of an answer.
+//! Compares tables with an answer.
 
 use serde_json::Value as Json;
 
@@ -15,7 +15,7 @@ fn table_rows(lines: &[String], count: usize) -> Vec<Vec<&str>> {
     rows
 }
 
-/// Whether a table shows a value so: figures have three digits, and units.
+/// Whether a cell shows a value: figures have three digits, and units.
 pub fn is_shown(cell: &str, name: &str, value: &Json) -> bool {
     match value {
         Json::Null => cell == "-",

@@ -71,7 +71,7 @@ pub fn command(kind: Kind, recording: &Recording, dir: &Path, programs: &Path) -
     command
 }
 
-/// The command as a child of as many shells as the case needs. They have its terminal and its process group.
+/// The command as a descendant of as many shells as the case needs. They share its terminal and its process group.
 pub fn below_shells(command: Command, case: Case) -> Command {
     let shells = match case {
         Case::ShellKilled => "\"$@\"; :",

@@ -1,4 +1,4 @@
-//! A command on a pseudo-terminal, and what happens to it.
+//! A command on a pseudo-terminal, and the event that it meets.
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -19,12 +19,12 @@ use super::command::{below_shells, command, store_of};
 use super::table::{Case, Kind};
 use crate::server;
 
-/// For what takes a second, and for `record`, on a machine that has other work.
+/// Limit for commands that end within a second, and for `record`, on a busy machine.
 const ENDS: Duration = Duration::from_millis(2500);
 const RECORD_ENDS: Duration = Duration::from_secs(7);
-/// How long what goes on is looked at.
+/// How long a command that continues is observed.
 const GOES_ON: Duration = Duration::from_secs(2);
-/// CPU time that a command may take meanwhile: one that spins takes all of it.
+/// Most CPU time meanwhile; a command that spins exceeds it.
 const MOST_CPU: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(60);
 /// Lines and columns of terminals.
@@ -39,19 +39,19 @@ pub struct Run {
     pid: Pid,
     recording: Option<Recording>,
     store: PathBuf,
-    /// The end of a terminal emulator, until it is closed.
+    /// The side of a terminal emulator, until it is closed.
     master: Option<File>,
-    /// The command's end.
+    /// The command's side.
     slave: File,
     stdin: Option<PipeWriter>,
     stdout: Option<PipeReader>,
-    /// What it wrote to the terminal.
+    /// Its output to the terminal.
     said: Vec<u8>,
     _dir: tempfile::TempDir,
 }
 
 impl Run {
-    /// Starts it, and waits until it has nothing to do.
+    /// Starts it, and waits until it is idle.
     pub fn start(kind: Kind, case: Case, programs: &Path) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let recording = Recording::begin();
@@ -78,12 +78,12 @@ impl Run {
         }
         let of_child = slave.try_clone().unwrap();
         let ignores = case == Case::TerminalClosedUnderNohup;
-        // SAFETY: these are system calls that signal-safety(7) does not forbid after fork.
+        // SAFETY: these are plain system calls, which are safe after fork (signal-safety(7)).
         unsafe {
             command.pre_exec(move || {
                 setsid()?;
                 ioctl_tiocsctty(&of_child)?;
-                // Who has begun the tests may ignore them, as a shell does for what it has in the background.
+                // The parent may ignore SIGINT, like a shell does for background jobs.
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 let hangup = if ignores {
                     libc::SIG_IGN
@@ -95,7 +95,7 @@ impl Run {
             });
         }
         let child = command.spawn().unwrap();
-        // It has the pipes' ends.
+        // It holds ends of the pipes.
         drop(command);
         let mut run = Self {
             kind,
@@ -114,7 +114,7 @@ impl Run {
         run
     }
 
-    /// Waits until it says what it says at first, and then does nothing.
+    /// Waits for its first output, and until it is idle.
     fn settle(&mut self) {
         let words = match self.kind {
             Kind::Record | Kind::RecordCalls => "recording|waiting for the NFS client",
@@ -156,7 +156,7 @@ impl Run {
             .then_some(pid)
     }
 
-    /// Reads what is on the terminal.
+    /// Reads pending output from the terminal.
     fn pump(&mut self) {
         let Some(mut master) = self.master.as_ref() else {
             return;
@@ -171,7 +171,7 @@ impl Run {
         String::from_utf8_lossy(&self.said).into_owned()
     }
 
-    /// Lets it happen, and looks at what comes of it.
+    /// Causes the event, and checks the result.
     pub fn meets(&mut self, case: Case, ends: bool) -> Result<(), String> {
         let before = cpu(self.pid).ok_or_else(|| format!("it has not begun: {}", self.text()))?;
         let begun = Instant::now();
@@ -216,7 +216,7 @@ impl Run {
         }
     }
 
-    /// Whether it has something to do before it ends: seal a store, restore a terminal, remove a socket.
+    /// Whether it cleans up before it ends: seals a store, restores a terminal, removes a socket.
     fn ends_by_itself(&self) -> bool {
         !matches!(self.kind, Kind::Watch | Kind::WatchEvents | Kind::Import)
     }
@@ -226,7 +226,7 @@ impl Run {
         match case {
             Case::Signal(signal) => kill(self.pid, signal),
             Case::TerminateBlocked => {
-                // As Ctrl-S does.
+                // Like Ctrl-S.
                 tcflow(&self.slave, Action::OOff).unwrap();
                 self.has_something_to_write();
                 sleep(Duration::from_millis(700));
@@ -259,7 +259,7 @@ impl Run {
         }
     }
 
-    /// Lines are echoed, and no other screen is shown.
+    /// Checks that lines are echoed and the main screen is shown.
     fn terminal_is_restored(&self) -> Result<(), String> {
         let modes = tcgetattr(&self.slave).unwrap().local_modes;
         if !modes.contains(LocalModes::ICANON | LocalModes::ECHO) {
@@ -286,12 +286,12 @@ impl Drop for Run {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The recording ends in it.
+        // The recording ends in this directory.
         let _ = fs::rename(self.store.with_extension("gone"), &self.store);
     }
 }
 
-/// A terminal of which both ends are open.
+/// A terminal with both ends open.
 fn terminal() -> (File, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -320,10 +320,10 @@ fn child_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
 }
 
-/// CPU time of a process that has not ended.
+/// CPU time of a running process.
 fn cpu(pid: Pid) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // Fields after the name, which may have spaces.
+    // The fields after the name, which may contain spaces.
     let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
     if matches!(fields[0], "Z" | "X") {
         return None;

@@ -1,15 +1,15 @@
-//! docs/reference/endings.md: what ends which command.
+//! Parses docs/reference/endings.md: which event ends which command.
 
 use std::collections::BTreeMap;
 
 use rustix::process::Signal;
 
-/// A way in which a command runs. The same column may have several.
+/// A way to run a command. A column may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Waits for the NFS client, where that is not loaded.
+    /// Waits for the NFS client, on a host where it is not loaded.
     Record,
-    /// Of the level `app`.
+    /// Records the level `app`.
     RecordCalls,
     Top,
     TopOfThePast,
@@ -20,7 +20,7 @@ pub enum Kind {
     Import,
 }
 
-/// What happens to it.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     Signal(Signal),
@@ -78,7 +78,7 @@ const COLUMNS: [(&str, &[Kind]); 6] = [
     ("`import -`", &[Kind::Import]),
 ];
 
-/// What the table says of each command and case.
+/// The entry of the table for each command and case.
 pub fn documented() -> Vec<(Kind, Case, bool)> {
     let text = include_str!("../../docs/reference/endings.md");
     let cells = |line: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What was compared, with a line for each block.
+//! Results of comparisons, one line per block.
 
 /// Ways in which a block differs; none if it is equal.
 pub type Differences = Vec<String>;
@@ -6,7 +6,7 @@ pub type Differences = Vec<String>;
 /// Lines of a block that are printed, at most.
 const MOST_LINES: usize = 12;
 
-/// What was compared.
+/// Results of comparisons.
 #[derive(Default)]
 pub struct Blocks {
     equal: usize,
@@ -15,7 +15,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Says whether a block is equal.
+    /// Records whether a block is equal.
     pub fn add(&mut self, block: &str, differences: Differences) {
         if differences.is_empty() {
             println!("equal     {block}");
@@ -29,13 +29,13 @@ impl Blocks {
         self.differing.push(block.to_owned());
     }
 
-    /// A block for which there is no comparison.
+    /// Records a block that has no comparison.
     pub fn unknown(&mut self, block: &str) {
         println!("unknown   {block}");
         self.unknown.push(block.to_owned());
     }
 
-    /// Fails if any differs, could not be compared, or if there was none.
+    /// Fails if a block differs or could not be compared, or if there was none.
     pub fn finish(self) {
         println!("{} blocks are equal", self.equal);
         assert!(self.equal > 0, "nothing was compared");

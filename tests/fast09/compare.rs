@@ -1,4 +1,4 @@
-//! Whether numbers are equal, as far as they were printed.
+//! Compares numbers within the precision of their output.
 
 /// How exactly a number was printed.
 #[derive(Clone, Copy, Debug)]
@@ -7,17 +7,17 @@ pub enum Printed {
     Digits(i32),
     /// With this many decimals.
     Decimals(i32),
-    /// So that it may be off by this much.
+    /// It may be off by this much.
     About(f64),
-    /// With all that a double has; sums in another order differ in the last ones.
+    /// All digits of a double. Sums in another order differ in the last ones.
     Double,
 }
 
 impl Printed {
-    /// Whether a number is printed as another.
+    /// Whether a number would be printed like another.
     pub fn equal(self, found: f64, expected: f64) -> bool {
         let off = (found - expected).abs();
-        // Halves are rounded to either side.
+        // Ties may be rounded either way.
         const ROUNDING: f64 = 1e-9;
         match self {
             Self::Digits(digits) => {

@@ -1,4 +1,4 @@
-//! Host cubes, rates and packet cubes, and the tables and figures that follow from them.
+//! Host cubes, rates and packet cubes, and the tables and figures derived from them.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::tables::{self, Keyed, decimals, number, text};
 const HOST_AXES: [&str; 5] = ["host", "time", "direction", "op", "message"];
 const PACKET_AXES: [&str; 5] = ["src_ip", "src_port", "dst_ip", "dst_port", "transport"];
 const MIB: f64 = 1_048_576.0;
-/// Numbers with this many decimals are printed in whole.
+/// With this many decimals, numbers are exact.
 const MANY_DECIMALS: i32 = 9;
 
 /// Seconds of `host_cube_2s`.
@@ -25,7 +25,7 @@ fn seconds(file: &Path) -> String {
     last.strip_suffix('s').expect("seconds").to_owned()
 }
 
-/// Flags that leave out what an expected cube does not have.
+/// Flags that omit rows that an expected cube lacks.
 fn pruning(rows: &[CsvRow]) -> Vec<String> {
     let axes: Vec<_> = HOST_AXES
         .into_iter()
@@ -88,7 +88,7 @@ pub fn compare_cube(trace: &Path, file: &Path) -> Differences {
     tables::compare(&found, &expected, &printed)
 }
 
-/// Compares `host_cube_<g>s.json`: counts of what is in the cube.
+/// Compares `host_cube_<g>s.json`: counts of the cube's content.
 pub fn compare_cube_counts(trace: &Path, file: &Path) -> Differences {
     let expected = json(file);
     let interval = format!("--interval={}", seconds(file));
@@ -123,7 +123,7 @@ pub fn compare_rates(trace: &Path, file: &Path) -> Differences {
     let rows = csv_rows(file);
     let interval = format!("--interval={}", seconds(file));
     let flags = pruning(&rows);
-    // Rates have no rows that are always there.
+    // No row of rates is always present.
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let axes =
         match flags.contains(&"--only-whole=host") || rows.iter().all(|row| row["host"] == "*") {
@@ -183,7 +183,7 @@ pub fn compare_rates(trace: &Path, file: &Path) -> Differences {
     differences
 }
 
-/// Values of both rates of each key: those of messages, then those of bytes.
+/// Values of both rates by key: messages, then bytes.
 fn merged(rows: &Rows, axes: &[&str], values: impl Fn(&Value) -> Vec<f64>, unit: f64) -> Keyed {
     let mut all = Keyed::new();
     for (rate, unit) in [("count_per_s", 1.0), ("bytes_per_s", unit)] {
@@ -196,7 +196,7 @@ fn merged(rows: &Rows, axes: &[&str], values: impl Fn(&Value) -> Vec<f64>, unit:
     all
 }
 
-/// Compares `packet_cube.csv`, whose `packet_cube.json` says how much a row has at least.
+/// Compares `packet_cube.csv`; `packet_cube.json` has the least size of a row.
 pub fn compare_packets(trace: &Path, file: &Path) -> Differences {
     let about = json(&file.with_extension("json"));
     let least = format!("--min-bytes={}", about["min_bytes"]);
@@ -226,7 +226,7 @@ pub fn compare_packets(trace: &Path, file: &Path) -> Differences {
     tables::compare(&found, &expected, &[Printed::Double, printed(&rows, "mib")])
 }
 
-/// Compares `derived/table1_operations.csv`: operations are messages that were sent, halved.
+/// Compares `derived/table1_operations.csv`: operations are half of the messages sent.
 pub fn compare_table_1(trace: &Path, file: &Path) -> Differences {
     let found = program::rows(
         trace,

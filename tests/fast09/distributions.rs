@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::compare::Printed;
 
-/// What the reference promises of the ranks of its quantiles.
+/// Largest error of ranks that the reference promises.
 pub const RANK_ERROR: f64 = 0.005;
 
-/// Into how many parts the quantiles of an expected distribution divide.
+/// Number of parts into which the quantiles of an expected distribution divide.
 pub fn parts(expected: &Value) -> u64 {
     let step = expected["quantile_step"].as_f64().expect("a step");
     (1.0 / step).round() as u64
@@ -41,7 +41,7 @@ pub fn compare(
         let what = format!("{what} quantile {}", place + 1);
         quantiles.check(&what, *found, *expected, differences);
     }
-    // Not all were asked for tails.
+    // Not all distributions have tails.
     let tails = expected["tails"]
         .as_array()
         .filter(|tails| !tails.is_empty());

@@ -1,4 +1,4 @@
-//! Small made-up inputs, for what samples do not have.
+//! Small artificial inputs for cases that the samples lack.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{distributions, others, program, sequentiality};
 /// A row of CSV, by name of column.
 pub type CsvRow = BTreeMap<String, String>;
 
-/// Compares all edge cases that are there.
+/// Compares all edge cases that exist.
 pub fn compare(dir: &Path, blocks: &mut Blocks) {
     let work = tempfile::tempdir().expect("a directory");
     if dir.join("sequentiality.json").is_file() {
@@ -43,7 +43,7 @@ fn compare_sequentiality(dir: &Path, work: &Path, blocks: &mut Blocks) {
     let rows = csv_rows(&dir.join("io.csv"));
     for (case, orders) in expected.as_object().expect("cases") {
         let mut of_case: Vec<_> = rows.iter().filter(|row| row["case"] == *case).collect();
-        // Files have requests in order of completion.
+        // Files must have requests in order of completion.
         of_case.sort_by_key(|row| number(row, "end_ns"));
         let path = work.join("requests.parquet");
         write_requests(&path, &of_case);
@@ -111,9 +111,9 @@ fn write_messages(path: &Path, rows: &[CsvRow]) {
     write(path, columns);
 }
 
-/// Compares latencies, which are few, and listed.
+/// Compares latencies, which are few and listed one by one.
 fn compare_latency(source: &Path, expected: &Value) -> Differences {
-    // Divides by all small numbers of values, so each value is a quantile.
+    // Divisible by all small numbers of values, so each value is a quantile.
     const PARTS: usize = 2520;
     let quantiles = format!("--quantiles={PARTS}");
     let args = ["latency", "--of=messages", &quantiles];

@@ -1,8 +1,8 @@
 //! `trackiops analyze` reproduces the reference results of the authors' tool, for each trace, expectation and edge case of a folder.
 //!
-//! The folder is `TRACKIOPS_FAST09`, or `../shared/fast09` beside the repository. It has `traces/NAME/` (Parquet), `expected/NAME/`
-//! and `edge/`. Any folder of this shape is gone through: what is there is found by listing, and options by names of files. One line
-//! a block says whether it is equal. Without a folder nothing is compared, which is said.
+//! The folder is `TRACKIOPS_FAST09`, or `../shared/fast09` beside the repository. It has `traces/NAME/` (Parquet), `expected/NAME/` and
+//! `edge/`. The test lists the folder and takes options from file names, so any content of this shape works. It prints one line per block.
+//! Without a folder it compares nothing and says so.
 
 mod blocks;
 mod compare;
@@ -24,7 +24,7 @@ use blocks::Blocks;
 const VARIABLE: &str = "TRACKIOPS_FAST09";
 const USUAL: &str = "../shared/fast09";
 
-/// The folder, if there is one. One that the variable names must exist.
+/// The folder, if it exists. A folder named by the variable must exist.
 fn folder() -> Option<PathBuf> {
     match env::var_os(VARIABLE) {
         Some(named) => {
@@ -73,7 +73,7 @@ fn analyses_reproduce_the_reference_results() {
     blocks.finish();
 }
 
-/// Compares a file of expected results with what the program says.
+/// Compares a file of expected results with the program's output.
 fn compare_block(trace: &Path, file: &Path, blocks: &mut Blocks) {
     let name = file.file_name().expect("it has a name").to_string_lossy();
     let of_trace = trace.file_name().expect("it has a name").to_string_lossy();

@@ -35,7 +35,7 @@ pub fn compare_latency(trace: &Path, file: &Path) -> Differences {
     ];
     let expected = tables::of_csv(file, &["server", "op"], &numbers);
     let ms = Printed::Decimals(3);
-    // Times are rounded to ns, so a mean may be at the other side of a half.
+    // Times are rounded to ns, so a mean may round to the other side of a tie.
     let printed = [
         Printed::Double,
         Printed::Double,
@@ -162,7 +162,7 @@ pub fn compare_files(trace: &Path, file: &Path) -> Differences {
     differences
 }
 
-/// Compares quantiles of the reference that are approximate: their ranks are off by [`RANK_ERROR`] at most.
+/// Compares approximate quantiles of the reference: their ranks are off by at most [`RANK_ERROR`].
 fn compare_ranks(fine: Option<&Value>, expected: &Value, differences: &mut Differences) {
     let fine = distributions::numbers(&fine.cloned().unwrap_or_default()["quantiles"]);
     let step = expected["quantile_step"].as_f64().expect("a step");
@@ -178,7 +178,7 @@ fn compare_ranks(fine: Option<&Value>, expected: &Value, differences: &mut Diffe
     {
         let q = (place + 1) as f64 * step;
         let (low, high) = (at(q - RANK_ERROR), at(q + RANK_ERROR));
-        // It has 8 digits.
+        // The value has 8 digits.
         let off = value.abs() * 1e-7;
         if !(low - off <= value && value <= high + off) {
             differences.push(format!(
@@ -223,7 +223,7 @@ pub fn compare_rollup(trace: &Path, file: &Path) -> Differences {
     tables::compare(&found, &expected, &printed)
 }
 
-/// Compares `operations_on_files.csv`: in order, rows of the handles that are in it.
+/// Compares `operations_on_files.csv`, in order: rows of the handles in that file.
 pub fn compare_operations(trace: &Path, file: &Path) -> Differences {
     let expected = csv_rows(file);
     let handles: BTreeSet<_> = expected.iter().map(|row| row["fh"].clone()).collect();

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Rows of a table, as JSON objects.
 pub type Rows = Vec<Value>;
 
-/// What the program says to these arguments about a source.
+/// The program's output for a source with these arguments.
 pub fn output(source: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trackiops"))
         .arg("analyze")
@@ -31,7 +31,7 @@ pub fn rows(source: &Path, args: &[&str], table: &str) -> Rows {
         .collect()
 }
 
-/// The value that a table of counts has for a name.
+/// The value for a name in a table of counts.
 pub fn count(counts: &Rows, what: &str) -> f64 {
     let row = counts.iter().find(|row| row["what"] == what);
     let row = row.unwrap_or_else(|| panic!("no count {what} in {counts:?}"));

@@ -1,4 +1,4 @@
-//! Sequentiality: `sequentiality_<order>[_<slop>].json` of the tool, `derived/requests_sequentiality_..._<size>_gap<N>.json`, and
+//! Sequentiality: `sequentiality_<order>[_<slop>].json` of the paper's tool, `derived/requests_sequentiality_..._<size>_gap<N>.json`, and
 //! edge cases.
 
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::blocks::Differences;
 use super::compare::Printed;
 use super::{distributions, program};
 
-/// Flags that the name of a file stands for: `overlapping_10ms_no_size_gap30`.
+/// Flags for a file name: `overlapping_10ms_no_size_gap30`.
 fn flags(name: &str) -> Vec<String> {
     let mut flags = Vec::new();
     let mut flag = |name: &str, value: &str| flags.push(format!("--{name}={value}"));
@@ -39,7 +39,7 @@ fn flags(name: &str) -> Vec<String> {
     flags
 }
 
-/// As the program names a value.
+/// The program's name of a value.
 fn metric(name: &str) -> String {
     name.to_lowercase().replace(' ', "_")
 }
@@ -109,10 +109,10 @@ fn compare_with(
     differences
 }
 
-/// Compares an edge case: its values are few, and listed.
+/// Compares an edge case, whose values are few and listed one by one.
 pub fn compare_edge(source: &Path, order: &str, expected: &Value) -> Differences {
     let flags = flags(order);
-    // Divides by all small numbers of values, so each value is a quantile.
+    // Divisible by all small numbers of values, so each value is a quantile.
     const PARTS: usize = 2520;
     let quantiles = format!("--quantiles={PARTS}");
     let mut args = vec!["sequentiality", &quantiles];

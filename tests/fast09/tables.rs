@@ -1,4 +1,4 @@
-//! Compares tables: rows by a key, numbers as they were printed.
+//! Compares tables: rows by key, numbers with the precision of their output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::edge::{CsvRow, csv_rows};
 /// Rows by key: the numbers of each.
 pub type Keyed = BTreeMap<Vec<String>, Vec<f64>>;
 
-/// A text of a row of the program; a column that it does not have is any.
+/// A text in a row of the program; "any" if the column is missing.
 pub fn text(row: &Value, name: &str) -> String {
     match &row[name] {
         Value::Null => "*".to_owned(),
@@ -39,7 +39,7 @@ pub fn of_csv(path: &Path, keys: &[&str], numbers: &[&str]) -> Keyed {
     .collect()
 }
 
-/// Compares rows; `printed` is of each number.
+/// Compares rows. `printed` has the precision of each number.
 pub fn compare(found: &Keyed, expected: &Keyed, printed: &[Printed]) -> Differences {
     let mut differences = Vec::new();
     for (key, numbers) in expected {
@@ -56,7 +56,7 @@ pub fn compare(found: &Keyed, expected: &Keyed, printed: &[Printed]) -> Differen
     differences
 }
 
-/// Decimals of the texts of a column, at most.
+/// Most decimals in a column of texts.
 pub fn decimals(rows: &[CsvRow], name: &str) -> i32 {
     let texts = rows.iter().map(|row| &row[name]);
     let decimals = texts.map(|text| text.split_once('.').map_or(0, |(_, part)| part.len()));

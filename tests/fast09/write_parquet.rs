@@ -1,4 +1,4 @@
-//! Makes Parquet of the CSV of edge cases.
+//! Converts CSV of edge cases to Parquet.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the recorder finds when it compares its rows with the kernel's own counters.
+//! The audit: the recorder compares its rows with the kernel's own counters.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ const SUMS: [&str; 4] = [
     "write_requests",
 ];
 
-/// The newest kernel skips programs when it is asked to.
+/// The newest kernel skips programs if the script provokes it.
 static RUN: LazyLock<Run> = LazyLock::new(|| {
     let scripts = crate::run::scripts();
     let hammer = scripts.join("hammer.py");
@@ -21,7 +21,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::on("newest", "audit", &add, &[])
 });
 
-/// What a mount's statistics say of what rows have as well.
+/// The counters of a mount's statistics that rows have as well.
 fn truth(counters: &MountCounters) -> [u64; 4] {
     let failed = |ops: &[&str]| counters.failed_attempts(ops);
     [
@@ -32,7 +32,7 @@ fn truth(counters: &MountCounters) -> [u64; 4] {
     ]
 }
 
-/// The sums of a store's rows of a mount, those of `(missed)` included.
+/// Sums over the rows of a mount in a store, including `(missed)`.
 pub fn recorded(store: &Path, mount: &str) -> [u64; 4] {
     let answers = Run::query_store(store, &["--step", "all"]);
     let own = |answer: &&Answer| is_from(answer, mount);
@@ -45,7 +45,7 @@ pub fn recorded(store: &Path, mount: &str) -> [u64; 4] {
     SUMS.map(|column| sum(&own, column))
 }
 
-/// The same of several mounts.
+/// The counters of several mounts, added up.
 pub fn of(stats: &Mountstats, mount_points: &[&str]) -> [u64; 4] {
     let each = mount_points.iter().map(|at| truth(&stats.mounts[*at].1));
     each.fold([0; 4], |sum, more| {
@@ -58,7 +58,7 @@ pub fn of(stats: &Mountstats, mount_points: &[&str]) -> [u64; 4] {
 fn guest_every_kind_of_mount_is_compared_and_equal() {
     let stats = RUN.mountstats("before", "after");
     let store = RUN.store();
-    // The second superblock of an export has counters of its own.
+    // The second superblock of an export has separate counters.
     let exp = of(&stats, &["/mnt/nfs", "/mnt/own"]);
     assert_eq!(recorded(&store, "127.0.0.1:/exp"), exp);
     let a = of(&stats, &["/mnt/a"]);
@@ -89,7 +89,7 @@ fn guest_every_kind_of_mount_is_compared_and_equal() {
         total("audit_kernel_bytes"),
         total("audit_row_bytes") + total("audit_missed_bytes")
     );
-    // At least what was there at the end: how often a look finds the other ones depends on what looks take.
+    // At least the requests present at the end: how often an audit sees the others depends on its speed.
     let [_, _, reads, writes] = std::array::from_fn(|i| exp[i] + a[i]);
     let compared = total("audit_kernel_requests");
     assert!(
@@ -153,9 +153,9 @@ fn guest_what_skipped_programs_lack_is_added_and_reported() {
     assert!(notes.contains("differed for no known reason"), "{notes}");
 }
 
-/// Most of a CPU that the audit of a hundred mounts takes, at an instruction each ns.
+/// Most CPU time that the audit of a hundred mounts takes, as a share, at one instruction per ns.
 const MOST_OF_A_CPU: f64 = 0.0005;
-/// As `audit_cost.sh` sleeps, ns.
+/// Sleep in `audit_cost.sh`, ns.
 const MEASURED_NS: f64 = 120e9;
 
 #[test]
@@ -170,7 +170,7 @@ fn guest_the_audit_of_a_hundred_mounts_takes_next_to_nothing() {
         let run = Run::on(&crate::run::kernel(), "audit_cost", &flags, &[mounts]);
         let compared = sum(&stored_health(&run.store()), "audit_comparisons");
         assert!(compared >= 2 * mounts.parse::<u64>().expect("a number"));
-        // That of the rollups looks as well.
+        // The rollup thread also takes part in the audit.
         ["trackiops", "trackiops-look"].map(|thread| {
             let ns = |name: &str| -> f64 {
                 let text = run.text(name);

@@ -1,4 +1,4 @@
-//! Requests to a block device equal the kernel's statistics of it, and the bytes of its files what was written, beside NFS.
+//! Requests to a block device match the kernel's statistics, and bytes of files match the written bytes, beside NFS.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -81,12 +81,12 @@ fn guest_direct_io_on_devices_of_others_is_of_its_file() {
         let (path, size) = line.split_once(' ').expect("a path and a size");
         let size: u64 = size.parse().expect("bytes");
         let found = of(path);
-        // Each mirror is written.
+        // Each mirror is written once.
         let copies = 1 + u64::from(path.starts_with("/mnt/md1/"));
         let bytes = [found.read_bytes, found.write_bytes];
         let whole = [size, copies * size];
         if path.starts_with("/mnt/handing/") || path.starts_with("/mnt/multipath/") {
-            // Two devices complete each request, and a program that is interrupted by itself misses a few. Counted twice, there would be more.
+            // Two devices complete each request, and an interrupted program misses a few. Counting twice would give more.
             let is_right = bytes
                 .iter()
                 .zip(whole)
@@ -135,7 +135,7 @@ fn guest_pages_of_the_cache_are_those_that_are_there() {
                 sum(&own, "cache_evicted_bytes"),
                 sum(&own, "cache_dirtied_bytes"),
             ];
-            // preempt=none, or voluntary: no page is missed.
+            // With preempt=none or voluntary, no page is missed.
             if kernel() != "newest" {
                 let there = resident.parse().ok();
                 assert_eq!(added.checked_sub(evicted), there, "{path}: {own:?}");
@@ -198,7 +198,7 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
     assert!(!said.contains("refused the BPF programs"), "{said}");
     let store = RUN.out.join("calls");
     let rows = Run::query_store(&store, &["--step", "all", "--level", "block"]);
-    // A kernel that preempts skips the program for some, and counts them.
+    // A preemptible kernel skips the program for some requests, and counts these.
     let health = crate::run::stored_health(&store);
     let missed = match kernel().as_str() {
         "newest" => sum(&health, "app_missed"),
@@ -206,7 +206,7 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
     };
     let single = Run::requests_of(&store, &["--level", "app", "--top", "1000000"]);
     for kind in ["ext4", "xfs", "btrfs", "tmpfs", "overlay"] {
-        // An overlay has the file system below copy, which the kernel counts as well.
+        // For an overlay, the file system below copies; the kernel counts these bytes, too.
         let again = if kind == "overlay" { 50_000 } else { 0 };
         let listed = RUN.text(&format!("calls.{kind}"));
         calls::check(&rows, &single, &listed, missed, again);
@@ -233,7 +233,7 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
             assert_eq!(found, (1, 1000 + number), "{path}: {own:?}");
         }
     }
-    // Linux before 5.19 does not tell whose request of io_uring completes.
+    // Before Linux 5.19, the owner of a completing io_uring request is unknown.
     let rings = if kernel() == "5.10" { 0 } else { 256 };
     for (engine, calls) in [("libaio", 256), ("io_uring", rings)] {
         let path = format!("/mnt/ext4/calls/{engine}.0.0");
@@ -248,7 +248,7 @@ fn guest_calls_for_local_files_are_those_that_applications_made() {
     if missed == 0 && rings > 0 {
         calls::check_queued(&single, "/mnt/ext4/calls/io_uring.0.0", 256);
     }
-    // Since Linux 6.2.
+    // Works since Linux 6.2.
     if missed == 0 && !matches!(kernel().as_str(), "5.10" | "6.1") {
         calls::check_queued(&single, "/mnt/ext4/calls/libaio.0.0", 256);
     }
@@ -297,7 +297,7 @@ fn guest_calls_for_some_files_only_are_kept_with_their_requests() {
             "write ".repeat(8)
         );
         assert_eq!(ops(path), expected.trim_end(), "{path}");
-        // Of one call each quantile is its time, in buckets of an eighth of a power of two.
+        // With one call, each quantile is its time, in buckets of an eighth of a power of two.
         let flags = ["--by", "file,op", "--op", "fsync", "--file", path];
         let synced = Run::query_store(&store, &flags);
         let [synced] = &synced[..] else {
@@ -356,7 +356,7 @@ fn guest_single_calls_are_not_taken_for_requests() {
         Run::requests_of(&store, &flags).len()
     };
     let mut left_out = rows("app");
-    // Functions are followed since Linux 5.15.
+    // Functions can be traced since Linux 5.15.
     if kernel() != "5.10" {
         left_out += rows("user");
     }
@@ -402,7 +402,7 @@ fn guest_calls_lead_to_the_requests_that_were_made_for_them() {
     }
     for (op, call) in [("WRITE", "write"), ("READ", "read")] {
         let requests = of("wire", "/mnt/nfs/called", op);
-        // Over 4.2 the end of a file is a READ as well.
+        // In NFS v4.2, the end of a file is a READ as well.
         assert!((8..=9).contains(&requests.len()), "{requests:?}");
         for request in &requests {
             let told = &request["args"];
@@ -422,7 +422,7 @@ fn guest_calls_lead_to_the_requests_that_were_made_for_them() {
     let back = of("wire", "/mnt/nfs/called_back", "WRITE");
     assert!(!back.is_empty());
     for request in &back {
-        // Who wrote the bytes, and who waits for them to be on disk.
+        // The writer of the bytes, and the caller that waits for them to be on disk.
         let pages = request["args"]["done_bytes"].as_u64().unwrap_or(0) / 4096;
         let callers = request["args"]["callers"].as_u64().unwrap_or(0);
         assert!(callers == pages || callers == pages + 1, "{request}");

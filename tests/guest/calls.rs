@@ -1,4 +1,4 @@
-//! Calls of applications equal the kernel's own count and what the applications were told, whatever the kind of call.
+//! Calls of applications match the kernel's count and the applications' own results, for every kind of call.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,11 +18,11 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
         .flat_map(add)
         .collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    // Which counts them wherever it can. That those are counted that are not timed, other tests see: of the matrix, and of the audit.
+    // Counts calls wherever possible. Other tests (matrix, audit) check calls that are counted without times.
     Run::on(&kernel(), "calls", &flags, &["--app-latency"])
 });
 
-/// Before functions of the NFS client can be traced, calls that fail before they reach the page cache are not seen, nor how direct I/O ends.
+/// If functions of the NFS client cannot be traced, calls that fail before the page cache are not seen. Neither is the end of direct I/O.
 fn is_generic() -> bool {
     kernel() == "5.10"
 }
@@ -100,7 +100,7 @@ fn guest_calls_of_a_file_are_those_that_its_application_made() {
             if is_generic() && name == "failed" {
                 continue;
             }
-            // What is spliced the script does not tell in calls.
+            // The script does not count splices in calls.
             let from = usize::from(told[0] == 0);
             assert_eq!(
                 columns[from..],
@@ -127,13 +127,13 @@ fn guest_calls_take_as_long_as_their_application_sees() {
             .map(|column| sum(&own, column) as f64);
         println!("{path}: {sum_us} us, at most {max_us} us; the application saw {told:?}");
         assert_eq!(sum(&own, "app_read_timed"), 4, "{path}");
-        // The application's own part is that of a system call.
+        // The application's own part is the overhead of a system call.
         assert!(sum_us <= told[0] && sum_us > 0.9 * told[0], "{path}");
         assert!(max_us <= told[1] && max_us > 0.9 * told[1], "{path}");
         let quantile = number(&own[0], "app_read_latency_us_p999");
         assert!((0.93..1.07).contains(&(quantile / max_us)), "{quantile} us");
     }
-    // Of all other files as well, but for calls whose ends nobody sees.
+    // Also for all other files, except calls whose ends are not traced.
     let [calls, direct, timed] = ["calls", "direct_calls", "timed"].map(|what| {
         let of = |way: &str| sum(&files, &format!("app_{way}_{what}"));
         of("read") + of("write")
@@ -172,7 +172,7 @@ fn guest_what_is_read_from_the_cache_again_is_in_calls_and_not_on_the_wire() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_bytes_by_tenant_are_those_that_each_called_for() {
-    // Which does not lead from a request to its cgroup.
+    // This one does not lead from a request to its cgroup.
     if is_generic() {
         return;
     }
@@ -231,7 +231,7 @@ fn crowd(preemption: &str) {
     );
     assert_eq!(found, truth.application_bytes, "with the row {MISSED}");
     for (of_files, all) in of_files.into_iter().zip(found) {
-        // While a call of bpf(2) on a map is preempted, the kernel leaves out the probes on that CPU: the longer, the busier the host is.
+        // While a bpf(2) call on a map is preempted, the kernel skips probes on that CPU. A busier host makes this longer.
         let left_out = all / 50 + 64 * 4096;
         assert!(of_files + left_out >= all, "{of_files} of {all}");
     }

@@ -1,4 +1,4 @@
-//! What the recorder says of requests is what packets say that were captured beside it: NFS v3 to v4.2, several connections, IPv6.
+//! Requests in the recording match captured packets: NFS v3 to v4.2, several connections, IPv6.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -11,12 +11,12 @@ use crate::run::{Answer, Run, answers, kernel};
 
 /// The mounts of `captured.sh`.
 const CASES: [&str; 6] = ["v3", "v40", "v41", "v42", "nconnect", "ipv6"];
-/// Of WRITEs so many may be sent in several pieces, so that the recorder's round trip begins after the first of them.
+/// Share of WRITEs that may be sent in several pieces; the recorder's round trip then begins after the first piece.
 const SENT_IN_PIECES: f64 = 0.02;
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("captured", &["--deb", "tcpdump"]));
 
-/// Every request with both sides.
+/// Every request, with its row and its packets.
 static ROWS: LazyLock<Vec<Answer>> = LazyLock::new(|| {
     let output = compare(&["--rows", "--table", "requests", "--format", "json"]);
     answers(&String::from_utf8_lossy(&output.stdout))
@@ -111,7 +111,7 @@ fn guest_errors_of_the_server_are_in_both() {
         *errors.entry((op, ns(row, "errno"))).or_default() += 1;
     }
     println!("errors: {errors:?}");
-    // ENOSPC on every mount, ESTALE on that of v3.
+    // ENOSPC on every mount, ESTALE on the v3 mount.
     if kernel() != "5.10" {
         assert!(errors[&("WRITE".to_owned(), 28)] >= CASES.len() as u64);
     }
@@ -130,12 +130,12 @@ fn guest_the_time_on_the_wire_lies_within_the_recorded_time() {
         let end = ns(row, "end_time_ns") - ns(row, "captured_end_time_ns");
         // The kernel's two clocks are read one after the other.
         assert!(end > -1_000_000, "{row:?}");
-        // It ends when the client has the reply's first bytes: `xprt_lookup_rqst` (net/sunrpc/xprt.c).
+        // It ends when the client receives the reply's first bytes: `xprt_lookup_rqst` (net/sunrpc/xprt.c).
         if answered > rtt {
             in_pieces.push(row);
         }
     }
-    // `xs_tcp_send_request` (net/sunrpc/xprtsock.c) sets rq_xtime at each attempt, also when it goes on where the socket was full.
+    // `xs_tcp_send_request` (net/sunrpc/xprtsock.c) sets rq_xtime at each attempt, even if it continues after a full socket.
     let is_large = |row: &&Answer| row["op"] == json!("WRITE") && ns(row, "asked_bytes") >= 65_536;
     assert!(in_pieces.iter().all(is_large), "{in_pieces:?}");
     let writes = ROWS.iter().filter(|row| row["op"] == json!("WRITE"));

@@ -1,6 +1,6 @@
-//! The ceiling of what tracing takes: details are left out in their order, come back, and no request is missing for that.
+//! The limit on tracing overhead: details are shed in their order and come back, and no request is missing.
 //!
-//! Clocks of an emulated machine say little about what anything takes, so nothing here depends on how long it takes.
+//! Clocks of an emulated machine say little about costs, so the test does not depend on time.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ const SHED: [&str; 6] = [
     "shed_file_ops_ms",
 ];
 
-/// The guest takes minutes.
+/// Skips the test unless time allows: the guest takes minutes.
 fn is_left_out() -> bool {
     if !long() {
         println!("there is make test-long for this");
@@ -29,7 +29,7 @@ fn is_left_out() -> bool {
     !long()
 }
 
-/// For how long each detail was left out of each whole window, ms.
+/// For each whole window: how long each detail was shed, ms.
 fn windows() -> Vec<[u64; 6]> {
     let health = RUN.text("health.csv");
     let mut lines = health.lines();

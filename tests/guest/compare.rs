@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::run::{Answer, MISSED, number};
 
-/// Counts that have to be equal, whoever counts. Not what is judged in the order of starts: requests that
-/// begin at once have no order that two clocks must agree on.
+/// Counts that must be equal in both recordings. Excludes counts that depend on the order of starts: two clocks need not agree on the order
+/// of requests that begin at once.
 const COUNTS: [&str; 5] = ["requests", "bytes", "errors", "short", "untimed"];
 
-/// What two answers about everything (`--step all`) differ in, file by file. Each recorder says how many requests at most it
-/// may have missed.
+/// Differences between two answers about everything (`--step all`), by file. Each recorder states how many requests it may have missed at
+/// most.
 pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<String> {
     let mut missed = missed.map(|most| most as f64);
     let (own, other) = (by_key(own), by_key(other));
@@ -29,14 +29,13 @@ pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<
             }
             for count in COUNTS {
                 let (a, b) = (of(answer, count), of(twin, count));
-                // Whoever missed its beginning has no time of it.
+                // A recorder that missed a request's start has no latency for it.
                 let is_excused = are_missed && (count == "untimed" || (a > b) == (surplus > 0.0));
                 if a != b && !is_excused {
                     found.push(format!("{}: {direction}_{count} {a} and {b}", name(answer)));
                 }
             }
-            // One starts its clock some us before the other, and reads it some us later; meanwhile a
-            // busy machine may run something else.
+            // One recorder starts its clock some us earlier and reads it some us later. In between, a busy machine may run something else.
             let timed = of(answer, "requests") - of(answer, "untimed");
             let mean = |answer: &Answer| of(answer, "latency_us_sum") / timed.max(1.0);
             let (a, b) = (mean(answer), mean(twin));
@@ -57,7 +56,7 @@ pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<
     found
 }
 
-/// Files alone: what only the kernel's counters have is in no file's row, and not what both have missed.
+/// Only rows of files: requests that only the kernel counted are in no file's row, nor are those that both recorders missed.
 fn by_key(answers: &[Answer]) -> BTreeMap<i64, &Answer> {
     let key = |answer: &Answer| answer["file_key"].as_i64().expect("a key");
     let files = answers.iter().filter(|answer| answer["path"] != MISSED);

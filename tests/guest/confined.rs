@@ -1,4 +1,4 @@
-//! What the unit for systemd forbids the recorder, and that nothing is amiss for that.
+//! The restrictions of the systemd unit, and that recording works with them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const BPF: u64 = 1 << 39;
 /// `CAP_SYS_ADMIN`, which the thread that measures the programs needs.
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// What `/proc` says of each thread of the recorder: the lines by their names.
+/// The lines of `/proc` for each thread of the recorder, by name.
 fn threads(name: &str) -> Vec<BTreeMap<String, String>> {
     let mut threads: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for line in RUN.text(&format!("{name}.threads")).lines() {
@@ -32,7 +32,7 @@ fn threads(name: &str) -> Vec<BTreeMap<String, String>> {
     threads.into_values().collect()
 }
 
-/// How many times the kernel's counters of a mount were compared with rows.
+/// How often the kernel's counters of a mount were compared with rows.
 fn comparisons(name: &str) -> u64 {
     let health = RUN.text(&format!("{name}.csv"));
     let mut lines = health.lines();
@@ -91,7 +91,7 @@ fn guest_each_capability_is_needed() {
         blind < whole,
         "{blind} comparisons, {whole} with the capability"
     );
-    // CAP_BPF is needed by kernels before 5.19 alone, which no Debian with such a systemd has.
+    // Only kernels before 5.19 need CAP_BPF, and no Debian with such a systemd has one.
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn guest_a_store_where_the_unit_forbids_it_is_an_error() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_a_server_that_hangs_does_not_hold_up_the_start() {
-    // The script has waited for it.
+    // The script has waited for this.
     let said = RUN.text("record.err");
     assert!(said.contains("recording\n127.0.0.1"), "{said}");
 }

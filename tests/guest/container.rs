@@ -1,4 +1,4 @@
-//! A recorder in a container, run as docs/guide/containers.md says, beside containers that use the host's NFS mounts.
+//! A recorder in a container, run like docs/guide/containers.md describes, beside containers that use the host's NFS mounts.
 
 use std::fs;
 use std::path::Path;
@@ -30,13 +30,13 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
         .map(|file| ["--add", file])
         .concat();
     let flags = [&["--timeout", "2400"], &add[..]].concat();
-    // What runs pods needs the last two.
+    // Only runs of pods need the last two.
     let packages = ["podman", "crun", "apparmor", "catatonit", "netavark"];
     let kube = if has_daemon_sets() { ["kube"] } else { ["no"] };
     Run::on_system(&kernel(), &packages, "container", &flags, &kube)
 });
 
-/// Whether Podman knows them: that of Debian 12 does not.
+/// Whether Podman supports them: Podman in Debian 12 does not.
 fn has_daemon_sets() -> bool {
     kernel() != "6.1"
 }
@@ -45,14 +45,14 @@ fn rows(name: &str) -> Vec<Answer> {
     answers(&RUN.text(&format!("{name}.json")))
 }
 
-/// A column of the only row with a path that ends like this.
+/// A column of the only row whose path ends like this.
 fn column(rows: &[Answer], path: &str, name: &str) -> Value {
     let mut of_path = rows.iter();
     let found = of_path.find(|row| row["path"].as_str().is_some_and(|is| is.ends_with(path)));
     found.unwrap_or_else(|| panic!("no {path}: {rows:?}"))[name].clone()
 }
 
-/// What is written of the file that only a mount namespace of its own has.
+/// The requests of the file in a private mount namespace.
 fn inside(rows: &[Answer]) -> Vec<Value> {
     let inside = rows
         .iter()
@@ -60,7 +60,7 @@ fn inside(rows: &[Answer]) -> Vec<Value> {
     inside.map(|row| row["path"].clone()).collect()
 }
 
-/// Nothing is amiss, whatever the options were.
+/// Checks that nothing is missing, with any options.
 fn is_whole(name: &str, host: &str) {
     let rows = rows(name);
     let kernel = RUN.mountstats(&format!("{name}.before"), &format!("{name}.after"));

@@ -1,4 +1,4 @@
-//! More threads than CPUs: each CPU has a ring of its own, and a file's requests complete on all of them.
+//! More threads than CPUs: each CPU has its own ring, and the requests of a file complete on all CPUs.
 
 use crate::run::{Run, kernels, number, pairs, sum};
 
@@ -6,7 +6,7 @@ const THREADS: usize = 64;
 /// Of 4 KiB, in each direction and file.
 const REQUESTS: u64 = 64;
 const LISTENERS: usize = 20;
-/// Most memory that listeners may cost the recorder, KiB: what waits for them, a stack and a chunk for each.
+/// Most memory that listeners may cost the recorder, KiB: queued data, a stack and a chunk for each.
 const LISTENERS_KIB: u64 = 20 << 10;
 
 #[test]
@@ -62,7 +62,7 @@ fn assert_exact(run: &Run, what: &str) {
         for direction in ["read", "write"] {
             let count = |column: &str| number(answer, &format!("{direction}_{column}")) as u64;
             assert_eq!(count("requests"), REQUESTS, "{what}: {answer:?}");
-            // Each continues the one before, but for the first.
+            // Each request continues the one before, except for the first.
             assert_eq!(count("sequential"), REQUESTS - 1, "{what}: {answer:?}");
         }
     }

@@ -1,9 +1,9 @@
-//! What is wrong is said with its name, its cause and the next step, and loses nothing.
+//! Errors name the thing, the cause and the next step, and lose no data.
 
 use crate::lifecycle::RUN;
 use crate::run::Run;
 
-/// Each case of `lifecycle.sh`, and words that its message has to have.
+/// Each case of `lifecycle.sh`, and words of its message.
 const CASES: [(&str, &[&str]); 10] = [
     ("second", &["/var/tmp/store", "recorder"]),
     ("newer", &["/var/tmp/newer", "999"]),

@@ -1,4 +1,4 @@
-//! What is kept of the kernels (`collector/tests/kernels/`) is what they say of themselves.
+//! The stored facts about kernels (`collector/tests/kernels/`) match the kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,8 +22,7 @@ fn guest_the_kept_facts_are_those_of_each_kernel() {
     }
 }
 
-/// Holds what `facts.sh` brought back against what is kept. Of another build than the kept one (the archive
-/// has moved on) only that it can be recorded on is asked.
+/// Compares the output of `facts.sh` with the stored facts. If the archive has a newer build, only checks that it can be recorded on.
 fn assert_kept(kernel: &str, captured: &Path) {
     let facts = KernelFacts::read_in(captured);
     for choice in [EngineChoice::Direct, EngineChoice::Tracepoint] {
@@ -56,7 +55,7 @@ fn assert_kept(kernel: &str, captured: &Path) {
     println!("{kernel}: {} files as kept", kept.len());
 }
 
-/// Contents of all files below a directory by their path in it.
+/// Contents of all files below a directory, by path.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![root.to_owned()];

@@ -1,5 +1,5 @@
-//! Faults on real traffic: each request is counted once, with the right bytes, error and latency, and
-//! neither the next request nor the recorder is the worse for it.
+//! Faults on real traffic: each request is counted once, with the right bytes, error and latency. Neither the next request nor the recorder
+//! suffers.
 
 mod injected;
 mod restarted;
@@ -50,7 +50,7 @@ impl Faults {
         }
     }
 
-    /// What was recorded of one file of a mount such as `127.0.0.1:/exp`, in one direction.
+    /// The recording of one file of a mount such as `127.0.0.1:/exp`, in one direction.
     fn recorded(&self, mount: &str, fileid: f64, direction: &'static str) -> Recorded<'_> {
         let mut own = self
             .files
@@ -80,7 +80,7 @@ impl Recorded<'_> {
         self.count("latency_us_max") as f64 / 1e6
     }
 
-    /// Every latency, ascending, s: what its bucket says it is at least, up to 2.2 % too little.
+    /// Every latency, ascending, s: the lower bound of its bucket, up to 2.2 % too low.
     fn latencies(&self) -> Vec<f64> {
         let histogram = self.answer[&format!("{}_latency_hist", self.direction)].as_array();
         let mut latencies = Vec::new();
@@ -111,7 +111,7 @@ fn guest_bytes_and_operations_equal_mountstats_under_faults() {
                 let expected = [truth.server_read_bytes, truth.server_written_bytes];
                 assert_eq!(bytes, expected, "{}: {device}", guest.kernel);
                 assert!(bytes[0] > 0 && bytes[1] > 0, "{device} was used");
-                // An attempt that is repeated ended in an error which the request itself does not have.
+                // A repeated attempt ended in an error that the request itself does not have.
                 let repeated = [
                     truth.failed_attempts(&["READ", "READ_PLUS"]) - sum(&own, "read_errors"),
                     truth.failed_attempts(&["WRITE"]) - sum(&own, "write_errors"),
@@ -169,7 +169,7 @@ fn guest_recording_takes_no_bpf_call_that_keeps_the_programs_away() {
     }
 }
 
-/// `NO_TASK` of the kernel side, and a `LINK_INIT` without a pending request, as they are in the maps.
+/// `NO_TASK` of the kernel side, and a `LINK_INIT` without a pending request, in the form of map dumps.
 const NO_TASK: &str = "ffffffffffffffff";
 const NOT_PENDING: &str = "00000000";
 
@@ -177,7 +177,7 @@ const NOT_PENDING: &str = "00000000";
 #[ignore = "boots a guest: make test-guests"]
 fn guest_no_link_to_a_finished_request_is_left() {
     for guest in GUESTS.iter() {
-        // What the look at the maps shows while a request is in flight.
+        // The content of the maps while a request is in flight.
         let held = guest.run.json("maps.held");
         let waiting = held["WAITING"].as_array().expect("a map");
         let fileid = guest.run.json("held")["fileid"].as_u64().expect("a fileid");
@@ -204,7 +204,7 @@ fn guest_no_link_to_a_finished_request_is_left() {
                 "{} after {phase}: {initiated:?}",
                 guest.kernel
             );
-            // A repeated attempt leaves its link until the thread's next task ends. It points nowhere.
+            // A repeated attempt leaves its link until the thread's next task ends. The link points nowhere.
             let ended = values("LINK_END");
             let dead = ended.iter().filter(|v| *v != NO_TASK).count();
             println!(

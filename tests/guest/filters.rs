@@ -1,4 +1,4 @@
-//! What a filter lets through is recorded, to the last request, and nothing else is even counted.
+//! Requests that pass a filter are recorded completely, and no others are counted.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,18 +7,18 @@ use crate::run::{Run, kernel, number};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("filters", &["--timeout", "900"]));
 
-/// Requests of one piece of work in each direction, and their size.
+/// Requests of a piece of work in each direction, and their size.
 const TIMES: u64 = 8;
 const BYTES: u64 = 64 << 10;
 
-/// Each numbers its files by itself.
+/// Mounts; each numbers its files independently.
 const MOUNTS: [(&str, &str); 3] = [
     ("127.0.0.1:/exp", "/mnt/nfs/"),
     ("127.0.0.1:/exp2", "/mnt/two/"),
     ("127.0.0.1:/exp3", "/mnt/late/"),
 ];
 
-/// Pieces of work that were read and that were written.
+/// Pieces of work that were read, and pieces that were written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Work {
     read: u64,
@@ -45,7 +45,7 @@ fn counts_calls() -> bool {
         .contains("; counts calls of applications\n")
 }
 
-/// Exactly this was recorded in the case, and seen by the programs.
+/// Asserts that exactly this was recorded in the case and seen by the programs.
 fn assert_recorded(case: &str, expected: &[(&str, Work)]) {
     let files = RUN.text(&format!("files.{case}"));
     let paths: BTreeMap<(u64, &str), &str> = files
@@ -63,7 +63,7 @@ fn assert_recorded(case: &str, expected: &[(&str, Work)]) {
     for answer in Run::query_store(&RUN.out.join(case), &["--step", "all"]) {
         let of = |name: &str| number(&answer, name) as u64;
         let mount = answer["mount"].as_str().unwrap_or_default();
-        // On Linux 5.10 the first request tells what is needed to find a call's file.
+        // On Linux 5.10, the first request reveals how to find a call's file.
         let misses = u64::from(kernel() == "5.10");
         if of("fileid") == 0 {
             let calls = of("app_read_calls") + of("app_write_calls");
@@ -85,7 +85,7 @@ fn assert_recorded(case: &str, expected: &[(&str, Work)]) {
             work.written * TIMES,
             "{case}: {answer:?}"
         );
-        // All of it is by O_DIRECT, and each request is a call.
+        // All work uses O_DIRECT, so each request is a call.
         if counts_calls() && !case.ends_with("tracepoint") {
             let [calls, bytes] = ["calls", "direct_bytes"].map(|what| {
                 ["read", "write"].map(|direction| of(&format!("app_{direction}_{what}")))

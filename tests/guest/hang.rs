@@ -1,5 +1,5 @@
-//! A server that does not answer is seen while it does not, told with its age, and holds up nobody but those who wait
-//! for it; what waited for it is counted once, with the time that it waited. `hang.sh` has the phases.
+//! A server that does not answer is reported while it hangs, with the age of its oldest request. It delays only processes that wait for it.
+//! Each waiting request is counted once, with its waiting time. `hang.sh` has the phases.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,27 +17,27 @@ use crate::run::{Answer, Run, answers, kernel, long, number, scripts};
 const VERSIONS: [&str; 2] = ["3", "4.1"];
 const HUNG: &str = "127.0.0.2";
 const HEALTHY: &str = "127.0.0.1";
-/// From the begin of a stall to its being told, and from its end, s.
+/// Most time from the begin or end of a stall to its report, s.
 const TOLD_WITHIN: f64 = 2.0;
-/// How far an age may be off, s: the first look comes up to 0.75 s after the request began, and the last
-/// of a window up to 0.75 s before it ends.
+/// Largest error of an age, s. The first look comes up to 0.75 s after the request began, and the last look of a window up to 0.75 s before
+/// it ends.
 const AGE: f64 = 1.5;
 
 /// How late a busy host may make a look or a line of the terminal, s.
 const LATE: f64 = 6.0;
 
-/// For how long the server is away, s.
+/// How long the server is away, s.
 fn down() -> f64 {
     if long() { 90.0 } else { 15.0 }
 }
 
 struct Hang {
     run: Run,
-    /// When what happened, s since the epoch.
+    /// Times of events, s since the epoch.
     times: BTreeMap<String, f64>,
-    /// Lines of the recorder's terminal with when they were written.
+    /// Lines of the recorder's terminal, each with its time.
     terminal: Vec<(f64, String)>,
-    /// Health rows of a second each, by their begin.
+    /// Health rows of one second, by begin.
     health: BTreeMap<UtcMs, Health>,
 }
 
@@ -85,7 +85,7 @@ fn health(store: &Path) -> BTreeMap<UtcMs, Health> {
     rows
 }
 
-/// What `steady.py` did to a file, in one phase.
+/// Work of `steady.py` on a file in one phase.
 struct Calls {
     path: String,
     fileid: u64,
@@ -130,7 +130,7 @@ impl Hang {
         calls
     }
 
-    /// From when to when calls to the hung server waited.
+    /// Begin and end of the time in which calls to the hung server waited.
     fn waited(&self, phase: &str) -> (f64, f64) {
         let calls = self.hung(phase);
         let begin = calls.iter().map(|c| c.began).fold(f64::MAX, f64::min);
@@ -141,7 +141,7 @@ impl Hang {
         (begin, end)
     }
 
-    /// What a busy host adds to a call that takes milliseconds, and may add to anything else, s.
+    /// Delay by a busy host, s: it affects calls of milliseconds, and may affect anything else.
     fn lag(&self, phase: &str) -> f64 {
         let mut calls = self.calls(phase);
         calls.retain(|calls| calls.path.starts_with("/mnt/healthy/"));
@@ -172,7 +172,7 @@ impl Hang {
         clients.map(|c| c.age_ms_max).max().unwrap_or(0) as f64 / 1000.0
     }
 
-    /// The seconds that lie between two times.
+    /// The seconds between two times.
     fn seconds(&self, from: f64, to: f64) -> impl Iterator<Item = UtcMs> {
         (from.ceil() as i64..to.floor() as i64).map(|second| UtcMs(second * 1000))
     }
@@ -204,7 +204,7 @@ fn guest_a_stall_is_told_within_two_seconds_and_so_is_its_end() {
             last - end
         );
         assert!(end - begin >= down() - 1.0);
-        // Of nfsd nobody has anything while it is stopped.
+        // A stopped nfsd answers no client.
         let within = TOLD_WITHIN + HANG.lag("hung");
         assert!((0.0..=within).contains(&(first - begin)));
         assert!(last - end <= within);
@@ -258,7 +258,7 @@ fn guest_the_age_of_a_stall_grows_with_it_in_every_health_row() {
             .next()
             .and_then(|age| age.parse().ok())
             .expect("an age");
-        // The window closed before that, and the age is in whole seconds.
+        // The window closed earlier, and the age is in whole seconds.
         let off = AGE + LATE;
         assert!((at - begin - age).abs() <= off, "{at}: {line}");
         lines += 1;
@@ -286,7 +286,7 @@ fn guest_a_server_that_is_idle_or_slow_or_answers_beside_a_hung_one_is_not_stall
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_a_dead_mount_never_blocks_the_recorder() {
-    // Else nothing is shown about `/proc/PID/maps`.
+    // Otherwise the phase proves nothing about `/proc/PID/maps`.
     assert!(HANG.run.text("mapped").trim_end().ends_with("locked"));
     for start in HANG.seconds(HANG.at("idle"), HANG.at("end")) {
         let health = &HANG.health[&start];
@@ -294,7 +294,7 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
         assert!(health.pending.is_some(), "{start:?}");
         assert_eq!(health.lost, 0);
     }
-    // Windows are closed on time: the server is away for far longer.
+    // Windows close on time: the server is away for far longer.
     let closed = HANG.lines(HANG.at("down"), HANG.at("over"));
     let closed: Vec<f64> = closed
         .filter(|(_, line)| line.contains("requests/s"))
@@ -309,7 +309,7 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
         closed.len()
     );
     assert!(longest < LATE, "{longest} s without a window");
-    // Files of the server that answers have their names.
+    // Files of the answering server have names.
     let answers = HANG.run.query(&["--step", "all"]);
     for file in HANG.calls("hung") {
         let named = |a: &&Answer| a["path"] == file.path.as_str();
@@ -384,7 +384,7 @@ fn guest_late_completions_are_counted_once_with_the_time_that_they_took() {
                 file.path, file.longest
             );
             assert!(recorded <= file.longest);
-            // After a restart the attempt that waited fails with v4, as its session is gone; the next one is timed.
+            // After a restart, the waiting attempt fails in v4, because its session is gone. The next attempt is timed.
             if phase == "hung" || file.path.starts_with("/mnt/3/") {
                 assert!(recorded >= down() - 1.0 && recorded >= file.longest - 1.0);
             }
@@ -455,7 +455,7 @@ fn guest_top_shows_a_hung_server_while_it_is_and_later() {
     for version in VERSIONS {
         assert!(stalled.contains(&format!("{HUNG}:/exp/hung-{version}")));
     }
-    // Larger, and what the healthy server does goes on.
+    // A larger screen, and the healthy server continues.
     let wide = screen("wide");
     assert!(wide.lines().any(|line| line.chars().count() > 80) && fits(&wide, 40, 120));
     assert!(screen("file").contains("Latency over time"));
@@ -463,7 +463,7 @@ fn guest_top_shows_a_hung_server_while_it_is_and_later() {
     assert!(screen("answered").contains(" LIVE "));
     let past = screen("past");
     assert!(past.contains(" PAST ") && !hung(&past).contains(" now "));
-    // What it prints asks for the same.
+    // The printed command asks for the same.
     let query = screen("query");
     let words: Vec<_> = query
         .split_whitespace()

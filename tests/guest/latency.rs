@@ -6,8 +6,7 @@ use crate::run::{Answer, Run, number};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("latency", &[]));
 
-/// What was recorded of the files of a mount whose names begin so. The recorder need not know the
-/// names: not every kernel tells them.
+/// The rows of files of a mount whose names begin like this. The recorder may not know the names: not every kernel provides them.
 fn about<'a>(answers: &'a [Answer], mount: &str, name: &str) -> Vec<&'a Answer> {
     let files = RUN.files();
     let fileids: Vec<u64> = files
@@ -34,7 +33,7 @@ fn mean_us(answers: &[&Answer], sum_of: &str) -> f64 {
     sum / timed
 }
 
-/// What the mean latency consists of, us: waiting in the client, network and server, and the client's completion.
+/// Parts of the mean latency, us: waiting in the client, network and server, completion in the client.
 fn parts_us(answers: &[&Answer]) -> [f64; 3] {
     let [whole, queue, rtt] =
         ["latency_us_sum", "queue_us_sum", "rtt_us_sum"].map(|sum| mean_us(answers, sum));
@@ -71,8 +70,8 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
         let execute = truth.execute_ms_mean() * 1000.0;
         let fio = fio_us(&RUN.json(&format!("{name}.json")));
         println!("{jobs:>5} {recorded:>14.0} {execute:>18.0} {fio:>14.0}");
-        // Between mountstats' reading of the clock and ours lie some us of completion, in which a busy
-        // machine may run something else; the files are laid out before fio measures.
+        // Some us of completion lie between mountstats' clock reading and ours. A busy machine may run something else in between. fio lays
+        // out its files before it measures.
         let difference = (recorded - execute).abs();
         assert!(
             difference < execute * 0.1 + 50.0,
@@ -82,7 +81,7 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
             recorded < fio * 1.05,
             "{jobs} jobs: recorded {recorded}, fio {fio}"
         );
-        // The parts are those that the RPC client itself adds up, in whole milliseconds.
+        // The RPC client itself sums these parts, in whole milliseconds.
         let [queue, rtt, _] = parts_us(&files);
         let [true_queue, true_rtt] =
             [truth.queue_ms_mean(), truth.rtt_ms_mean()].map(|ms| ms * 1000.0);
@@ -116,7 +115,7 @@ fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() 
         .zip(fast)
         .map(|(slow, fast)| slow - fast)
         .collect();
-    // A busy host adds to it, and so do the timers of an emulated machine.
+    // A busy host adds to it, and so do an emulated machine's timers.
     assert!((19_000.0..40_000.0).contains(&grown[1]), "{grown:?}");
     assert!(grown[0] < 2_000.0 && grown[2] < 2_000.0, "{grown:?}");
 }
@@ -161,7 +160,7 @@ fn guest_every_request_tells_its_parts_and_they_add_up() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_parts_of_latencies_are_left_out_when_asked_and_nothing_else_is() {
-    // Both saw the same, to the last request and byte.
+    // Both saw the same requests and bytes.
     assert_eq!(RUN.disagreements(), [] as [String; 0]);
     let answers = Run::query_store(&RUN.out.join("beside"), &["--step", "all"]);
     assert!(!answers.is_empty());

@@ -1,4 +1,4 @@
-//! Stopping, being killed, starting again, being asked while at work.
+//! Stop, kill, restart, and queries while recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::run::{Answer, Run, answers, by_window, sum};
 
-/// Also what [`crate::errors`] looks at: one guest serves both.
+/// [`crate::errors`] uses the same guest.
 pub static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("lifecycle", &[]));
 
 const WRITE_BYTES: u64 = 65_536;
@@ -141,15 +141,16 @@ fn guest_programs_are_of_the_form_that_the_doctor_tells() {
     let by_load = types.iter().filter(|of| **of == BY_LOAD).count();
     let told = RUN.text("doctor.out");
     if told.contains("reads by loads") {
-        // Those for READ, WRITE and any RPC. That for renaming, which is seldom, is by probe everywhere: it and what attaches it. That for
-        // releases is of that type as well, because it is for two tracepoints.
+        // Programs for READ, WRITE and any RPC. Renames are rare, so their program uses a probe everywhere; it has another program that
+        // attaches it.
+        // The program for releases has that type as well, because it serves two tracepoints.
         let others = 2 + usize::from(told.contains("one at its release"));
         assert!(
             by_load >= 3 && types.len() - by_load <= others,
             "{programs}"
         );
     } else {
-        // Those on functions, which count the calls of applications, are by load everywhere: four, and one for splices since Linux 6.5.
+        // Programs on functions that count calls of applications use loads everywhere: four, and one for splices since Linux 6.5.
         assert!([0, 4, 5].contains(&by_load), "{programs}");
         assert!(types.len() > by_load, "{programs}");
     }
@@ -189,7 +190,7 @@ fn guest_a_terminal_gets_a_status_line_per_window() {
     let lines = text
         .lines()
         .filter(|l| l.contains("requests/s") && l.contains("files") && l.ends_with("0 lost"));
-    // Three seconds of recording, and more where a busy host makes the last one late.
+    // Three seconds of recording, or more if a busy host delays the last one.
     let times: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
     assert!(times.len() >= 3, "{text}");
     assert!(

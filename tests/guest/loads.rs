@@ -1,11 +1,11 @@
-//! No load of kernel memory can crash the kernel: each has a fault handler, or is of a member that is declared to be held.
+//! No load of kernel memory can crash the kernel: each has a fault handler, or reads a member that is declared as held.
 
 use crate::run::{KERNELS, Run, long};
 
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_every_load_is_declared_or_may_fault() {
-    // Programs read by loads since Linux 6.2. The verifier takes minutes for the levels app and block in an emulated machine.
+    // Programs read by loads since Linux 6.2. In an emulated machine, the verifier takes minutes for the levels app and block.
     let (kernels, levels) = match long() {
         true => (&KERNELS[..], "wire,app,block,cache"),
         false => (&["6.12"][..], "wire,cache"),
@@ -22,7 +22,7 @@ fn guest_every_load_is_declared_or_may_fault() {
             of("held"),
             of("may_fault")
         );
-        // Those on functions of the NFS client are typed, but not trusted.
+        // Arguments of functions of the NFS client are typed, but not trusted.
         let expects_held = !["5.10", "6.1"].contains(kernel);
         assert_eq!(of("held") > 0, expects_held, "{kernel}: {found:#}");
         assert_eq!(of("held") + of("may_fault"), loads.len(), "{kernel}");

@@ -1,7 +1,7 @@
-//! The promises of the recorder, held against real kernels with a real NFS server.
+//! Checks the recorder on real kernels with a real NFS server.
 //!
-//! Each guest runs one script of `scripts/`; the checks run here, on what the script brought back.
-//! They take minutes and need root, so they are ignored unless asked for: `make test-guests` does.
+//! Each guest runs a script of `scripts/`; the checks on its output run here. They take minutes and need root, so they are ignored by
+//! default: `make test-guests` runs them.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod audit;

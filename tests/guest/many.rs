@@ -1,4 +1,4 @@
-//! More files than are followed at a time: all are counted, and memory stays where it was.
+//! More files than are followed at a time: all are counted, and memory stays constant.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::run::{Run, long, stored_rows, sum};
 
-/// What is recorded of a file that there was no room for.
+/// The row of files beyond the limit.
 const OTHERS: &str = "(other)";
-/// A window has no more rows (`MOST` in `collector/src/rollup/mod.rs`).
+/// Most rows of a window (`MOST` in `collector/src/rollup/mod.rs`).
 const MOST_ROWS: u64 = 65_536;
 /// Most memory of the recorder, KiB.
 const MOST_MEMORY_KIB: u64 = 400 << 10;
@@ -23,7 +23,7 @@ struct Row {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_a_recorder_in_little_memory_counts_all_files() {
-    // Of the greater number, some are counted as others.
+    // With the larger number, some count as others.
     let files: u64 = if long() { 8000 } else { 1000 };
     let run = Run::on(
         &crate::run::kernel(),
@@ -65,7 +65,7 @@ fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     }
     let count = 100_000;
     let flags = ["--nfs", "3", "--mem", "3072", "--timeout", "2400"];
-    // A busy host takes longer: then there are as many as could be read.
+    // A busy host may read fewer files in the time.
     let arguments = [&count.to_string(), "600"];
     let run = Run::on(&crate::run::kernel(), "many", &flags, &arguments);
     let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
@@ -83,7 +83,7 @@ fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     assert_eq!(names.len() as u64, count);
     let rows: Vec<Row> = stored_rows(&run.store(), &["path", "fileid", "read_requests"]);
     let [mut named, mut nameless, mut others] = [0, 0, 0];
-    // Of what was only looked at there may be no name.
+    // Files that were only looked up may have no name.
     for row in rows.iter().filter(|row| row.read_requests > 0) {
         match row.path.as_deref() {
             Some(OTHERS) => others += row.read_requests,
@@ -95,7 +95,7 @@ fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
         }
     }
     assert_eq!(named + nameless + others, read);
-    // Directories have names and rows, too.
+    // Directories have names and rows as well.
     let directories = count / 1000 + 10;
     assert!(nameless <= directories, "{nameless} without a name");
     let rows = named + nameless;

@@ -1,8 +1,7 @@
-//! Every kernel, NFS version, kind of I/O and mount option: what is recorded is what the kernel counted.
+//! Every kernel, NFS version, kind of I/O and mount option: the recording matches the kernel's counts.
 //!
-//! `make test-guests` takes a set of cells in which every pair meets, `TRACKIOPS_TEST_LONG=1` all of them.
-//! `TRACKIOPS_TEST_KERNEL` names other kernels than the usual four, `TRACKIOPS_WRITE_DOCS=1` rewrites
-//! `docs/results/matrix.md`.
+//! `make test-guests` runs a set of cells that covers every pair; `TRACKIOPS_TEST_LONG=1` runs all cells. `TRACKIOPS_TEST_KERNEL` selects
+//! other kernels than the usual four. `TRACKIOPS_WRITE_DOCS=1` rewrites `docs/results/matrix.md`.
 
 mod check;
 mod evidence;
@@ -19,7 +18,7 @@ use check::Outcome;
 use evidence::Evidence;
 use plan::Cell;
 
-/// All cells of a kernel, in one boot with one recorder, and what is wrong beyond single cells.
+/// Runs all cells of a kernel, in one boot with one recorder. Returns failures beyond single cells, too.
 fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
     let mut words = Vec::new();
     for cell in &cells {
@@ -37,7 +36,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
     let build = run.text("kernel").trim().to_owned();
     let mut by_fileid: BTreeMap<u64, Vec<Answer>> = BTreeMap::new();
     let mut answers = run.query(&["--step", "all"]);
-    // Cells are looked at by their files; `missed` says how many requests those may lack.
+    // Cells are checked by their files; `missed` says how many requests these may lack.
     answers.retain(|answer| answer["path"] != MISSED);
     for answer in answers {
         let fileid = number(&answer, "fileid") as u64;
@@ -48,7 +47,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
     for cell in cells {
         outcomes.push(match Evidence::read(&run.out, &cell) {
             Ok(evidence) => {
-                // All exports are directories of one file system, which numbers its files but once.
+                // All exports are directories of one file system, so file numbers are unique.
                 let rows = |fileid| by_fileid.remove(fileid).unwrap_or_default();
                 let answers: Vec<Answer> = evidence.files.values().flat_map(rows).collect();
                 check::outcome(cell, &build, &evidence, &answers, &mut missed)
@@ -67,7 +66,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
     (outcomes, failures)
 }
 
-/// Every request is in exactly one cell, and the books say so.
+/// Checks that every request is in exactly one cell, by the recorder's own counts.
 fn beyond_cells(
     run: &Run,
     outcomes: &[Outcome],
@@ -116,7 +115,7 @@ fn guest_every_cell_of_the_matrix_equals_mountstats() {
     for kernel in &kernels {
         let own = cells.iter().filter(|c| c.kernel == *kernel).cloned();
         let own: Vec<Cell> = own.collect();
-        // A kernel that does not get to the end must not keep the others from being looked at.
+        // If a kernel fails to finish, the others are still checked.
         match std::panic::catch_unwind(|| run(kernel, own)) {
             Ok((mut of_kernel, beyond)) => {
                 print!("{}", table::table(&of_kernel));

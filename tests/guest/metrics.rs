@@ -1,4 +1,4 @@
-//! What Prometheus has of a recording, scraped and pushed, is what `query` answers about it.
+//! Metrics in Prometheus, scraped and pushed, match the answers of `query`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -18,8 +18,8 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::script("metrics", &[&["--deb", "prometheus"][..], &added].concat())
 });
 
-/// What a native histogram may differ from `query` by: bounds in seconds are 0.41 % too low, and Prometheus interpolates in a bucket of
-/// which `query` tells the middle.
+/// Largest relative difference of a native histogram from `query`. Bounds in seconds are 0.41 % too low, and Prometheus interpolates in a
+/// bucket where `query` takes its middle.
 const QUANTILE_ERROR: f64 = 0.02;
 
 fn asked() -> Value {
@@ -104,7 +104,7 @@ fn guest_quantiles_of_prometheus_are_within_their_error() {
 #[ignore = "boots a guest: make test-guests"]
 fn guest_rates_are_those_of_the_load() {
     let asked = asked();
-    // 3 jobs of 20 reads and 20 writes a second each at most.
+    // At most 3 jobs with 20 reads and 20 writes a second each.
     let rates = ["read", "write"].map(|direction| {
         let rate = asked["scraped"][format!("{direction}_rate")]
             .as_f64()
@@ -181,7 +181,7 @@ fn guest_a_restart_resets_nothing_and_an_end_is_seen() {
     assert_eq!(own["store_writable"], 1.0);
 }
 
-/// What was pushed last, as OpenTelemetry's own classes read it.
+/// The last push, read with OpenTelemetry's own classes.
 fn pushed() -> Value {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
     let output = |program: &str, args: &[&str]| {
@@ -198,7 +198,7 @@ fn pushed() -> Value {
     serde_json::from_str(&decoded).unwrap()
 }
 
-/// A number that JSON of protobuf writes as text if it has 64 bits.
+/// A number: JSON of protobuf writes 64-bit ones as text.
 fn wide(value: &Value) -> f64 {
     let of_text = |text: &str| text.parse().unwrap();
     value

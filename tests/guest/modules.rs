@@ -1,4 +1,4 @@
-//! The NFS client's modules: waited for, held while recording, released at the end.
+//! The NFS client's modules: the recorder waits for them, holds them while recording, and releases them.
 
 use crate::run::{Answer, Run, kernels, sum};
 
@@ -19,7 +19,7 @@ fn guest_the_nfs_client_is_waited_for_and_released() {
         assert_eq!(run.text("unused.status").trim(), "0");
         assert!(run.text("unused.err").contains("was not loaded"));
 
-        // The first request after the mount is already seen.
+        // The first request after the mount is seen.
         let waited = run.text("wait.err");
         assert!(waited.starts_with("waiting for the NFS client"), "{waited}");
         assert!(

@@ -1,4 +1,4 @@
-//! Which mount a file is on, and where it is told to be, as mounts come and go.
+//! Each file's mount and mount point, while mounts come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -16,7 +16,7 @@ static RUN: LazyLock<Run> =
 /// Device, fileid, mount and path.
 type Place = [String; 4];
 
-/// WRITE requests of each place, as the workload made them.
+/// WRITE requests of each place, by the workload.
 fn made(version: &str) -> BTreeMap<Place, u64> {
     let mut made = BTreeMap::new();
     for line in RUN.text(&format!("list.{version}")).lines() {
@@ -65,8 +65,8 @@ fn guest_every_file_is_on_its_mount_and_told_by_a_path_that_was_there() {
     }
 }
 
-/// Files of different exports are different, though they have the same device and inode number; those of one are not, though they
-/// have another device.
+/// Files of different exports differ, although they have the same device and inode number. Files of one export are equal, although they
+/// have different devices.
 fn files(places: &BTreeMap<Place, u64>) -> usize {
     let file = |[_, fileid, mount, _]: &Place| (fileid.clone(), mount.clone());
     places.keys().map(file).collect::<BTreeSet<_>>().len()
@@ -120,7 +120,7 @@ fn guest_the_catalog_tells_what_was_mounted_where_with_which_options_and_when() 
         assert_eq!(told("/mnt/again"), [own("/exp-a")]);
         assert_eq!(told("/mnt/bound"), [own("/exp-a/dir")]);
         assert_eq!(told("/mnt/nest/sub"), [own("/exp/sub")]);
-        // One that follows its like between two looks is the same.
+        // A mount that replaces a similar one between two looks counts as the same.
         let mut turns = told("/mnt/turns");
         turns.dedup();
         assert_eq!(turns, ["/exp-c", "/exp-d", "/exp-e", "/exp-f"].map(own));
@@ -158,7 +158,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// The exports that are its mount and its source, and whether it can be written to.
+    /// The exports of its mount and its source, and whether it is writable.
     fn told(&self) -> [&str; 3] {
         let [mount, source] = [&self.mount, &self.source].map(|name| {
             let export = name.strip_prefix("127.0.0.1:");

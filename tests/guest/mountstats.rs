@@ -10,7 +10,7 @@ pub const TRANSFERS: [&str; 4] = [
     "write_bytes",
 ];
 
-/// What one mount's statistics say.
+/// The statistics of one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountCounters {
     /// Options in force: `opts:`.
@@ -23,7 +23,7 @@ pub struct MountCounters {
     pub server_read_bytes: u64,
     /// Bytes written to the server: field 6 of `bytes:`.
     pub server_written_bytes: u64,
-    /// Per operation its 9 or more numbers.
+    /// For each operation, its 9 or more numbers.
     pub ops: BTreeMap<String, Vec<u64>>,
 }
 
@@ -51,7 +51,7 @@ impl MountCounters {
         self.total(&["WRITE"], 0)
     }
 
-    /// What rows call [`TRANSFERS`].
+    /// The counts that rows call [`TRANSFERS`].
     pub fn transfers(&self) -> [u64; 4] {
         [
             self.reads(),
@@ -61,8 +61,7 @@ impl MountCounters {
         ]
     }
 
-    /// Attempts of these operations that ended with an error, those that were repeated after it included:
-    /// the ninth number, there since Linux 5.3.
+    /// Attempts of these operations that ended with an error, including those repeated after it: the ninth number, since Linux 5.3.
     pub fn failed_attempts(&self, ops: &[&str]) -> u64 {
         self.total(ops, 8)
     }
@@ -144,7 +143,7 @@ impl Mountstats {
         Self { mounts }
     }
 
-    /// What was counted since an earlier snapshot. A mount that it lacks counts from zero.
+    /// Counts since an earlier snapshot. A mount that the snapshot lacks counts from zero.
     pub fn since(mut self, before: &Self) -> Self {
         for (mount_point, (_, counters)) in &mut self.mounts {
             let Some((_, old)) = before.mounts.get(mount_point) else {

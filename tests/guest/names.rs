@@ -1,4 +1,4 @@
-//! What a file is called in the rows: the name that it had then.
+//! Names of files in rows: the name at that time.
 
 mod queries;
 
@@ -18,7 +18,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::on(&crate::run::kernel(), "names", &flags, &[files])
 });
 
-/// What the workload did with a file.
+/// The workload's record of a file.
 #[derive(Debug, Deserialize)]
 struct Listed {
     case: String,
@@ -33,10 +33,10 @@ struct Name {
     writes: Vec<Made>,
 }
 
-/// Between which times, UTC in ms, a request was made.
+/// Time bounds of a request, UTC in ms.
 type Made = (i64, i64);
 
-/// What was recorded of a file in a window.
+/// The recorded row of a file in a window.
 #[derive(Debug, Deserialize)]
 struct Row {
     time: i64,
@@ -45,7 +45,7 @@ struct Row {
     file_key: i64,
     fileid: u64,
     write_requests: u64,
-    /// 0 where calls are not counted.
+    /// 0 if calls are not counted.
     app_write_calls: u64,
 }
 
@@ -81,7 +81,7 @@ fn rows_of(fileid: u64) -> Vec<&'static Row> {
     own
 }
 
-/// Every name of the file has as many requests as it got, in windows in which it got them.
+/// Checks that every name of the file has its number of requests, in the right windows.
 fn assert_named(listed: &Listed) {
     let own = rows_of(listed.fileid);
     let names: BTreeSet<_> = listed.names.iter().map(|name| &name.path).collect();
@@ -245,6 +245,6 @@ fn guest_what_the_tracepoint_engine_finds_out_is_marked_as_inferred() {
         held += 1;
     }
     println!("{named} of {held} rows named");
-    // Before Linux 5.14 nobody is told which file a descriptor is.
+    // Before Linux 5.14, the kernel does not reveal the file of a descriptor.
     assert_eq!(named > 0, RUN.text("fdinfo").contains("ino:"));
 }

@@ -1,4 +1,4 @@
-//! The container image, made as `make dist` makes it, and what docs/guide/containers.md says about it.
+//! The container image of `make dist`, and the statements of docs/guide/containers.md about it.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn image(program: &Path, file: &Path) {
     assert!(pack.arg("MIT OR Apache-2.0").status().unwrap().success());
 }
 
-/// The block of commands on that page which has this command.
+/// The command block on that page that contains this command.
 pub fn commands(with: &str) -> String {
     let page = fs::read_to_string(Path::new(ROOT).join("docs/guide/containers.md")).unwrap();
     let blocks = page.split("```sh\n").skip(1);

@@ -1,4 +1,4 @@
-//! Operations equal the kernel's own count, procedure by procedure, over every version of NFS.
+//! Operations match the kernel's own count, by procedure, in every version of NFS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
 const MOUNT: &str = "127.0.0.1:/exp";
 const VERSIONS: [&str; 4] = ["v3", "v4.0", "v4.1", "v4.2"];
 
-/// Operations that each version has to show, or the work was not done.
+/// Operations that each version must show; otherwise the work was not done.
 fn expected(version: &str) -> &'static [&'static str] {
     match version {
         "v3" => &[
@@ -49,7 +49,7 @@ fn expected(version: &str) -> &'static [&'static str] {
             "REMOVE", "RENAME", "LINK", "READDIR", "STATFS", "COMMIT", "OPEN", "CLOSE", "LOCK",
             "LOCKU",
         ],
-        // Who holds a delegation opens, locks and closes by himself.
+        // With a delegation, the client opens, locks and closes without the server.
         _ => &[
             "GETATTR", "SETATTR", "LOOKUP", "READLINK", "WRITE", "CREATE", "SYMLINK", "REMOVE",
             "RENAME", "LINK", "READDIR", "STATFS", "COMMIT", "OPEN",
@@ -57,12 +57,12 @@ fn expected(version: &str) -> &'static [&'static str] {
     }
 }
 
-/// What a recording says, by `--by op` or `--by transport`.
+/// The answers for `--by op` or `--by transport`.
 fn recorded(name: &str, by: &str, step: &str) -> Vec<Answer> {
     Run::query_store(&RUN.out.join(name), &["--by", by, "--step", step])
 }
 
-/// What the kernel counted while the recording was sure to be going on.
+/// The kernel's counts while the recording certainly ran.
 fn truth(name: &str, mount_point: &str) -> MountCounters {
     between(name, mount_point, ["before", "after"])
 }
@@ -72,11 +72,11 @@ fn between(name: &str, mount_point: &str, [from, to]: [&str; 2]) -> MountCounter
     stats.mounts[mount_point].1.clone()
 }
 
-/// With them a client renews its lease and gives back delegations, whatever else happens.
+/// Operations by which a client renews its lease and returns delegations, at any time.
 const BY_ITSELF: [&str; 3] = ["RENEW", "SEQUENCE", "DELEGRETURN"];
 
-/// All counts are those of the kernel; of what the client does by itself there may be more, as far as it came between starting the
-/// recorder or stopping it and looking.
+/// Checks that all counts match the kernel's. Operations that the client sends by itself may be more, if they came between the snapshots
+/// and the recorder's start or stop.
 fn assert_counts(mut recorded: Counts, name: &str, mount_point: &str) {
     let mut truth = counts_of(&truth(name, mount_point));
     let most = counts_of(&between(name, mount_point, ["earliest", "latest"]));
@@ -107,7 +107,7 @@ fn counts<'a>(rows: impl IntoIterator<Item = &'a Answer>) -> Counts {
     counts
 }
 
-/// The same, of procedures that were used.
+/// The kernel's counts of procedures that were used.
 fn counts_of(truth: &MountCounters) -> Counts {
     let used = truth.ops.iter().filter(|(_, numbers)| numbers[0] > 0);
     used.map(|(op, n)| (op.clone(), [n[0], n[8], n[3], n[4]]))
@@ -148,7 +148,7 @@ fn total(rows: &[Answer]) -> u64 {
     counts(rows).values().map(|counts| counts[0]).sum()
 }
 
-/// The sums are those of mountstats, which shows whole ms, and the histogram holds every request.
+/// Checks that the sums match mountstats, which shows whole ms, and that the histogram holds every request.
 fn assert_times(row: &Answer, numbers: &[u64], version: &str) {
     let columns = ["queue_us_sum", "rtt_us_sum", "execute_us_sum"];
     for (column, ms) in columns.into_iter().zip(&numbers[5..8]) {
@@ -194,7 +194,7 @@ fn guest_operations_are_the_same_at_every_granularity_and_before_they_are_sealed
             let [requests, ..] = all[&op];
             assert!(live[0] <= requests && live[0] > 0, "{version}: {op}");
         }
-        // But for the last window, which was open.
+        // Except for the last window, which was open.
         let live = counts(&live).values().map(|counts| counts[0]).sum::<u64>();
         let all = all.values().map(|counts| counts[0]).sum::<u64>();
         assert!(live * 2 > all, "{version}: {live} of {all}");
@@ -204,7 +204,7 @@ fn guest_operations_are_the_same_at_every_granularity_and_before_they_are_sealed
 /// Asks for the operations of each file.
 const BY_FILE: [&str; 4] = ["--step", "all", "--by", "file,op"];
 
-/// Of a file, or of all files together: requests, errors, queue, rtt and latency in us by operation.
+/// For a file, or all files together: requests, errors, queue, rtt and latency in us by operation.
 type FileCounts = BTreeMap<String, [f64; 5]>;
 
 fn file_counts<'a>(rows: impl IntoIterator<Item = &'a Answer>) -> FileCounts {
@@ -226,13 +226,13 @@ fn file_counts<'a>(rows: impl IntoIterator<Item = &'a Answer>) -> FileCounts {
     counts
 }
 
-/// Operations whose arguments have the handle in an inode each time.
+/// Operations that always pass a handle from an inode.
 const ALWAYS_OF_A_FILE: [&str; 14] = [
     "COMMIT", "SETATTR", "CLOSE", "LOCK", "LOCKU", "ALLOCATE", "RENAME", "LINK", "READLINK",
     "RMDIR", "MKDIR", "SYMLINK", "CREATE", "REMOVE",
 ];
 
-/// Before anything was read or written the kernel's 5.10 does not say which inode a handle is in.
+/// Linux 5.10 maps handles to inodes only after the first read or write.
 fn learns() -> bool {
     run::kernel() == "5.10"
 }
@@ -299,7 +299,7 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
             let told = file_counts(own.clone());
             for (op, count) in ops.as_object().expect("operations") {
                 let requests = told.get(op).map_or(0.0, |sums| sums[0]);
-                // Who holds a delegation locks and closes by himself.
+                // With a delegation, the client locks and closes without the server.
                 let by_itself =
                     ["LOCK", "LOCKU", "CLOSE"].contains(&op.as_str()) && version != "v4.0";
                 if by_itself && requests == 0.0 {
@@ -329,7 +329,7 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
                 "{version}: {fileid}"
             );
         }
-        // Nobody opens a directory for reading or writing: operations tell its name.
+        // No process opens a directory for reading or writing: operations reveal its name.
         for (fileid, path) in known["directories"].as_object().expect("directories") {
             let id: f64 = fileid.parse().expect("a number");
             let is_it = |file: &&Answer| number(file, "fileid") == id;
@@ -395,7 +395,7 @@ fn guest_connections_are_told_apart() {
     );
 }
 
-/// A mount's line of mountstats adds up its own RPC client and those above it, which other mounts may share.
+/// A mount's line of mountstats adds up its own RPC client and parent clients, which other mounts may share.
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_mounts_of_one_server_are_told_apart_where_the_kernel_says_which_is_which() {
@@ -406,7 +406,7 @@ fn guest_mounts_of_one_server_are_told_apart_where_the_kernel_says_which_is_whic
     if !linked {
         println!("this kernel does not link mounts and RPC clients: no mount is expected");
         assert_eq!(counts(&rows), shared);
-        // What is not done for both in common is in one of the two.
+        // Requests that are not common to both mounts are in one of them.
         let truths = ["/mnt/nfs", "/mnt/nfs2"].map(|at| counts_of(&truth("two", at)));
         for op in ["OPEN", "WRITE", "READDIR", "COMMIT", "RENAME"] {
             let sum: u64 = truths.iter().map(|truth| truth[op][0]).sum();
@@ -432,7 +432,7 @@ fn guest_operations_left_out_cost_no_program_and_are_told() {
         let count = RUN.text(&format!("{name}.programs"));
         count.trim().parse().expect("a number")
     };
-    // READ and WRITE, and renaming, and where programs are skipped those at the release.
+    // Programs for READ, WRITE and renames, and at the release if programs are skipped.
     assert!(programs("without") >= 3);
     assert_eq!(programs("with") - programs("without"), 1);
     let store = RUN.out.join("left-out");

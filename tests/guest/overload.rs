@@ -1,4 +1,4 @@
-//! More than the rings hold, because nobody reads them; and a recorder that dies.
+//! More requests than the rings hold, because the reader is stopped; and a recorder that dies.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::script("overload", &["--add", bursts])
 });
 
-/// Who worked on a file of that name in a cgroup of that name, and the direction.
+/// A file and a cgroup of the same name, the user, and the direction.
 const TENANTS: [(&str, u32, &str); 3] = [
     ("ann", 1001, "read"),
     ("bob", 1002, "write"),
@@ -23,7 +23,7 @@ const TENANTS: [(&str, u32, &str); 3] = [
 /// Requests and bytes by second.
 type Seconds = BTreeMap<i64, [u64; 2]>;
 
-/// What the workers counted, but for seconds that a call ran over; and those.
+/// The workers' counts by second, except for seconds that a call crossed; and those seconds.
 fn counted(phase: &str, name: &str) -> (Seconds, Vec<i64>) {
     let mut seconds = Seconds::new();
     let mut over = Vec::new();
@@ -41,7 +41,7 @@ fn counted(phase: &str, name: &str) -> (Seconds, Vec<i64>) {
     (seconds, over)
 }
 
-/// What a store says of a file, by second; panics where somebody else than the tenant of that name used it.
+/// The store's counts of a file by second; panics if another user than that tenant used it.
 fn recorded(answers: &[Answer], fileid: u64, name: &str, uid: u32, direction: &str) -> Seconds {
     let mut seconds = Seconds::new();
     for answer in answers
@@ -78,7 +78,7 @@ fn guest_a_recorder_that_was_stopped_has_every_request_in_its_second_and_with_it
         recorded.retain(|second, _| !over.contains(second));
         assert!(counted.len() >= 15, "{name}: {over:?} ran over");
         if name == "cleo" {
-            // How the pages of a call are cut into requests is up to the kernel.
+            // The kernel decides how to split the pages of a call into requests.
             let bytes =
                 |seconds: &Seconds| seconds.iter().map(|(s, c)| (*s, c[1])).collect::<Vec<_>>();
             assert_eq!(bytes(&recorded), bytes(&counted), "{name}");

@@ -1,5 +1,5 @@
-//! Each of the recorder's threads panics once: the recording ends with all that was closed, a status that a supervisor restarts, and a
-//! message that names the thread.
+//! Each of the recorder's threads panics once. The recording keeps all closed windows, the exit status makes a supervisor restart it, and
+//! the message names the thread.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::script("panics", &flags)
 });
 
-/// What `panics.sh` calls each recorder, and the thread that panics in it.
+/// The name of each recorder in `panics.sh`, and the thread that panics.
 const PANICS: [(&str, &str); 7] = [
     ("main", "main"),
     ("look", "trackiops-look"),

@@ -1,4 +1,4 @@
-//! The power of the guest is cut while it records: what was told of closed windows is there when it comes back, once.
+//! The guest loses power while it records. After the restart, all closed windows that were reported exist exactly once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::{Answer, kernel, lines, long, scripts};
 
-/// mkfs.xfs makes none smaller.
+/// The smallest size that mkfs.xfs accepts.
 const DISK_BYTES: u64 = 320 << 20;
-/// In windows as young as this, ms, what comes late may be counted still.
+/// Windows younger than this may still get late requests, ms.
 const SETTLED_MS: i64 = 4000;
 
 #[test]
@@ -39,7 +39,7 @@ fn cut(file_system: &str, times: usize) {
             known = recovered;
         }
         if boot < times {
-            // Somewhere in some 10 s, of which each 5 have a sealing. What the last answer saw written was then synced, too.
+            // A random time within 10 s; a sealing happens every 5 s. Windows in the last answer were synced, too.
             let (answers, delay_ms) = (4 + random() % 12, 300 + random() % 1000);
             for _ in 0..answers {
                 let (kind, closed) = guest.answer();
@@ -64,7 +64,7 @@ fn empty_disk(name: &str) -> PathBuf {
     path
 }
 
-/// Any number: where a cut falls need not be repeated.
+/// A random number: cuts need not be reproducible.
 fn random() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::from(now.subsec_nanos()) / 1000
@@ -104,7 +104,7 @@ impl Guest {
         Self { child, said }
     }
 
-    /// The next answer and what it is.
+    /// The next answer and its kind.
     fn answer(&mut self) -> (String, Rows) {
         let mut lines = self.said.by_ref().lines().map(Result::unwrap);
         let kind = lines.next().expect("the guest ended by itself");
@@ -115,20 +115,20 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // QEMU dies with it, at once.
+        // QEMU dies at once.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What an answer tells of each file in each window, by their names.
+/// The rows of an answer by window and file name.
 #[derive(Default)]
 struct Rows(BTreeMap<(i64, String), Answer>);
 
 impl Rows {
     fn parse(text: &str) -> Self {
         let row = |mut answer: Answer| {
-            // Of sums in ns before they are sealed, and in us after.
+            // They are computed from sums in ns before sealing, and from sums in us after.
             answer.retain(|column, _| !column.ends_with("_mean") && !column.ends_with("_share"));
             let time = answer["time"].as_str().unwrap();
             let time = chrono::DateTime::parse_from_rfc3339(time).unwrap();
@@ -138,7 +138,7 @@ impl Rows {
         Self(lines(text).into_iter().map(row).collect())
     }
 
-    /// Every window of an earlier answer is there, and as it was once nothing came late any more.
+    /// Checks that every window of an earlier answer exists, and is unchanged if no late requests were expected.
     fn has_all_of(&self, earlier: &Self) {
         let last = earlier.0.keys().next_back().map_or(0, |(time, _)| *time);
         for (key @ (time, file), was) in &earlier.0 {

@@ -25,7 +25,7 @@ fn guest_files_in_etc_are_what_a_recorder_does() {
 #[test]
 #[ignore = "boots a guest: make test-guests"]
 fn guest_sighup_changes_what_is_kept() {
-    // The script has waited until the oldest windows of 1 s were gone.
+    // The script has waited until the oldest windows of 1 s expired.
     assert!(RUN.text("oldest.1s").ends_with("Z\n"), "there were some");
     assert_eq!(RUN.text("oldest.1m"), RUN.text("oldest.1m.after"));
     let said = RUN.text("record.err");
@@ -48,7 +48,7 @@ fn guest_sighup_changes_what_is_kept() {
 fn guest_a_service_manager_is_told_how_the_recorder_is() {
     let told = RUN.text("notified");
     let told: Vec<_> = told.lines().collect();
-    // Three windows of a second are longer than its watchdog.
+    // Three windows of a second exceed its watchdog.
     assert_eq!(
         told[..2],
         [

@@ -1,4 +1,4 @@
-//! Requests that are kept one by one are those that the rollup and the kernel have counted, down to what was asked.
+//! Single requests match the rollup and the kernel's counts, and the calls that caused them.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -61,7 +61,7 @@ fn guest_offsets_and_sizes_are_those_that_were_asked_for() {
         row("READ", 16_384, 8192),
     ];
     assert_eq!(direct, expected);
-    // Read as a whole at last, through the page cache.
+    // At last the whole file is read through the page cache.
     let buffered: Vec<_> = rows.iter().filter(|row| row[4] == json!(false)).collect();
     let bytes: u64 = buffered.iter().filter_map(|row| row[3].as_u64()).sum();
     assert_eq!(bytes, 131_072, "{buffered:?}");

@@ -1,4 +1,4 @@
-//! Runs a script in a guest, once per test run, and reads what it brought back.
+//! Runs a script in a guest, once per test run, and reads its output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +15,9 @@ use crate::compare;
 use crate::mountstats::{Mountstats, TRANSFERS};
 use crate::system;
 
-/// How many guests run at once: most of them sleep for half of their time.
+/// Guests at once: most of them sleep half of the time.
 const AT_ONCE: usize = 2;
-/// Scripts that measure times or fill the processors run alone.
+/// Scripts that run alone, because they measure times or fill the processors.
 const ALONE: [&str; 9] = [
     "crowd",
     "hang",
@@ -30,14 +30,14 @@ const ALONE: [&str; 9] = [
     "storm",
 ];
 
-/// So many requests the second recorder may miss on the newest kernel beside those that it reports: its classic tracepoints are skipped
-/// there now and then, and the kernel counts that nowhere.
+/// Requests that the second recorder may miss on the newest kernel beyond those that it reports. Its classic tracepoints are skipped there
+/// now and then, and the kernel does not count that.
 const UNCOUNTED: u64 = 3;
 
-/// Path of the rows of what only the kernel's counters have.
+/// Path of the row for requests that only the kernel counted.
 pub const MISSED: &str = "(missed)";
 
-/// Guests that run.
+/// Number of running guests.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
@@ -63,7 +63,7 @@ impl Drop for Turn {
     }
 }
 
-/// What a script left in `$OUT`.
+/// The files that a script wrote to `$OUT`.
 pub struct Run {
     pub out: PathBuf,
     kernel: String,
@@ -73,7 +73,7 @@ pub struct Run {
 pub type Answer = serde_json::Map<String, Value>;
 
 impl Run {
-    /// Boots the default kernel and runs `scripts/<name>.sh`; panics with the reason when that fails.
+    /// Boots the default kernel and runs `scripts/<name>.sh`; panics with the reason if that fails.
     pub fn script(name: &str, flags: &[&str]) -> Self {
         Self::on(&kernel(), name, flags, &[])
     }
@@ -86,12 +86,12 @@ impl Run {
         }
     }
 
-    /// As [`Self::on`], where the recorder is a service of systemd.
+    /// Like [`Self::on`], with the recorder as a systemd service.
     pub fn as_service(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
         Self::on_system(kernel, &[], name, flags, args)
     }
 
-    /// As [`Self::on`], on a Debian with systemd and further packages.
+    /// Like [`Self::on`], on a Debian with systemd and further packages.
     pub fn on_system(
         kernel: &str,
         packages: &[&str],
@@ -130,7 +130,7 @@ impl Run {
 
     fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
-        // Tests run the same script at once, with other parameters of the kernel or of the script.
+        // Tests run the same script concurrently, with different parameters of the kernel or the script.
         let mut flag = flags.iter().skip_while(|flag| **flag != "--append");
         let append = flag.nth(1).unwrap_or(&"");
         let mut of_script = DefaultHasher::new();
@@ -141,13 +141,13 @@ impl Run {
             .join(format!("{name}{append}-{:x}", of_script.finish()));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let turn = Turn::of(name);
-        // What an earlier run left must not be taken for this one's.
+        // Remove the output of an earlier run.
         let _ = fs::remove_dir_all(&out);
         let began = Instant::now();
         let status = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["vm", "run", "--kernel", kernel])
-            // Given again among the flags it is theirs that counts.
+            // A later flag overrides this one.
             .args(["--timeout", "900"])
             .args(flags)
             .arg("--out")
@@ -180,7 +180,7 @@ impl Run {
         serde_json::from_str(&text[start..]).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// What the kernel counted between two snapshots.
+    /// The kernel's counts between two snapshots.
     pub fn mountstats(&self, before: &str, after: &str) -> Mountstats {
         let parse = |name: &str| Mountstats::parse(&self.text(&format!("mountstats.{name}")));
         parse(after).since(&parse(before))
@@ -206,17 +206,17 @@ impl Run {
         Self::query_store(&self.store(), flags)
     }
 
-    /// As [`Self::query`], about another store.
+    /// Like [`Self::query`], for another store.
     pub fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
         rows_of(&Self::query_store_output(store, flags))
     }
 
-    /// The single requests that `trackiops requests` lists of it.
+    /// The single requests from `trackiops requests`.
     pub fn requests(&self, flags: &[&str]) -> Vec<Answer> {
         Self::requests_of(&self.store(), flags)
     }
 
-    /// The same of another store.
+    /// Like [`Self::requests`], for another store.
     pub fn requests_of(store: &Path, flags: &[&str]) -> Vec<Answer> {
         rows_of(&ask("requests", store, flags))
     }
@@ -225,7 +225,7 @@ impl Run {
         Self::query_store_output(&self.store(), flags)
     }
 
-    /// What the two recorders that ran side by side (`start_beside`) do not agree about.
+    /// Differences between the two recorders that ran side by side (`start_beside`).
     pub fn disagreements(&self) -> Vec<String> {
         let own = self.query(&["--step", "all"]);
         let other = Self::query_store(&self.out.join("beside"), &["--step", "all"]);
@@ -236,7 +236,7 @@ impl Run {
         compare::disagreements(&own, &other, missed)
     }
 
-    /// How many requests at most the recorder with this standard error says that it has missed.
+    /// The bound on missed requests in this standard error of the recorder.
     pub fn missed(&self, stderr: &str) -> u64 {
         let said = self.text(stderr);
         let missed = said.lines().find_map(|line| {
@@ -246,13 +246,13 @@ impl Run {
         missed.unwrap_or(0)
     }
 
-    /// As [`Self::query_output`], about another store.
+    /// Like [`Self::query_output`], for another store.
     pub fn query_store_output(store: &Path, flags: &[&str]) -> Output {
         ask("query", store, flags)
     }
 }
 
-/// What a command answers about a store, as JSON.
+/// The JSON answer of a command about a store.
 fn ask(command: &str, store: &Path, flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trackiops"))
         .args([command, "--format", "json", "--store"])
@@ -273,7 +273,7 @@ pub fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts")
 }
 
-/// The kernel of tests that name none: 6.12, or what the environment asks for.
+/// The default kernel of tests: 6.12, or the one in the environment.
 pub fn kernel() -> String {
     std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
@@ -281,12 +281,12 @@ pub fn kernel() -> String {
 /// The kernels of `cargo vm`.
 pub const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
 
-/// Every kernel, or of them those that are to do where time is short.
+/// Every kernel, or only the sample if time is short.
 pub fn kernels(sample: &'static [&'static str]) -> &'static [&'static str] {
     if long() { &KERNELS } else { sample }
 }
 
-/// Each with each; where time is short, the first with the first and so on.
+/// All pairs; if time is short, the first with the first and so on.
 pub fn pairs<A: Copy, B: Copy>(left: &[A], right: &[B]) -> Vec<(A, B)> {
     let of = |&a: &A| right.iter().map(move |&b| (a, b));
     match long() {
@@ -295,7 +295,7 @@ pub fn pairs<A: Copy, B: Copy>(left: &[A], right: &[B]) -> Vec<(A, B)> {
     }
 }
 
-/// Whether time is not short: `make test-long`.
+/// Whether there is time for everything: `make test-long`.
 pub fn long() -> bool {
     std::env::var_os("TRACKIOPS_TEST_LONG").is_some()
 }
@@ -306,14 +306,14 @@ pub fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
     text.lines().map(parse).collect()
 }
 
-/// Whether a row's mount is from this `server:/export`. Behind that its name has what tells it apart, such as a port.
+/// Whether a row's mount is from this `server:/export`. The name may continue with details such as a port.
 pub fn is_from(answer: &Answer, source: &str) -> bool {
     let name = answer["mount"].as_str();
     let more = name.and_then(|name| name.strip_prefix(source));
     more.is_some_and(|more| more.is_empty() || more.starts_with(','))
 }
 
-/// As [`lines`], of answers. Their identifiers of files become numbers again, as scripts list them.
+/// Like [`lines`], for answers. Identifiers of files become numbers again, as in the scripts' lists.
 pub fn answers(text: &str) -> Vec<Answer> {
     let mut answers: Vec<Answer> = lines(text);
     for identifier in ["file_key", "fileid"] {
@@ -326,7 +326,7 @@ pub fn answers(text: &str) -> Vec<Answer> {
     answers
 }
 
-/// What was read and written of each file in each window.
+/// Reads and writes of each file in each window.
 pub fn by_window(answers: &[Answer]) -> BTreeMap<String, [u64; 4]> {
     let mut sums: BTreeMap<String, [u64; 4]> = BTreeMap::new();
     for answer in answers {
@@ -339,7 +339,7 @@ pub fn by_window(answers: &[Answer]) -> BTreeMap<String, [u64; 4]> {
     sums
 }
 
-/// The rows of files in a store's Parquet files of the finest granularity, as others read them.
+/// The rows of files in a store's Parquet files of the finest granularity, read like by other tools.
 pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -> Vec<T> {
     let python = std::env::var("TRACKIOPS_PYTHON").expect("make test-guests sets TRACKIOPS_PYTHON");
     let output = Command::new(python)
@@ -371,7 +371,7 @@ pub fn stored_health(store: &Path) -> Vec<Answer> {
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next().expect("a header").split(',').collect();
     let row = |line: &str| {
-        // Only the last columns may have commas in them, and they are no counts.
+        // Only the last columns may contain commas, and they are not counts.
         let counts = columns.iter().zip(line.split(','));
         let counts = counts.filter_map(|(name, value)| {
             Some(((*name).to_owned(), Value::from(value.parse::<u64>().ok()?)))

@@ -1,4 +1,4 @@
-//! Where the kernel skips a program because another request interrupts it, what it is skipped for is recorded all the same.
+//! Where the kernel skips a program because another request interrupts it, the requests are recorded all the same.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::mountstats::{MountCounters, TRANSFERS};
 use crate::run::{MISSED, Run, long, number, pairs, sum};
 
 const THREADS: &str = "64";
-/// Of 4 KiB, of all threads together: half a minute, and an hour.
+/// Requests of 4 KiB, over all threads: half a minute, and an hour.
 const REQUESTS: &str = "6400";
 const MANY_REQUESTS: &str = "1000000";
 const CPUS: [&str; 2] = ["2", "4"];
@@ -22,7 +22,7 @@ fn guest_what_programs_are_skipped_for_is_recorded_all_the_same() {
         many.to_owned()
     });
     let mut skipped = Skipped::default();
-    // Preempted at its next tick, or at once.
+    // Preempted at the next tick, or at once.
     for (preemption, cpus) in pairs(&["preempt=lazy", "preempt=full"], &CPUS) {
         let run = run(preemption, cpus, &[THREADS, &requests]);
         skipped.add(check(&run, &format!("{preemption}, {cpus} CPUs")));
@@ -30,7 +30,7 @@ fn guest_what_programs_are_skipped_for_is_recorded_all_the_same() {
     skipped.assert_any();
 }
 
-/// Its releases have a tracepoint of their own (`xprt_release_cong`).
+/// Its releases have a separate tracepoint (`xprt_release_cong`).
 #[test]
 #[ignore = "boots guests: make test-long"]
 fn guest_what_programs_are_skipped_for_is_recorded_over_rdma_as_well() {
@@ -77,13 +77,13 @@ impl Skipped {
         self.operations += other.operations;
     }
 
-    /// Or nothing is shown. In one guest, programs on operations may not be skipped at all.
+    /// Fails if nothing was skipped, because then the test shows nothing. In one guest, programs on operations may never be skipped.
     fn assert_any(&self) {
         assert!(self.requests > 0 && self.operations > 0, "{self:?}");
     }
 }
 
-/// Requests in the rows of what only the kernel's own counters have.
+/// Requests in the `(missed)` rows.
 fn added(run: &Run) -> u64 {
     let mut answers = run.query(&["--step", "all"]);
     answers.retain(|answer| answer["path"] == MISSED);
@@ -91,7 +91,7 @@ fn added(run: &Run) -> u64 {
 }
 
 fn run(preemption: &str, cpus: &str, args: &[&str]) -> Run {
-    // A guest that hangs must not take the time of all others.
+    // A guest that hangs must not use up the time of the others.
     let timeout = if long() { "14400" } else { "900" };
     let flags = [
         "--cpus",
@@ -111,7 +111,7 @@ fn skipped_requests(programs: &Value) -> u64 {
     skipped(programs, "marked_read_don") + skipped(programs, "marked_write_do")
 }
 
-/// How often a program was skipped, by the begin of its name that the kernel keeps.
+/// How often a program was skipped, by the truncated name that the kernel keeps.
 fn skipped(programs: &Value, name: &str) -> u64 {
     programs["skipped"][name].as_u64().unwrap()
 }
@@ -140,7 +140,7 @@ fn check(run: &Run, what: &str) -> Skipped {
         ],
         "{what}: {programs}"
     );
-    // Under a spin lock nothing is interrupted.
+    // Under a spin lock, no program is interrupted.
     assert_eq!(
         skipped(&programs, "released_by_cas"),
         0,
@@ -162,7 +162,7 @@ fn assert_operations_equal(run: &Run, truth: &MountCounters, what: &str) {
     let answers = run.query(&["--by", "op", "--step", "all"]);
     let recorded: BTreeMap<&str, u64> = answers
         .iter()
-        // The only export, whatever the server's address.
+        // The only export, at any address of the server.
         .filter(|answer| {
             answer["mount"]
                 .as_str()
@@ -173,7 +173,7 @@ fn assert_operations_equal(run: &Run, truth: &MountCounters, what: &str) {
             (name, number(answer, "requests") as u64)
         })
         .collect();
-    // Over RDMA the client does without READ_PLUS.
+    // Over RDMA, the client does not use READ_PLUS.
     for name in [
         "READ",
         "READ_PLUS",

@@ -6,9 +6,9 @@ use crate::run::{Run, sum};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("slow_disk", &["--deb", "dmsetup"]));
 
-/// A sync of the disk takes 3 s, and one of a file up to three of these; what is closed meanwhile waits for the next one.
+/// A sync of the disk takes 3 s, and a sync of a file up to three of these. Windows that close meanwhile wait for the next sync.
 const OLDEST_S: i64 = 30;
-/// Twice what a recorder takes whose 24 MiB of waiting windows are full.
+/// Twice the memory of a recorder whose 24 MiB of waiting windows are full.
 const MOST_MEMORY_KIB: u64 = 128 << 10;
 
 #[test]
@@ -25,7 +25,7 @@ fn guest_a_disk_that_takes_seconds_to_sync_costs_no_request() {
     assert!(!said.contains("cannot be written"), "{said}");
     let output = RUN.query_output(&["--step", "1s"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    // The second in which it began and the one in which it stopped.
+    // The second of the start and the second of the stop.
     assert!(said.matches("not recorded").count() <= 2, "{said}");
 }
 

@@ -1,8 +1,8 @@
-//! An hour of full load with a rotation every 10 s: memory and open files stay what they are.
+//! An hour of full load with a rotation every 10 s: memory and open files stay constant.
 
 use crate::run::{Run, answers, long, sum};
 
-/// Of the first quarter, in which caches fill, nothing is asked.
+/// The first quarter, in which caches fill, is not checked.
 const MINUTES: &str = "60";
 
 #[test]

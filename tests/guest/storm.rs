@@ -1,8 +1,8 @@
-//! Everything at once, on machines with little memory and holes in it: no kernel comes to harm, and what is recorded is what it counted.
+//! Everything at once, on machines with little memory and holes in it: no kernel is harmed, and the recording matches the kernel's counts.
 //!
-//! `make test-guests` sends a file through the page cache of such a machine; `make storm` has ten minutes on each kernel in each
-//! kind of memory. `TRACKIOPS_STORM_SECONDS` sets the length of each storm, `TRACKIOPS_TEST_KERNEL` names the kernels, `TRACKIOPS_STORM_MEMORY` the kinds
-//! of memory, and `TRACKIOPS_WRITE_DOCS=1` rewrites the table of `docs/results/harm.md`.
+//! `make test-guests` sends a file through the page cache of such a machine. `make storm` runs ten minutes on each kernel with each kind of
+//! memory. `TRACKIOPS_STORM_SECONDS` sets the length of each storm, `TRACKIOPS_TEST_KERNEL` selects the kernels, `TRACKIOPS_STORM_MEMORY`
+//! the kinds of memory. `TRACKIOPS_WRITE_DOCS=1` rewrites the table of `docs/results/harm.md`.
 
 mod check;
 mod table;
@@ -12,7 +12,7 @@ use std::fs::File;
 use crate::run::{KERNELS, Run, kernel, long, scripts, sum};
 use check::Outcome;
 
-/// A section of memory is 128 MiB: one that is left out leaves the one before with a last page that no `struct page` follows.
+/// A section of memory is 128 MiB. If one is missing, no `struct page` follows the last page of the section before.
 const HOLES: [&str; 4] = [
     "memmap=128M$0x10000000",
     "memmap=128M$0x20000000",
@@ -20,14 +20,14 @@ const HOLES: [&str; 4] = [
     "memmap=128M$0x40000000",
 ];
 const MEMORY_MIB: &str = "1280";
-/// Where KFENCE is built in, it guards an allocation at each tick. Pages are not cleared when they are allocated: emulated kernels were seen in soft
-/// lockups there, with and without a recorder.
+/// KFENCE, where built in, guards an allocation at each tick. Pages are not cleared at allocation: emulated kernels had soft lockups there,
+/// with and without a recorder.
 const ALWAYS: &str = "panic_on_warn=1 kfence.sample_interval=1 init_on_alloc=0 watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
 const DISK_BYTES: u64 = 4 << 30;
 /// File systems on disks. Each has ten threads of I/O, as tmpfs, an overlay and NFS have.
 pub const LOCAL: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// What finds a use of memory that is free.
+/// Kernel options that detect a use of freed memory.
 #[derive(Clone, Copy)]
 pub struct Flavour {
     pub name: &'static str,
@@ -39,7 +39,7 @@ const FLAVOURS: [Flavour; 3] = [
         name: "plain",
         words: "",
     },
-    // Without U, which keeps the stack of each allocation: it finds nothing more, and doubles the CPU time that a guest takes.
+    // Without U, which stores the stack of each allocation: it finds nothing more, and doubles a guest's CPU time.
     Flavour {
         name: "poisoned",
         words: "slub_debug=FZP page_poison=1",
@@ -68,7 +68,7 @@ fn storm(kernel: &str, flavour: Flavour, seconds: u64) -> Outcome {
         &timeout,
         "--append",
         &append,
-        // Probes come and go without a pause.
+        // Probes are attached and detached without a pause.
         "--by-turns",
         "--deb",
         "xfsprogs,btrfs-progs,dosfstools",
@@ -98,7 +98,7 @@ fn guest_the_last_page_before_a_hole_harms_no_kernel() {
     rows.retain(|row| row["path"] == "/mnt/ext4/sparse");
     let [added, evicted] = ["cache_added_bytes", "cache_evicted_bytes"].map(|of| sum(&rows, of));
     println!("{}: {added} bytes came, {evicted} were evicted", kernel());
-    // What was read ahead may have been evicted, and read again.
+    // Read-ahead pages may have been evicted and read again.
     assert!(added >= MIB << 20, "{rows:?}");
     assert!(evicted > 0 && evicted < added, "{rows:?}");
 }
@@ -113,7 +113,7 @@ fn guest_a_storm_of_everything_harms_no_kernel() {
     let (kernels, flavours, seconds) = if long() {
         (&KERNELS[..], &FLAVOURS[..], 600)
     } else {
-        // The first does not slow the emulated kernel down: so most happens.
+        // The first flavour does not slow the emulated kernel down, so most happens there.
         (&["6.12"][..], &FLAVOURS[..1], 180)
     };
     let listed = |name: &str| {
@@ -135,7 +135,7 @@ fn guest_a_storm_of_everything_harms_no_kernel() {
     for kernel in &kernels {
         for flavour in &flavours {
             let place = format!("{kernel}, {}", flavour.name);
-            // A kernel that does not survive must not keep the others from being looked at.
+            // If a kernel crashes, the others are still checked.
             match std::panic::catch_unwind(|| storm(kernel, *flavour, seconds)) {
                 Ok(outcome) => {
                     let line = table::line(&outcome);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the system of a suite of Debian, with further packages, to `disk`, for one guest.
+/// Writes the system of a Debian suite, with further packages, to `disk`, for one guest.
 pub fn disk(suite: &str, packages: &[&str], disk: &Path) {
     let made = Command::new(concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,7 +1,7 @@
-//! Servers and transports beyond nfsd over TCP: what is recorded is what the kernel counted.
+//! Servers and transports other than nfsd over TCP: the recording matches the kernel's counts.
 //!
-//! Each case is a workload on a mount of its own. All mounts last until the recorder stops, so that it compares
-//! all of them with the kernel itself. `TRACKIOPS_WRITE_DOCS=1` rewrites `docs/results/transports.md`.
+//! Each case is a workload on a separate mount. All mounts last until the recorder stops, so that its audit compares all of them with the
+//! kernel. `TRACKIOPS_WRITE_DOCS=1` rewrites `docs/results/transports.md`.
 
 mod cases;
 mod table;
@@ -28,7 +28,7 @@ impl Mount {
     }
 }
 
-/// What a run showed.
+/// Results of a run.
 struct Outcome {
     run: Run,
     mounts: Vec<Mount>,
@@ -138,7 +138,7 @@ impl Outcome {
         failures
     }
 
-    /// That the case was what it claims to be, where options do not say so.
+    /// Checks that the case did what it claims, if options do not show it.
     fn check_evidence(&self, case: &Case, expect: &mut impl FnMut(&str, bool, String)) {
         if let Some(layout) = case.layout {
             let text = self.run.text("mountstats.after");
@@ -151,7 +151,7 @@ impl Outcome {
                 let [buffered, ..] = counters.application_bytes;
                 let read = counters.server_read_bytes;
                 let seen = format!("{read} of {buffered} bytes read from the server");
-                // What was read a second time through the page cache came from the disk.
+                // The second read through the page cache came from the disk.
                 expect("cache", read < buffered, seen);
             }
             "soft" => {
@@ -168,7 +168,7 @@ impl Outcome {
                 }
             }
             "migration" => {
-                // Where the client's connection leads now.
+                // Where the client is connected now.
                 let mounts = self.run.text("migration/mounts");
                 let to = mounts.contains("addr=10.8.0.2");
                 expect("migration", to, mounts);
@@ -197,7 +197,7 @@ impl Outcome {
         [reads - failed_reads, writes - failed_writes, read, written]
     }
 
-    /// The same by the kernel, of all superblocks of a `server:/export`.
+    /// The kernel's counts, over all superblocks of a `server:/export`.
     fn counted(&self, mount: &str) -> [u64; 4] {
         let own = self.mounts.iter().filter(|own| own.name == mount);
         own.fold([0; 4], |sum, own| {
@@ -212,7 +212,7 @@ impl Outcome {
         })
     }
 
-    /// Requests by operation, but for those that are not the workload's.
+    /// Requests by operation, without those that the workload did not cause.
     fn operations_of(&self, mount: &str) -> BTreeMap<String, u64> {
         let own = self.operations.iter().filter(|row| is_from(row, mount));
         let mut counts = BTreeMap::new();
@@ -235,7 +235,7 @@ impl Outcome {
         counts
     }
 
-    /// Paths of rows, sorted; `(missed)` is none of the expected ones.
+    /// Paths of rows, sorted, without `(missed)`.
     fn paths(&self, mount: &str) -> Vec<String> {
         let path = |row: &Answer| row["path"].as_str().unwrap_or("-").to_owned();
         let mut paths: Vec<_> = self.rows_of(mount).map(path).collect();
@@ -243,7 +243,7 @@ impl Outcome {
         paths
     }
 
-    /// The workload's two files, below each mount point of a mount.
+    /// The two files of the workload, below each mount point of a mount.
     fn expected_paths(&self, mount: &str) -> Vec<String> {
         let own = self.mounts.iter().filter(|own| own.name == mount);
         let mut paths = Vec::new();
@@ -259,7 +259,7 @@ impl Outcome {
         paths
     }
 
-    /// The recorder has compared every mount, and found nothing.
+    /// Failures of the audit: it must have compared every mount, without findings.
     fn failures_of_the_audit(&self) -> Vec<String> {
         let health = stored_health(&self.run.store());
         let total = |column: &str| -> u64 {

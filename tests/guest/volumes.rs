@@ -1,4 +1,4 @@
-//! Volumes that are directories of one export share a superblock: each row is on its own one, however others come and go.
+//! Volumes that are directories of one export share a superblock. Each row belongs to the right volume, while others come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use crate::run::{Answer, Run, kernel, long, number};
 
 const VERSIONS: [&str; 2] = ["3", "4.2"];
 
-/// Volumes, the last of which has the shortest name.
+/// Number of volumes. The last one has the shortest name.
 fn count() -> u64 {
     if long() { 20 } else { 4 }
 }
@@ -22,7 +22,7 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
 /// Fileid, mount, path and volume.
 type Place = [String; 4];
 
-/// WRITE requests of each place, as a list of the workload has them.
+/// WRITE requests of each place, from a list of the workload.
 fn made(list: &str) -> BTreeMap<Place, u64> {
     let mut made = BTreeMap::new();
     for line in RUN.text(list).lines() {
@@ -53,7 +53,7 @@ fn recorded(answers: &[Answer]) -> BTreeMap<Place, u64> {
     recorded
 }
 
-/// The rows of a store of these volumes.
+/// The rows of a store about these volumes.
 fn ask(store: &str, flags: &[&str]) -> Vec<Answer> {
     let mut answers = Run::query_store(&RUN.out.join(store), flags);
     answers.retain(|answer| number(answer, "write_requests") > 0.0);
@@ -95,7 +95,7 @@ fn guest_every_file_is_on_its_volume_and_one_file_while_others_come_and_go() {
         let file = ["fileid", "path"].map(|column| answer[column].to_string());
         keys.entry(file).or_default().insert(key);
     }
-    // And two of mounts that are no volumes.
+    // And two for mounts that are not volumes.
     assert_eq!(keys.len() as u64, 2 * 2 * count() + 2);
     assert!(keys.values().all(|keys| keys.len() == 1), "{keys:?}");
     let all: BTreeSet<_> = keys.values().flatten().collect();
@@ -153,7 +153,7 @@ fn guest_volumes_have_sums_and_claims() {
         let requests = number(&answer, "write_requests") as u64;
         recorded.insert(volume.to_owned(), requests);
         let number = volume.split('-').nth(1).unwrap_or_default();
-        // By the directory that the provisioner made; the last one has another name.
+        // By the directory that the provisioner created; the last one has a different name.
         let claim = match number == count().to_string() {
             true => None,
             false => Some(format!("shop/data-{number}")),
@@ -197,7 +197,7 @@ fn guest_servers_behind_one_address_are_mounts_of_their_own() {
                 &store,
                 &[&flags[..], &["--by", "op", "--op", "WRITE"]].concat(),
             );
-            // Without links in sysfs nobody knows which client a sum is of.
+            // Without links in sysfs, the client of a sum is unknown.
             match &operations[..] {
                 [sum] => assert_eq!(number(sum, "requests"), requests, "{sum:?}"),
                 [] => assert!(["5.10", "6.1"].contains(&kernel().as_str())),

@@ -1,4 +1,4 @@
-//! Bytes and requests equal the kernel's own count, whatever the kind of I/O.
+//! Bytes and requests match the kernel's own count, for every kind of I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -82,7 +82,7 @@ fn guest_who_listens_has_what_the_store_has() {
     );
     for said in ["watch.err", "watch.csv.err", "watch.txt.err"] {
         let said = RUN.text(said);
-        // A busy host is a slow server.
+        // A busy host makes the server slow.
         let said: Vec<_> = said
             .lines()
             .filter(|line| !line.starts_with("STALLED"))
@@ -121,7 +121,7 @@ fn guest_direct_io_is_counted_file_by_file() {
     let files = RUN.files();
     let answers = RUN.query(&["--step", "all"]);
     let fio = RUN.json("direct.json");
-    // fio reports its jobs in the order in which they ended, so they are compared as a whole.
+    // fio reports its jobs in the order of their ends, so compare them as a whole.
     let mut asked = Vec::new();
     for job in fio["jobs"].as_array().expect("fio names its jobs") {
         let number = |key: &str| job["read"][key].as_u64().expect("fio counts");

@@ -1,4 +1,4 @@
-//! The account of an import stays in the store: by connection, direction and window.
+//! The account of an import stays in the store, by connection, direction and window.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ const COLUMNS: [&str; 9] = [
 /// Client, server, transport and direction, with the values of [`COLUMNS`].
 type Streams = BTreeMap<[String; 4], [u64; 9]>;
 
-/// What the store says, in a part of the time.
+/// The account in the store, for a part of the time.
 fn kept(store: &Path, when: &[&str]) -> Streams {
     let words = ["import", "account", "--csv", "--store", text(store)];
     let mut streams = Streams::new();
@@ -43,7 +43,7 @@ fn kept(store: &Path, when: &[&str]) -> Streams {
 struct Requests;
 impl Receiver for Requests {}
 
-/// What a capture has, decoded at once.
+/// The account of a capture that is decoded at once.
 fn expected(file: File) -> Streams {
     let mut decoder = Decoder::new(Requests, &[]);
     let end = read_packets(file, |packet| {
@@ -113,7 +113,7 @@ fn an_account_is_kept_by_connection_and_can_be_asked_for_by_time() {
     }
     assert_eq!(all.len(), 2);
 
-    // Whoever asks for rows hears where they come from, and what they lack.
+    // A query for rows reports their source, and which data is missing.
     let query = trackiops(&["query", "--since", "1990-01-01", "--store", text(&store)]);
     let said = String::from_utf8(query.stderr).unwrap();
     assert!(said.contains("imported with `import pcap`"), "{said}");

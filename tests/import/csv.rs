@@ -1,4 +1,4 @@
-//! Tables: an export can be imported again, and the columns of others can be mapped.
+//! Tables: an export can be imported again, and columns of other tools can be mapped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -83,7 +83,7 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
     let dir = tempfile::tempdir().unwrap();
     lake::record(dir.path());
     let recorded = stores_below(dir.path());
-    // An import has the numbers of processes, and not their names.
+    // An import has numbers of processes, but not their names.
     let without_names = |mut rows: Vec<Row>| {
         rows.iter_mut().for_each(|row| drop(row.remove("process")));
         rows
@@ -91,7 +91,7 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
     let exported = without_names(export(&recorded, &dir.path().join("all.csv")));
     assert!(exported.len() > 500, "{}", exported.len());
     export(&recorded, &dir.path().join("all.parquet"));
-    // What the sums of the imported store must be: those of the rows, by file.
+    // The expected sums of the imported store: sums of the rows, by file.
     let mut expected: BTreeMap<(String, String), [u64; 4]> = BTreeMap::new();
     for row in &exported {
         let key = (row["host"].clone(), row["file_key"].clone());
@@ -136,7 +136,7 @@ fn an_export_of_requests_becomes_the_same_requests_and_sums() {
     assert_eq!(all_sums[0], all_sums[1]);
 }
 
-/// Times are in ms since the epoch and mark the beginning; latencies are in us.
+/// Times are in ms since the epoch and mark the start; latencies are in us.
 const OTHERS: &str = "\
 began,kind,size,took,client,share,file,at,user,failed,eof,sync
 1795305600000.5,read,4096,1500.5,alpha,srv:/a,/x/y,8192,1000,,true,
@@ -354,7 +354,7 @@ fn sentinels_are_left_out_and_large_sums_are_kept() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
-/// What JSON says of identifiers, whichever command writes it.
+/// Identifiers in JSON, for every command that writes them.
 #[test]
 fn identifiers_survive_readers_of_json() {
     let dir = tempfile::tempdir().unwrap();
@@ -444,7 +444,7 @@ fn a_long_import_shows_its_progress_on_a_terminal_and_nothing_in_a_pipe() {
         .write(true)
         .open(Path::new(slave.to_str().unwrap()));
     said("shown", slave.unwrap().into());
-    // What the terminal holds ends with an error: nobody has it open any more.
+    // The read ends with an error, because the other end of the terminal is closed.
     let mut shown = Vec::new();
     let _ = File::from(terminal).read_to_end(&mut shown);
     let shown = String::from_utf8_lossy(&shown);

@@ -13,7 +13,7 @@ use trackiops_testkit::program;
 use super::packets::{Read, START_S, reads};
 use super::{BY_HOST, requests, rows, text, trackiops, transfers};
 
-/// After a signal an import ends within a second. Machines with a lot to do take longer.
+/// An import ends within a second after a signal; busy machines take longer.
 const SOON: Duration = Duration::from_secs(10);
 const DAY_S: u32 = 86_400;
 
@@ -22,7 +22,7 @@ fn client(number: u32) -> [u8; 4] {
     [10, 1, high, low]
 }
 
-/// A READ of each of several clients.
+/// A READ by each of several clients.
 fn of_clients(count: u32) -> Vec<u8> {
     reads((0..count).map(|number| Read {
         client: client(number),
@@ -38,7 +38,7 @@ pub fn begin(capture: &Path, store: &Path) -> Child {
     piped.spawn().unwrap()
 }
 
-/// Ends an import as soon as there is a number of files below a directory of its store.
+/// Ends an import once there are this many files below a directory of its store.
 pub fn end(import: Child, signal: Signal, dir: &Path, files: usize) -> Output {
     let count = || fs::read_dir(dir).map_or(0, Iterator::count);
     let begun = Instant::now();
@@ -117,7 +117,7 @@ fn what_a_store_has_already_is_said() {
     };
     let first = import();
     assert!(!first.contains("already"), "{first}");
-    // Other bytes, so that it is not known to be the same.
+    // Different bytes, so that the import does not recognize the capture.
     fs::write(&capture, [of_seconds(0..5), vec![0; 16]].concat()).unwrap();
     let again = import();
     assert!(

@@ -1,4 +1,4 @@
-//! Messages of one's own captures, as `trackiops analyze` reads them.
+//! Messages of imported captures, as `trackiops analyze` reads them.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn analyzed(analysis: &str, messages: &Path, table: &str, more: &[&str]) -> Vec<
     rows(&[&words[..], more].concat())
 }
 
-/// The values of a column beside that of another.
+/// The values of two columns, side by side.
 fn pairs(rows: &[Row], columns: [&str; 2]) -> Vec<[String; 2]> {
     let pair = |row: &Row| columns.map(|column| row[column].clone());
     rows.iter().map(pair).collect()
@@ -42,7 +42,7 @@ fn calls_replies_and_attributes_of_a_capture_can_be_analyzed() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let (capture, messages) = (path("a.pcap"), path("messages"));
-    // The second call is missing, and so is the reply to the last one: xids 1 to 4.
+    // The second call and the reply to the last call are missing: xids 1 to 4.
     let mut packets = some_requests();
     packets.remove(7);
     packets.remove(2);
@@ -52,7 +52,7 @@ fn calls_replies_and_attributes_of_a_capture_can_be_analyzed() {
 
     let xids = analyzed("xids", &messages, "counts", &[]);
     let counts = pairs(&xids, ["what", "value"]);
-    // Too few to say which are missing.
+    // Too few messages to determine the missing ones.
     assert!(
         counts.contains(&["unknown".to_owned(), "3".to_owned()]),
         "{counts:?}"
@@ -68,7 +68,7 @@ fn calls_replies_and_attributes_of_a_capture_can_be_analyzed() {
     let expected = [["fsinfo", "1"], ["read", "1"], ["*", "2"]];
     assert_eq!(shown, expected, "{latencies:?}");
 
-    // Whole, it tells names and sizes.
+    // The whole capture has names and sizes.
     let (capture, messages) = (path("b.pcap"), path("whole"));
     fs::write(&capture, pcap(START_S, &some_requests())).unwrap();
     let output = import(&capture, &messages, &path("other store"));

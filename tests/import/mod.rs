@@ -1,6 +1,6 @@
-//! `trackiops import`: what a store says of captures and traces is what others count in them.
+//! `trackiops import`: stores of captures and traces match the counts of other tools.
 //!
-//! Traces of others are not in the repository: `TRACKIOPS_FAST09` says where they are.
+//! Traces of other tools are not in the repository: `TRACKIOPS_FAST09` is their folder.
 
 mod account;
 mod csv;
@@ -49,7 +49,7 @@ fn rows(words: &[&str]) -> Vec<Row> {
     reader.deserialize().map(Result::unwrap).collect()
 }
 
-/// What a request is, in the order of [`lines`].
+/// The columns that identify a request, in the order of [`lines`].
 const OF_A_REQUEST: [&str; 13] = [
     "host",
     "mount",
@@ -80,7 +80,7 @@ fn lines<const N: usize>(rows: &[Row], columns: [&str; N]) -> Vec<String> {
     lines
 }
 
-/// Requests of a store by operation: by its rows of operations.
+/// Requests of a store by operation, from its rows of operations.
 fn operations(store: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let words = [
@@ -99,7 +99,7 @@ fn operations(store: &Path) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Asks for a row of each host. The store follows.
+/// Flags for one row per host. The store follows.
 const BY_HOST: [&str; 7] = [
     "query",
     "--since",
@@ -110,7 +110,7 @@ const BY_HOST: [&str; 7] = [
     "--store",
 ];
 
-/// READs and WRITEs of a store and their bytes: by its rows of files.
+/// READs and WRITEs of a store, and their bytes, from its rows of files.
 fn transfers(store: &Path) -> [(u64, u64); 2] {
     let output = trackiops(&[&BY_HOST[..], &[text(store)]].concat());
     let mut reader = ::csv::Reader::from_reader(&output.stdout[..]);
@@ -124,7 +124,7 @@ fn transfers(store: &Path) -> [(u64, u64); 2] {
     sums
 }
 
-/// A folder of the traces of others, or nothing, and says so.
+/// A folder of traces of other tools. Prints a message if it does not exist.
 fn shared(folder: &str) -> Option<PathBuf> {
     let beside = Path::new(ROOT).join("../shared/fast09");
     let traces = std::env::var_os("TRACKIOPS_FAST09").map_or(beside, PathBuf::from);

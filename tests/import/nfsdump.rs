@@ -1,4 +1,4 @@
-//! Text of nfsdump: lines of calls and replies become requests, and every line is accounted for.
+//! Text of nfsdump: lines of calls and replies become requests, and the import accounts for every line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use trackiops_testkit::program;
 
 use super::{OF_A_REQUEST, lines, operations, requests, shared, text, trackiops, transfers};
 
-/// NFSv3 over TCP and NFSv2 over UDP: a directory's file is looked up, read at its end, and written; one WRITE fails for want of space;
-/// one call has no reply, one reply no call; one line is not understood, and one is a comment.
+/// NFSv3 over TCP and NFSv2 over UDP: a file is looked up, read at its end, and written. One WRITE fails for want of space, one call has no
+/// reply, one reply has no call. One line cannot be parsed, and one is a comment.
 pub const LINES: &str = "\
 # nfsdump
 1006231501.000000 31.03f7 30.0801 T C3 1 3 lookup fh aa name \"a b\" euid 3e8 egid 64 con = 130 len = 140
@@ -138,7 +138,7 @@ fn address(ip: &str, port: i32) -> String {
     format!("{:x}.{port:04x}", u32::from(ip))
 }
 
-/// The line that a row of the decoded sample was made of.
+/// The nfsdump line of a row of the decoded sample.
 fn line(row: &Record) -> String {
     let column = |name: &str| {
         let mut names = row.get_column_iter().map(|(name, _)| name);
@@ -181,7 +181,7 @@ fn clients_have_the_calls_that_others_count_in_the_traces_of_harvard() {
     for row in reader.get_row_iter(None).unwrap().map(Result::unwrap) {
         let mut columns = row.get_column_iter().map(|(name, _)| name);
         let dropped = columns.position(|name| name == "dropped_by_reference");
-        // A line that the others leave out.
+        // A line that other tools omit.
         if !row.get_bool(dropped.unwrap()).unwrap() {
             writeln!(lines, "{}", line(&row)).unwrap();
         }

@@ -22,7 +22,7 @@ fn reply(xid: u32, results: &[u8]) -> Vec<u8> {
     [&words(&[xid, 1, 0, 0, 0, 0]), results].concat()
 }
 
-/// Attributes of NFSv3 of a regular file with this number.
+/// NFSv3 attributes of a regular file with this number.
 fn attributes(fileid: u32) -> Vec<u8> {
     words(&[
         1, 0o644, 1, 0, 0, 0, 9000, 0, 9000, 0, 0, 0, 7, 0, fileid, 1, 0, 1, 0, 1, 0,
@@ -35,7 +35,7 @@ pub struct Compound {
 }
 
 impl Compound {
-    /// About a directory or file with this handle.
+    /// A COMPOUND about the directory or file with this handle.
     pub fn about(handle: &[u8]) -> Self {
         let operations = vec![(22, opaque(handle), Vec::new())];
         Self { operations }
@@ -70,7 +70,7 @@ impl Compound {
         self.and(25, words(&[0, 0, 0, 0, 0, 0, bytes]), results)
     }
 
-    /// Its call and its reply.
+    /// The datagrams of its call and its reply.
     pub fn datagrams(&self, xid: u32) -> [Vec<u8>; 2] {
         let count = self.operations.len() as u32;
         let header = words(&[
@@ -165,7 +165,7 @@ pub fn reads(reads: impl Iterator<Item = Read>) -> Vec<u8> {
     capture
 }
 
-/// When captures begin, s since the epoch.
+/// Start of captures, s since the epoch.
 pub const START_S: u32 = 1_795_305_600;
 
 /// FSINFO of the root, LOOKUP of a file, a READ of 4096 bytes that ends the file, and a WRITE that fails for want of space.
@@ -173,7 +173,7 @@ pub fn some_requests() -> Vec<Vec<u8>> {
     requests_with(1000, 4)
 }
 
-/// As [`some_requests`], with other bytes that were read, and another xid of the WRITE.
+/// Like [`some_requests`], with different read bytes, and another xid for the WRITE.
 pub fn requests_with(read_bytes: u32, write_xid: u32) -> Vec<Vec<u8>> {
     let (root, file) = (opaque(b"root"), opaque(b"file"));
     let found = [

@@ -1,6 +1,6 @@
-//! `trackiops import pcap` and `compare`: what a store says of captures is what other programs count in them.
+//! `trackiops import pcap` and `compare`: stores of captures match the counts of other programs.
 //!
-//! Those captures are not in the repository: `TRACKIOPS_FAST09` says where they are. Others are made here.
+//! Those captures are not in the repository: `TRACKIOPS_FAST09` is their folder. This file makes others.
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{
     OF_A_REQUEST, Row, lines, operations, requests, rows, shared, text, trackiops, transfers,
 };
 
-/// Imports a capture by a pipe.
+/// Imports a capture through a pipe.
 pub fn import(capture: &Path, store: &Path) -> Output {
     let unpacked = Command::new("bunzip2")
         .arg("-c")
@@ -32,8 +32,8 @@ pub fn import(capture: &Path, store: &Path) -> Output {
     output
 }
 
-/// What the reference counts, if it does: requests by procedure of NFSv2 and v3, or all of v4. What tshark counts twice, and what it
-/// does not find beside holes, nfstrace counts as here.
+/// The counts of the reference, if it has any: requests by procedure of NFSv2 and v3, or all requests of v4. nfstrace agrees with TrackIOps
+/// where tshark counts twice, and where tshark lacks requests beside holes.
 fn reference(json: &Value) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let count = |value: &Value| value["answered_calls"].as_u64().or(value.as_u64()).unwrap();
@@ -83,7 +83,7 @@ fn a_store_has_the_operations_that_others_count_in_the_capture() {
                 .keys()
                 .any(|op| !matches!(&**op, "COMPOUND" | "NULL"))
         {
-            // Several versions: an operation of one has the name of another's procedure.
+            // With several versions, an operation of one may have the name of another's procedure.
             let sum = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>();
             assert!(
                 sum(&found) >= sum(&expected),
@@ -92,7 +92,7 @@ fn a_store_has_the_operations_that_others_count_in_the_capture() {
             continue;
         }
         if expected.contains_key("COMPOUND") {
-            // A COMPOUND has the name of the operation for which the others are there.
+            // A COMPOUND is named after its main operation.
             let others = found
                 .iter()
                 .filter(|(name, _)| *name != "NULL")
@@ -115,7 +115,7 @@ fn a_store_has_the_operations_that_others_count_in_the_capture() {
             .lines()
             .filter(|line| line.starts_with("  calls") || line.starts_with("  replies"));
         let is_whole = directions.all(|line| line.ends_with(" 0 B"));
-        // Beside holes others lack requests; tshark counts a second reply again.
+        // Beside holes, other tools lack requests; tshark counts a duplicate reply again.
         let (more, again) = expected
             .iter()
             .fold((0, 0), |(more, again), (op, expected)| {
@@ -154,7 +154,7 @@ fn a_store_has_the_operations_that_others_count_in_the_capture() {
     assert!(checked > 0);
 }
 
-/// How many replies came again, by an import's account.
+/// The number of duplicate replies in an import's account.
 fn answered_again(said: &str) -> u64 {
     let parts = said.lines().flat_map(|line| line.split(", "));
     parts
@@ -196,7 +196,7 @@ fn a_compound_is_what_it_is_for_and_each_read_counts() {
     let (capture, store) = (dir.path().join("a.pcap"), dir.path().join("store"));
     let compounds = [
         Compound::about(b"root").lookup(b"a").get_handle(b"file"),
-        // Without the handle of what was found.
+        // The handle of the looked-up file is missing.
         Compound::about(b"root").lookup(b"a").read(100),
         Compound::about(b"root").lookup(b"b").read(100),
         Compound::about(b"file").read(100).read(200),
@@ -258,7 +258,7 @@ fn packets_without_a_time_are_counted() {
         file.extend(data);
         file.extend(words(&[len]));
     }
-    // One of an interface that is not described.
+    // A packet of an interface without a description.
     file.extend(words(&[6, 36, 9, 0, 0, 4, 40, 0, 36]));
     std::fs::write(&capture, file).unwrap();
     let output = trackiops(&["import", "pcap", text(&capture), "--store", text(&store)]);
@@ -291,7 +291,7 @@ fn a_signal_keeps_what_was_read_from_a_pipe() {
         let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(&text_of).unwrap();
-        // The handlers are there, and all is read.
+        // By then the signal handlers are installed, and all is read.
         std::thread::sleep(std::time::Duration::from_secs(2));
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -301,7 +301,7 @@ fn a_signal_keeps_what_was_read_from_a_pipe() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("ended by a signal: what was read"), "{said}");
         let [reads, _] = transfers(&store);
-        // A line without its end may be cut.
+        // A line without its end may be truncated.
         assert_eq!(reads.0, 1, "{format}");
     }
 }
@@ -387,7 +387,7 @@ fn what_is_no_capture_is_refused_and_a_cut_one_is_imported_with_a_warning() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
-/// Status, rows of a table and messages of a comparison of a store with a capture.
+/// Status, rows of a table and messages from the comparison of a store with a capture.
 fn compared(store: &Path, capture: &Path, table: &str) -> (Option<i32>, Vec<Row>, String) {
     let words = ["compare", "--store", text(store), "--pcap", text(capture)];
     let form = ["--format", "csv", "--table", table];
@@ -444,7 +444,7 @@ fn a_comparison_finds_what_is_missing_and_what_differs() {
     ];
     assert_eq!(shown, expected);
 
-    // Minutes later the ids are those of other requests.
+    // Minutes later, other requests have these ids.
     std::fs::write(&other, pcap(START_S + 300, &some_requests())).unwrap();
     let (status, _, said) = compared(&store, &other, "summary");
     assert_eq!(status, Some(2), "{said}");

@@ -1,4 +1,4 @@
-//! Imports of files that are interrupted and go on: the store answers as if nothing had happened.
+//! Imports that are interrupted and continued: the store answers as if nothing had happened.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use super::{some_nfsdump, text, trackiops};
 
 const FILES: u32 = 3000;
 
-/// Requests of three clients; the last two come later. An import writes them in two parts: more rows
-/// than it writes at once, a pause in which their windows are closed, and others.
+/// Requests of three clients; the last two come later. An import writes them in two parts. First come more rows than it writes at once,
+/// then a pause in which their windows close, then the rest.
 fn long_capture() -> Vec<u8> {
     let reads_of = |second: u32| {
         (0..FILES).map(move |file| Read {
@@ -28,7 +28,7 @@ fn long_capture() -> Vec<u8> {
     reads((0..23).chain(40..42).flat_map(reads_of))
 }
 
-/// A place with that capture, and what a store of it answers.
+/// A place with that capture, and the answers of a store with it.
 fn long() -> (Place, Vec<Vec<String>>) {
     static ANSWERS: OnceLock<Vec<Vec<String>>> = OnceLock::new();
     let place = Place::new("pcap", &long_capture());
@@ -58,7 +58,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Runs the import, which kills itself at a place.
+    /// Runs the import, which kills itself at a given point.
     fn import(&self, store: &Path, kill_at: Option<&str>) -> Output {
         let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
         command.args(["import", self.kind, text(&self.file)]);
@@ -69,7 +69,7 @@ impl Place {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs the import to its end, and returns what it said.
+    /// Runs the import to its end, and returns its messages.
     fn complete(&self, store: &Path) -> String {
         let output = self.import(store, None);
         assert!(output.status.success(), "{output:?}");
@@ -78,7 +78,7 @@ impl Place {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    /// Kills the import at a place, runs it again, and compares with a store of an import that was not killed.
+    /// Kills the import at a point, continues it, and compares with a store of an import that was not killed.
     fn kill_and_go_on(&self, place: &str, expected: &[Vec<String>]) {
         let store = self.store("killed");
         let _ = fs::remove_dir_all(&store);
@@ -165,7 +165,7 @@ end_time,op,done_bytes,host,path
 fn a_long_import_goes_on_behind_what_it_wrote() {
     let (place, expected) = long();
     let store = place.store("killed");
-    // Killed behind the first part, and again and again when it goes on.
+    // Killed after the first part, and again each time it continues.
     for at in [
         "1 import: counted",
         "1 import: stock taken",
@@ -237,7 +237,7 @@ fn an_import_of_which_an_unknown_part_is_there_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("it is not known how much"), "{said}");
     };
-    // The store is an earlier one.
+    // The store is restored to an earlier state.
     let other = Place::new("nfsdump", some_nfsdump().as_bytes());
     other.complete(&store);
     let earlier = place.store("earlier");
@@ -248,7 +248,7 @@ fn an_import_of_which_an_unknown_part_is_there_is_refused() {
     fs::remove_dir_all(&store).unwrap();
     fs::rename(&earlier, &store).unwrap();
     refused();
-    // What the store has of the import is changed.
+    // The store's data of the import is changed.
     fs::remove_dir_all(&store).unwrap();
     let killed = place.import(&store, Some("1 import: appended"));
     assert_eq!(killed.status.code(), None, "{killed:?}");

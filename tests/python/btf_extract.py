@@ -15,8 +15,8 @@ import pathlib
 import struct
 import sys
 
-# Every type is a row of 32-bit words: name, info, size or type, then what its kind adds once, then what it adds
-# `vlen` times. Here n is a name (an offset into the strings), t a type (an id), and a dot anything else.
+# A type is a row of 32-bit words: name, info, size or type; then what its kind adds once; then what it adds `vlen` times. Here n is a name
+# (offset into the strings), t a type (id), and a dot anything else.
 INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT = range(1, 12)
 FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20)
 WORDS = {
@@ -78,7 +78,7 @@ class Btf:
             self.types.append(words[at:end])
             at = end
         self.end_id = self.first_id + len(self.types)
-        # Ids of the types that are needed, and whether they are needed with what they contain.
+        # Ids of the needed types, and whether their content is needed, too.
         self.needed = {}
 
     def string(self, offset):
@@ -110,7 +110,7 @@ class Btf:
             owner.needed[number] = whole
             if kind in (STRUCT, UNION) and not whole:
                 continue
-            # A pointer and a function do not contain what they name; an array does even behind a pointer.
+            # A pointer or function does not contain the types that it names; an array does, even behind a pointer.
             within = kind == ARRAY or whole and kind not in (PTR, FUNC_PROTO)
             queue += [(word, within) for word, role in zip(words, shape_of(words[1])) if role == "t"]
 

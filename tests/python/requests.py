@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 store, fileid = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 requests = f"read_parquet('{store}/requests/**/*.parquet')"
-# Not every file: what was merged stays for a while.
+# Only listed files: merged ones stay for a while.
 catalog = sqlite3.connect(f"file:{store / 'catalog.db'}?mode=ro", uri=True)
 segments = catalog.execute("SELECT path FROM segment WHERE dataset = 'rollup' AND granularity_ms = 1000")
 rollup = f"read_parquet({[str(store / path) for (path,) in segments]})"
@@ -30,7 +30,7 @@ for file in files:
     assert days == {(date - datetime.date(1970, 1, 1)).days}, f"{file}: rows of other dates"
     assert pq.read_metadata(file).metadata[b"trackiops.format"] == b"1", f"{file}: no format version"
 
-# What a rollup counts, counted from single requests. Latencies are there in us, rounded by row.
+# Columns of a rollup, computed from single requests. Latencies are in us, rounded by row.
 COUNTS = {
     "requests": "count(*)",
     "bytes": "sum(done_bytes)",

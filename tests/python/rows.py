@@ -7,7 +7,7 @@ import sys
 import pyarrow.dataset as ds
 
 store, *columns = sys.argv[1:]
-# Not every file: what was merged stays for a while.
+# Only listed files: merged ones stay for a while.
 catalog = sqlite3.connect(f"file:{store}/catalog.db?mode=ro", uri=True)
 segments = catalog.execute("SELECT path FROM segment WHERE dataset = 'rollup' AND granularity_ms = (SELECT min(granularity_ms) FROM segment)")
 table = ds.dataset([f"{store}/{path}" for (path,) in segments], format="parquet").to_table(columns=columns)

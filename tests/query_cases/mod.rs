@@ -1,6 +1,5 @@
-//! What is asked and what is answered, as plain text: every file of `tests/cases` is one case, and a new one needs no Rust.
-//! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` writes the answers; look at the
-//! difference.
+//! Questions and answers as plain text: every file of `tests/cases` is one case, and a new case needs no Rust. `README.md` there describes
+//! their format. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` rewrites the answers; review the difference.
 
 mod run;
 
@@ -40,7 +39,7 @@ fn every_case_is_answered_as_it_is_written() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The case with the answers that there are.
+/// The case with the current answers.
 fn answer(case: &str, path: &Path) -> String {
     let mut session = Session::new();
     let mut text = String::new();
@@ -73,7 +72,7 @@ fn answer(case: &str, path: &Path) -> String {
     text
 }
 
-/// The lines from the first to the last that differ.
+/// The lines from the first difference to the last.
 fn difference(written: &str, answered: &str) -> String {
     let (a, b): (Vec<_>, Vec<_>) = (written.lines().collect(), answered.lines().collect());
     let head = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

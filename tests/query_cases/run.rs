@@ -1,4 +1,4 @@
-//! Runs the commands of a case in a directory of its own.
+//! Runs the commands of a case in a separate directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use trackiops_testkit::program;
 
-/// Who may read nothing.
+/// A user without access to the tests' files.
 const NOBODY: u32 = 65_534;
 
 /// The commands of a case.
@@ -33,7 +33,7 @@ impl Session {
         self.dir.path()
     }
 
-    /// What a command writes: `> ` before each line of stdout, `! ` of stderr, `= ` before the status unless it is 0.
+    /// The output of a command: `> ` before each line of stdout, `! ` before lines of stderr, `= ` before the status unless it is 0.
     pub fn run(&mut self, command: &str) -> String {
         let words = words(command);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -56,7 +56,7 @@ impl Session {
                 String::new()
             }
             ["as", "nobody"] => {
-                // Whoever runs the tests may read what is theirs; nobody may not read what is closed.
+                // The user who runs the tests may read their own files; the user `nobody` may not read closed ones.
                 let store = self.dir().join("store");
                 fs::set_permissions(store, fs::Permissions::from_mode(0o000)).unwrap();
                 self.is_nobody = true;
@@ -74,7 +74,7 @@ impl Session {
     fn trackiops(&self, args: &[&str]) -> Output {
         let mut program = PathBuf::from(env!("CARGO_BIN_EXE_trackiops"));
         if self.is_nobody {
-            // Where it was built may be closed, too.
+            // The build directory may be closed, too.
             let copy = self.dir().join("trackiops");
             fs::copy(&program, &copy).unwrap();
             program = copy;
@@ -113,7 +113,7 @@ impl Session {
         marked("> ", &text(&output.stdout)) + &marked("! ", &text(&output.stderr)) + &status
     }
 
-    /// Cuts the end off every segment of files' rows of one granularity.
+    /// Truncates every segment of files' rows of one granularity.
     fn truncate(&self, granularity: &str) {
         let rows = self
             .dir()
@@ -135,13 +135,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // So that it can be removed.
+        // Makes it removable.
         let store = self.dir().join("store");
         let _ = fs::set_permissions(store, fs::Permissions::from_mode(0o755));
     }
 }
 
-/// How long a truncated segment is depends on how well its rows pack.
+/// The length of a truncated segment depends on how well its rows compress.
 fn without_lengths(text: &str) -> String {
     let Some((before, rest)) = text.split_once(" is damaged: it has ") else {
         return text.to_owned();
@@ -155,7 +155,7 @@ fn without_lengths(text: &str) -> String {
     format!("{before} is damaged: it has N{says}the catalog says M{rest}")
 }
 
-/// What `stat` says is not the program's.
+/// Removes the output of `stat`, which is not the program's.
 fn without_stat(text: &str) -> String {
     let Some((before, rest)) = text.split_once("(stat: ") else {
         return text.to_owned();
@@ -169,7 +169,7 @@ fn marked(mark: &str, text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Words as a shell has them: quotes hold blanks.
+/// Splits words like a shell: quotes may contain blanks.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote, mut open) = (String::new(), None, false);

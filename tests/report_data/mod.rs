@@ -1,4 +1,4 @@
-//! What is inside of a report.
+//! The content of a report.
 
 use std::io::Read;
 

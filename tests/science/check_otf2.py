@@ -125,7 +125,7 @@ def main():
             demand(asked[key][counted] == got[key][counted], f"{key}: {counted} {got[key][counted]}, not {asked[key][counted]}")
     demand((got_first_ns, got_last_ns) == (first_ns, last_ns), f"{got_first_ns} to {got_last_ns}, not {first_ns} to {last_ns}")
     demand(clock.timer_resolution == 10**9, f"the clock has {clock.timer_resolution} ticks a second")
-    # Marks may be before the first and after the last event.
+    # Marks may precede the first event and follow the last one.
     demand(clock.global_offset == clock.realtime_timestamp <= first_ns, f"the clock begins at {clock.realtime_timestamp}")
     demand(clock.global_offset + clock.trace_length >= last_ns, f"the clock ends after {clock.trace_length} ns")
     total = sum(asked.values(), Counter())

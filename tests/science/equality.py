@@ -31,12 +31,12 @@ import time
 import duckdb
 
 QUESTIONS = 60
-# 2026-11-21T03:00:00Z, when recordings begin, and how long they are.
+# 2026-11-21T03:00:00Z, when recordings begin, and their length.
 START, SECONDS = 1795230000, 190
 BOUND = 0.011
-# Figures have three decimals in CSV.
+# Numbers in CSV have three decimals.
 ROUNDED = 0.00051
-# While a store is merged an answer is tried again for so long.
+# While a store is merged, an answer is tried again for this long.
 LIVE_SECONDS = 20
 STEPS = {"1s": 1, "5s": 5, "10s": 10, "20s": 20, "1m": 60, "all": None}
 SUMS = {
@@ -54,7 +54,7 @@ SUMS = {
     "rtt_us_sum": "sum(rtt_ns) // 1000",
 }
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-# What rows stand for: the columns that tell them apart.
+# Columns that distinguish rows, by the subject of rows.
 BY = {
     "file": ["file_key"],
     "file,tenant": ["file_key", "tenant_name", "uid", "cgroup"],
@@ -62,7 +62,7 @@ BY = {
     "mount": ["mount"],
     "host": ["host"],
 }
-# What is asked for, in the words of either.
+# The questions, in the words of both sides.
 FILES = [
     ([], "true"),
     (["--file", "/mnt/all/d1/sub1/f1"], "path = '/mnt/all/d1/sub1/f1'"),
@@ -90,7 +90,7 @@ class Question:
         self.args = [*self.args, "--step", self.step, "--by", self.by]
         if len(self.directions) == 1:
             self.args += ["--op", self.directions[0]]
-        # A range has whole windows.
+        # A range consists of whole windows.
         unit = STEPS[self.step] or 1
         first = numbers.randrange(0, SECONDS // unit + 1)
         last = numbers.randrange(first + 1, SECONDS // unit + 2)
@@ -154,7 +154,7 @@ def compare_tenants(program, db):
     done = trackiops(program, "query", "--store", "store", *args)
     assert done.returncode == 0, done.stderr
     asked = sorted(csv.reader(io.StringIO(done.stdout)))[:-1]
-    # What was merged stays for a while.
+    # Merged files stay for a while.
     removed = {path for (path,) in sqlite3.connect("store/catalog.db").execute("SELECT path FROM removed")}
     files = [str(path) for path in pathlib.Path("store").glob("rollup/granularity=1s/**/*.parquet")]
     files = [path for path in files if path.removeprefix("store/") not in removed]
@@ -195,8 +195,8 @@ def compare(question, asked, computed):
                 assert distance <= BOUND * mine + ROUNDED, f"{key}, value {i}: {theirs}, computed {mine}"
 
 
-# Questions of a table, each to an engine that reads the Parquet files: filters, group-by keys, sums and histograms are the engine's;
-# what follows from them (means, percentiles, rates, order) is computed here.
+# Questions of a table, for an engine that reads the Parquet files. The engine filters, groups, and computes sums and histograms. Means,
+# percentiles, rates and the order are computed here.
 DAY, COVERED = "2026-11-21", ("covered_ms", "ops_covered_ms")
 DEFAULT_RANGE = (f"{DAY}T03:00:00Z", f"{DAY}T03:02:30Z")
 HISTOGRAMS = ("read_latency_hist", "write_latency_hist", "execute_hist")
@@ -207,7 +207,7 @@ STEP_US = {"1s": 10**6, "10s": 10**7, "1m": 6 * 10**7}
 SIDE = ["requests", "bytes", "latency_us_sum", "latency_us_max", "queue_us_sum", "rtt_us_sum", "errors", "retrans", "short", "folded",
         "untimed", "unsplit", "direct"]
 OF_OPS = ["requests", "errors", "sent_bytes", "received_bytes", "queue_us_sum", "rtt_us_sum", "execute_us_sum", "execute_us_max"]
-# Which columns of a file's row are those of an operation.
+# Columns of a file's row that correspond to columns of an operation.
 AS_OP = {"requests": "requests", "errors": "errors", "queue_us_sum": "queue_us_sum", "rtt_us_sum": "rtt_us_sum",
          "execute_us_sum": "latency_us_sum", "execute_us_max": "latency_us_max", "untimed": "untimed", "unsplit": "unsplit"}
 
@@ -255,7 +255,7 @@ class Asked:
             self.sums = OF_OPS
         self.histograms = ["execute_hist"] if of_operations else ["read_latency_hist", "write_latency_hist"]
         bases = "|".join(flags.dir or ["/mnt/even", "/mnt/odd"])
-        # What is below a directory that is so deep, and what is no path stands for itself.
+        # Directories up to this depth; a text that is not a path stands for itself.
         self.dir = f"^((?:{bases})(?:/[^/]+){{0,{flags.depth}}})/[^/]|^([^/].*)$"
 
     def conditions(self, granularity_us):
@@ -265,7 +265,7 @@ class Asked:
         files += [("path", "~", f"^{path}/") for path in flags.dir]
         files += [("id", "=", file) for file in flags.file if not file.startswith("/")]
         mounts = [("mount", "~", f"^{pattern(mount)}$") for mount in flags.mount]
-        # A range has whole windows of what is stored.
+        # A range consists of whole stored windows.
         times = [[("us", ">", us(flags.since) - granularity_us)], [("us", "<", us(flags.until))]]
         return [each for each in (files, mounts, *times) if each]
 
@@ -453,7 +453,7 @@ class Module(Polars):
 
     def scan(self, dataset):
         rows = getattr(self.stores, dataset)(self.granularity).with_columns(us=self.pl.col("time").dt.timestamp("us"))
-        # Rows of files are of several levels.
+        # Rows of files have several levels.
         return rows.filter(self.pl.col("level").is_null()) if dataset == "rollup" else rows
 
 
@@ -528,7 +528,7 @@ class Row:
                 buckets.update(self.histograms[f"{prefix}{latency}_hist"])
             us = quantile(buckets, {"p50": 0.5, "p99": 0.99, "p999": 0.999}[name])
             longest = max(of.get(f"{prefix}{latency}_us_max", 0) for prefix in prefixes)
-            # The middle of a bucket may be above the longest latency; 0 us is not known.
+            # The middle of a bucket may exceed the longest latency; 0 us means unknown.
             return us if us is None or not longest else min(us, longest)
         requests, untimed, unsplit = total("requests"), total("untimed"), total("unsplit")
         if name in ("folded_share", "untimed_share"):
@@ -590,7 +590,7 @@ def ordered(asked, rows, whole):
     """Rows in the order that is asked for; `whole` are those of the whole range, by which the first of all are chosen."""
     flags, windows = asked.flags, asked.step is not None
     if flags.top:
-        # Of several hosts a file takes one rank.
+        # A file takes one rank, even on several hosts.
         ranks, keys = {}, lambda row: tuple(row.of[key] for key in asked.keys if key != "host" or asked.source != "rollup")
         for row in (whole if windows else filter(Row.holds, rows)):
             ranks.setdefault(keys(row), []).append(row)
@@ -637,7 +637,7 @@ def answers_of(asked, engine, granularity_us):
     rows = found(asked, engine, granularity_us)
     whole = []
     if asked.flags.top and asked.step:
-        # Not the question itself, which is asked again when a file vanishes meanwhile.
+        # A copy, because the question is asked again if a file vanishes meanwhile.
         of_all = copy.copy(asked)
         of_all.step = None
         whole = found(of_all, engine, granularity_us)
@@ -669,7 +669,7 @@ def compare_questions(program, questions, granularity, engines):
         lines = [line.strip() for line in file if not line.startswith("#")]
     asked = [Asked(line) for line in lines]
     granularity_us = STEP_US[granularity]
-    # Without seconds only whole windows of what is left are answered.
+    # Without seconds, only questions about whole remaining windows can be answered.
     asked = [one for one in asked if granularity == "1s" or (one.step != STEP_US["1s"] and not one.is_ranged)]
     for name in engines[is_live:]:
         engine, rows, tries = ENGINES[name](granularity), 0, 0
@@ -687,7 +687,7 @@ def compare_questions(program, questions, granularity, engines):
         print(f"{name}: {len(asked)} questions, {rows} rows, {tries} tries")
 
 
-# `contrib` has a door of its own for SQL and one for Python: each takes a class here.
+# `contrib` has one interface for SQL and one for Python; each has a class here.
 ENGINES = {"DuckDB": DuckDB, "Polars": Polars, "PySpark": PySpark, "module": Module}
 
 
@@ -713,7 +713,7 @@ def main():
             raise SystemExit(f"{' '.join(question.args)} {question.since} {question.until}: {error}") from error
         rows += len(asked)
         empty += not asked
-    # Questions to which there is no answer prove little.
+    # Questions without an answer prove little.
     assert empty < QUESTIONS / 3, f"{empty} of {QUESTIONS} questions have no answer"
     requests = db.sql("SELECT count(*) FROM requests").fetchall()[0][0]
     print(f"{QUESTIONS} questions about {requests} requests, {rows} rows")

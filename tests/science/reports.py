@@ -71,7 +71,7 @@ def text(value):
     return "" if value is None else str(value)
 
 
-# For each tenant and host on which it did something, each interval in which that host recorded: what was done there, and its rate.
+# For each tenant and each host on which it was active: the host's recorded intervals, with the tenant's usage and rate.
 SERIES = """
 WITH used AS (
     SELECT host, {key}, ms // {interval} AS place,
@@ -187,7 +187,7 @@ def billing(trackiops, db, checks):
                 amount(row["reads"], 41.5, 10**6, 100),
                 amount(row["writes"], 123.456789, 10**6),
                 amount(row["metadata"], 7, 10**6),
-                # The free part is whole bytes.
+                # The free part is a whole number of bytes.
                 amount(row["read_bytes"], 0.11, 2**30, int(0.01 * 2**30)),
                 amount(row["write_bytes"], 3.3, 2**30),
                 amount(iops * recorded_ms, 12.5, month),
@@ -219,7 +219,7 @@ g_per_tib_year = 12000
 "archive" = "1.5TiB"
 """
 STORED = {(1000, "/batch.slice"): 3 * 2**40, (2000, None): 10**12, "archive": 3 * 2**39}
-# A step within an interval, and one within a window.
+# One step is within an interval, and one within a window.
 GRID = [(START_MS - 7_200_000, 300), (START_MS + 600_000, 120.5), (START_MS + 4_000_123, 480), (START_MS + 7_400_000, 60)]
 
 

@@ -22,9 +22,9 @@ import sys
 import time
 
 BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Figures have three decimals in CSV.
+# Numbers in CSV have three decimals.
 ROUNDED = 0.00051
-# How long a recipe is tried again.
+# How long a recipe is tried again, s.
 LIVE_SECONDS = 20
 SUM = re.compile(r"(\w+_)?(bytes|requests)")
 
@@ -45,7 +45,7 @@ def number_or_text(text):
 def expected_rows(text):
     header, *rows = csv.reader(io.StringIO(text))
     rows = [[number_or_text(cell) for cell in row] for row in rows]
-    # Where nothing was timed there is no percentile, and no row of one.
+    # Without timed requests, there are neither percentiles nor rows with them.
     return header, [row for row in rows if "" not in row]
 
 
@@ -61,7 +61,7 @@ def plain(value):
 
 def answered_rows(answer):
     if hasattr(answer, "df"):
-        # A relation of DuckDB, whose own rows ask for one more package where they have times.
+        # A DuckDB relation. Its own rows would need one more package if they have times.
         answer = answer.df()
     for name in ("rows", "collect"):
         if hasattr(answer, name):
@@ -163,7 +163,7 @@ def main():
                 try:
                     if live:
                         live.compare(header, expected, recipe)
-                        # The query was exact before, and it is now.
+                        # The query was exact before; it must be exact now.
                         assert expected_rows(shell(program, title)) == (header, expected)
                     else:
                         compare(expected, recipe())

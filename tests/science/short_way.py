@@ -22,13 +22,13 @@ import polars as pl
 ROOT = Path(__file__).resolve().parents[2]
 SQL = (ROOT / "contrib/trackiops.sql").read_text(encoding="utf-8")
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-# Figures have three decimals in JSON.
+# Numbers in JSON have three decimals.
 ROUNDED = 0.00051
 
 
 def installed():
     """The module as pip installs it, without a network."""
-    # A build leaves files beside its sources.
+    # A build writes files beside its sources.
     shutil.copytree(ROOT / "contrib/python", "source", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
     subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", "site", "./source"], check=True)
@@ -56,7 +56,7 @@ def asked(program, *args, stores=("lake/h", "lake/i")):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     for row in rows:
-        # JSON has keys as text, the files as numbers.
+        # JSON has keys as text; the files have numbers.
         row.update({"file_key": int(row["file_key"])} if "file_key" in row else {})
     assert rows, f"{args} has no answer"
     return rows
@@ -66,7 +66,7 @@ def plain(value):
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03}Z"
     if isinstance(value, list):
-        # Polars gives a list of structs as dictionaries, as JSON has them.
+        # Polars returns a list of structs as dictionaries, like JSON.
         return [tuple(element.values()) for element in value]
     return value
 
@@ -95,7 +95,7 @@ class Compared:
         self.expected = by_key((row.values() for row in answer), keys)
 
     def __call__(self, engine, rows):
-        # DuckDB's own rows ask for one more package where they have times.
+        # DuckDB's own rows need one more package if they have times.
         rows = (rows.pl() if hasattr(rows, "pl") else rows.collect()).rows()
         found = by_key(rows, self.keys)
         where = f"{self.title}, {engine}"
@@ -134,7 +134,7 @@ def top_files(program, db, stores, trackiops):
     ).sort("bytes", descending=True).head(5))  # fmt: skip
 
 
-# The middle of a bucket may be above the longest latency, which the program shows then. One of 0 us is not known.
+# The middle of a bucket may exceed the longest latency, which the program then shows. A longest latency of 0 us is unknown.
 def at_most_sql(us, longest):
     return f"if({us} IS NULL, NULL, least({us}, nullif({longest}, 0)))"
 
@@ -150,7 +150,7 @@ def percentiles(program, db, stores, trackiops):
     at_most = lambda histogram, d, name: at_most_sql(f"hist_percentile({histogram}, {SHARES[name]})", f"max({d}_latency_us_max)")
     merged = [at_most(f"hist_merge(list({d}_latency_hist))", d, name) for d, name in names]
     compared("DuckDB", db.sql(f"SELECT time, host, file_key, {', '.join(merged)} FROM rollup_1m GROUP BY ALL"))
-    # Also of elements that are not merged.
+    # Also for elements that are not merged.
     flat = [at_most(f"flatten(list({d}_latency_hist))", d, name) for d, name in names]
     compared("DuckDB", db.sql(f"SELECT window_start(time, '1m'), host, file_key, {', '.join(flat)} FROM rollup_1s GROUP BY ALL"))
     keys = ["time", "host", "file_key"]
@@ -188,16 +188,16 @@ def throughput(program, db, stores, trackiops):
     names = ["read_iops", "read_throughput", "write_iops", "write_throughput"]
     columns = ",".join(["time", "host", "file_key", *names])
     sums = ", ".join(f"sum({name})" for name in names)
-    # The sum of no rates is none, as in SQL.
+    # The sum of no rates is null, as in SQL.
     known = [pl.when(pl.col(name).count() > 0).then(pl.sum(name)).alias(name) for name in names]
     for step, granularity in (("1s", "1s"), ("10s", "1s"), ("1m", "1s"), ("1m", "1m")):
         compared = Compared(f"throughput by {step}", asked(program, "--step", step, "--columns", columns), 3)
-        # The names of a renamed file together.
+        # Sums the names of a renamed file.
         of = f"throughput('{granularity}', step := '{step}')"
         compared("DuckDB", db.sql(f"SELECT time, host, file_key, {sums} FROM {of} GROUP BY ALL"))
         rates = stores.throughput(granularity, step)
         compared("Polars", rates.group_by("time", "host", "file_key").agg(known))
-    # Windows that were partly recorded are among them.
+    # They include partly recorded windows.
     covered = [row[0] for row in stores.covered("1s").select("covered_ms").collect().rows()]
     assert {1, 10, 300, 700, 1000} == set(covered), set(covered)
     renamed = stores.throughput("1m").group_by("time", "host", "file_key").agg(pl.len()).filter(pl.col("len") > 1).collect()
@@ -260,7 +260,7 @@ def what_there_is(program, db, stores, trackiops):
     assert trackiops.open("lake/h").granularities("health") == ["1s", "10s", "1m"]
     found = db.sql("FROM granularities").fetchall()
     assert found == [(dataset, g) for dataset in ("health", "ops", "rollup") for g in ("1s", "10s", "1m")], found
-    # Of one store, whose path has a letter that means something in a glob; of an export; and of both.
+    # For one store, whose path contains a glob character; for an export; and for both.
     os.rename("lake/i", "lake/i[1]")
     odd = trackiops.open("lake/i[1]").rollup("1m").select(pl.sum("read_bytes")).collect().item()
     os.rename("lake/i[1]", "lake/i")
@@ -270,7 +270,7 @@ def what_there_is(program, db, stores, trackiops):
     of = lambda source: source.rollup("1m").select(pl.sum("read_bytes")).collect().item()
     assert of(export) == export.rollup().select(pl.sum("read_bytes")).collect().item() == of(trackiops.open("lake/h"))
     assert of(trackiops.open(["lake/i", "day.parquet"])) == of(stores) == of(trackiops.open(["lake", "lake/h"]))
-    # A bit that was flipped anywhere is noticed.
+    # A flipped bit is detected anywhere.
     whole = Path("day.parquet").read_bytes()
     for number in range(40):
         damaged = bytearray(whole)
@@ -282,7 +282,7 @@ def what_there_is(program, db, stores, trackiops):
             continue
         raise AssertionError(f"flip {number} was not noticed")
 
-    # Directories of stores may be called like parts of a store, and a store may stand in another's directory.
+    # Directories of stores may have names of a store's parts, and a store may be inside another one's directory.
     both = of(stores)
     for name in ("ops", "health", "requests", "journal", "rollup"):
         shutil.copytree("lake/h", f"teams/{name}/h", symlinks=True)
@@ -329,7 +329,7 @@ def odd_histograms(program, db, stores, trackiops):
     assert nothing.select(trackiops.percentile("h", 0.5)).to_series().to_list() == [None, None]
     assert nothing.select(trackiops.merge("h")).to_series().to_list() == [[]]
     assert trackiops.hist_percentile(None, 0.5) is None and trackiops.hist_merge([None, []]) == []
-    # Elements may come in any order, and a bucket several times.
+    # Elements may come in any order, and a bucket may occur several times.
     mixed = [{"bucket": 7, "count": 1}, {"bucket": 3, "count": 4}, {"bucket": 7, "count": 5}, {"bucket": -9, "count": 1}]
     merged = [{"bucket": -9, "count": 1}, {"bucket": 3, "count": 4}, {"bucket": 7, "count": 6}]
     frame = pl.DataFrame({"h": [mixed]})
@@ -338,7 +338,7 @@ def odd_histograms(program, db, stores, trackiops):
         assert db.execute("SELECT hist_percentile($h, $q)", {"h": mixed, "q": q}).fetchall() == [(2 ** ((bucket + 0.5) / 32),)]
     assert trackiops.hist_merge([mixed, None]) == merged == frame.select(trackiops.merge("h")).to_series().to_list()[0]
     assert db.execute("SELECT hist_merge([$h, NULL])", {"h": mixed}).fetchall() == [(merged,)]
-    # The share is taken in floating point: 0.07 of 100 is a little more than 7.
+    # The share is computed in floating point: 0.07 of 100 is a little more than 7.
     hundred = [{"bucket": bucket, "count": 1} for bucket in range(100)]
     eighth = 2 ** (7.5 / 32)
     assert trackiops.hist_percentile(hundred, 0.07) == eighth

@@ -11,19 +11,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Whom the program runs as if the test is root.
+/// User of the program if the test runs as root.
 pub const NOBODY: u32 = 65_534;
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// A running command.
 pub struct Server {
     pub child: Child,
-    /// Where it answers.
+    /// Its address.
     pub address: String,
 }
 
 impl Server {
-    /// Starts it, and waits for the line in which it says where it answers, which begins like this.
+    /// Starts it, and waits for the line with its address, which begins with `says`.
     pub fn start(command: &mut Command, says: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (said, hear) = mpsc::channel();
@@ -69,15 +69,15 @@ impl Drop for Server {
     }
 }
 
-/// A request after which the connection ends.
+/// A request that closes the connection afterwards.
 pub fn request(path: &str, headers: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")
 }
 
-/// The head and the body that come.
+/// Head and body of the answer.
 pub fn answer(mut stream: impl Read) -> (String, Vec<u8>) {
     let mut answer = Vec::new();
-    // A reset after an early answer is an end as well.
+    // A reset after an early answer also ends it.
     let _ = stream.read_to_end(&mut answer);
     let end = answer.windows(4).position(|at| at == b"\r\n\r\n");
     let end = end.unwrap_or(answer.len());
@@ -85,7 +85,7 @@ pub fn answer(mut stream: impl Read) -> (String, Vec<u8>) {
     (String::from_utf8_lossy(&answer[..end]).into_owned(), body)
 }
 
-/// The program as somebody who is not root, of the group of the recorder's socket.
+/// The program as a user other than root, in the group of the recorder's socket.
 pub fn trackiops(dir: &Path) -> Command {
     let program = env!("CARGO_BIN_EXE_trackiops");
     if !rustix::process::geteuid().is_root() {
@@ -93,7 +93,7 @@ pub fn trackiops(dir: &Path) -> Command {
     }
     let copy = dir.join("trackiops");
     if !copy.exists() {
-        // By another process: a program that a child of this one still has open for writing cannot be started.
+        // Copies with another process: Linux cannot start a program that a child of this process still has open for writing.
         let copied = Command::new("cp").arg(program).arg(&copy).status();
         assert!(copied.unwrap().success());
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();

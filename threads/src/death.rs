@@ -1,7 +1,7 @@
-//! What happens when a thread dies.
+//! Reports the death of a thread.
 //!
-//! A recorder that has lost a thread would go on and do less than it says: without the sealing thread journals pile up and no limit of
-//! room holds. So a thread that panics is reported to whoever [`watch`]es, which ends the recording. A supervisor starts another one.
+//! A recorder without one of its threads would break its promises: without the sealing thread, journals pile up and the store exceeds its
+//! size limit. So a panic is reported to the caller of [`watch`], which ends the recording. A supervisor starts another one.
 
 use std::any::Any;
 use std::fmt::{self, Display};
@@ -11,17 +11,17 @@ use std::thread;
 
 /// The first thread that has died.
 static DEATH: OnceLock<Death> = OnceLock::new();
-/// Who gets the report of it.
+/// Receives the report.
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
 type Watcher = Box<dyn Fn(&Death) + Send + Sync>;
 
-/// That a thread has panicked.
+/// The report of a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
     /// The thread's name.
     pub thread: String,
-    /// What it panicked with.
+    /// The panic's message.
     pub why: String,
 }
 
@@ -32,8 +32,7 @@ impl Display for Death {
     }
 }
 
-/// Calls `watcher`, on the thread that dies, when the first one does. To be called once, before any thread is started: a process has
-/// one recorder.
+/// Sets the function that the first dying thread calls. Call it once, before any thread starts: a process has one recorder.
 pub fn watch(watcher: impl Fn(&Death) + Send + Sync + 'static) {
     let _ = WATCHER.set(Box::new(watcher));
 }
@@ -43,13 +42,13 @@ pub fn death() -> Option<&'static Death> {
     DEATH.get()
 }
 
-/// Runs something on this thread. A panic is reported, and returned.
+/// Runs a function on this thread. Reports a panic, and returns it.
 pub fn guarded<T>(run: impl FnOnce() -> T) -> thread::Result<T> {
-    // Whoever goes on with what was borrowed knows what may be half done.
+    // A caller that continues after a panic must know which borrowed data may be half changed.
     catch_unwind(AssertUnwindSafe(run)).inspect_err(|panic| report(&**panic))
 }
 
-/// What a thread panicked with, in words.
+/// A panic's message.
 pub fn why(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

@@ -1,8 +1,8 @@
-//! Places at which a test kills or stops the process, or makes the thread panic or do what it must not. No release contains them.
+//! Places where a test kills or stops the process, or makes the thread panic or break a rule. No release contains them.
 
-/// Kills or stops the process, or panics, if it is the turn of this place. `TRACKIOPS_KILL_AT`, `TRACKIOPS_STOP_AT` and
-/// `TRACKIOPS_PANIC_AT` have the number of the visit and the name of the place, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM`
-/// the numbers count from when a file of that name exists.
+/// Kills or stops the process, or panics, if the visit to this place is the chosen one. `TRACKIOPS_KILL_AT`, `TRACKIOPS_STOP_AT` and
+/// `TRACKIOPS_PANIC_AT` contain the number of the visit and the name of the place, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM`,
+/// counting starts when a file of that name exists.
 #[cfg(feature = "fail-points")]
 #[allow(
     clippy::panic,
@@ -51,12 +51,12 @@ pub fn hit(name: &str) {
     }
 }
 
-/// Nothing.
+/// Does nothing.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub fn hit(_: &str) {}
 
-/// Tries to write the file that `TRACKIOPS_ESCAPE_TO` names, as a thread that is held to a store cannot, and says what came of it.
+/// Tries to write the file in `TRACKIOPS_ESCAPE_TO`, which a thread that is confined to a store cannot do, and prints the result.
 #[cfg(feature = "fail-points")]
 pub fn escape() {
     if let Some(file) = std::env::var_os("TRACKIOPS_ESCAPE_TO") {
@@ -66,7 +66,7 @@ pub fn escape() {
     }
 }
 
-/// Nothing.
+/// Does nothing.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub fn escape() {}

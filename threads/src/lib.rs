@@ -1,6 +1,6 @@
-//! Threads of the recorder: none of them dies unnoticed.
+//! Threads of the recorder: the death of each is noticed.
 //!
-//! Each thread is started here. `death.rs` decides what happens when one panics, `privileges.rs` what it may do.
+//! All threads start here. `death.rs` decides what happens when one panics, `privileges.rs` which capabilities it keeps.
 
 mod death;
 pub mod fail_point;
@@ -14,8 +14,8 @@ use std::thread::{Builder, JoinHandle};
 
 pub use death::{Death, death, guarded, watch, why};
 
-/// Starts a thread whose panic is reported, and is that of joining it. What it needs of the system later is taken now, and the
-/// capabilities that it does not need for a store are given up.
+/// Starts a thread. A panic is reported, and joining the thread returns it. The thread takes now what it later needs from the system, and
+/// drops the capabilities that a store does not need.
 pub fn spawn<T: Send + 'static>(
     builder: Builder,
     run: impl FnOnce() -> T + Send + 'static,
@@ -23,7 +23,7 @@ pub fn spawn<T: Send + 'static>(
     spawn_with(builder, privileges::keep_those_of_writers, run)
 }
 
-/// Starts a thread that looks at other processes.
+/// Starts a thread that inspects other processes.
 pub fn spawn_observer<T: Send + 'static>(
     builder: Builder,
     run: impl FnOnce() -> T + Send + 'static,
@@ -31,7 +31,7 @@ pub fn spawn_observer<T: Send + 'static>(
     spawn_with(builder, privileges::keep_those_of_observers, run)
 }
 
-/// Starts a thread that measures the programs in the kernel. It does nothing else, since what it keeps for that is nearly all that root may do.
+/// Starts a thread that measures the kernel programs. It does nothing else, because its capabilities nearly equal root's.
 pub fn spawn_measurer<T: Send + 'static>(
     builder: Builder,
     run: impl FnOnce() -> T + Send + 'static,
@@ -46,16 +46,16 @@ fn spawn_with<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     take_seeds_of_the_process();
     builder.spawn(move || {
-        // Every kernel allows it. What else forbids it must not end a recording.
+        // Every kernel allows this. If something else forbids it, the recording must not end.
         let _ = give_up_capabilities();
-        // That of std's hash maps, which each thread has of its own.
+        // The seed of std's hash maps, which each thread has separately.
         black_box(RandomState::new());
         guarded(run).unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
-/// Seeds of the hash maps in Arrow and Parquet. In a program without a loader the getrandom crate does not find the function of that
-/// name, and reads them from /dev/urandom: without a free descriptor the first segment's hash map panicked, in the thread that seals.
+/// Takes the seeds of the hash maps in Arrow and Parquet. In a static program, the getrandom crate does not find the libc function, and
+/// reads /dev/urandom. Without a free descriptor, the first hash map of the sealing thread then panicked.
 fn take_seeds_of_the_process() {
     black_box(ahash::RandomState::new());
 }

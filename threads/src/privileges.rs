@@ -1,23 +1,22 @@
-//! What a recorder may do besides what its user may.
+//! Capabilities of a recorder beyond its user's permissions.
 //!
-//! Loading and attaching BPF programs needs most of root's capabilities. Afterwards few are needed,
-//! and the others are given up, for good. Each thread has its own: those that are started by this
-//! crate begin with giving up.
+//! Loading and attaching BPF programs needs most of root's capabilities. Later, few are needed, and the recorder drops the others for good.
+//! Capabilities belong to threads: threads that this crate starts first drop theirs.
 
 use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// To find what processes of all users have open, and where their mounts are.
+/// To find the open files of all users' processes, and their mounts.
 const OF_OBSERVERS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
-/// To read the kernel side's maps as well. Where `kernel.unprivileged_bpf_disabled` is not 0, bpf(2) asks for it.
+/// To read BPF maps as well. bpf(2) requires it unless `kernel.unprivileged_bpf_disabled` is 0.
 const OF_READERS_OF_MAPS: CapabilitySet = OF_OBSERVERS.union(CapabilitySet::BPF);
-/// To have the kernel measure run times of programs, and to attach them again.
+/// To make the kernel measure run times of programs, and to attach programs again.
 const OF_MEASURERS: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF);
-/// To reach a store below directories of others.
+/// To reach a store below directories of other users.
 const OF_WRITERS: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
-/// For the thread that reads the kernel side's maps, once everything is attached. It starts all others.
+/// For the thread that reads BPF maps, after all programs are attached. It starts all other threads.
 pub fn keep_those_of_readers_of_maps() -> io::Result<()> {
     keep(OF_READERS_OF_MAPS)
 }
@@ -34,7 +33,7 @@ pub(crate) fn keep_those_of_writers() -> io::Result<()> {
     keep(OF_WRITERS)
 }
 
-/// Gives up all capabilities of the calling thread but these.
+/// Drops all capabilities of the calling thread except these.
 fn keep(kept: CapabilitySet) -> io::Result<()> {
     let kept = capabilities(None)?.permitted & kept;
     set_capabilities(

@@ -1,4 +1,4 @@
-//! What a thread needs is taken when it is started. In a program of its own, as it leaves no descriptor to any other test.
+//! A thread takes what it needs from the system when it starts. A separate program, because it uses up all descriptors.
 #![allow(clippy::unwrap_used)]
 
 use std::hash::RandomState;
@@ -8,7 +8,7 @@ use std::thread::Builder;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Only a program that is linked statically, as releases are, can fail this: others find the system's random numbers without a file.
+/// Only a statically linked program, like a release, can fail this: others find the system's random numbers without a file.
 #[test]
 fn a_thread_makes_hash_maps_without_a_descriptor() {
     let (begin, begun) = channel::<()>();

@@ -1,4 +1,4 @@
-// Asks the server: /api/v1, whose parameters are flags of the command line. In a report its own data answer.
+// Asks the server: /api/v1, whose parameters are command-line flags. In a report, the report's own data answer.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer } from './report/answers.ts';
 import { report } from './report/data.ts';

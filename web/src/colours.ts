@@ -1,4 +1,4 @@
-// Cividis (Nunez, Anderton and Renslow, 2018): it looks the same to people with and without colour vision deficiency, and its lightness rises steadily.
+// Cividis (Nunez, Anderton and Renslow, 2018): alike to people with and without colour vision deficiency, with rising lightness.
 const CIVIDIS: [number, number, number][] = [
   [0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56],
 ];

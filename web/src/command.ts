@@ -1,4 +1,4 @@
-// The command line that asks what a picture or a table shows.
+// The command line that gives the data of a picture or a table.
 import type { Parameters } from './api.ts';
 
 /** A word of a POSIX shell. */

@@ -1,4 +1,4 @@
-// Numbers as the command line's tables show them.
+// Numbers in the format of the command line's tables.
 
 const BYTES = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 

@@ -1,4 +1,4 @@
-// Windows of a range: asked for once, then followed while the recording goes on.
+// Windows of a range: fetched once, then followed while the recording continues.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { apiAddress, ApiError, ask, now, type Answer, type Meta, type Parameters } from './api.ts';
 import { rangeParameters, type Range, type Selection } from './selection.ts';
@@ -104,7 +104,7 @@ export function gapsOf(rows: Row[], whole: Range, step: number, goesOn: boolean)
     const since = Math.max(range.since, (first + at) * step);
     const until = Math.min(range.until, (first + at + 1) * step);
     const recorded = [...hosts.values()].map((windows) => windows[at] ?? 0);
-    // A recorder starts and stops within a window; a millisecond is no gap.
+    // A recorder starts and stops within a window; a millisecond is not a gap.
     if (recorded.length > 0 && recorded.every((ms) => ms >= (until - since) * 0.99)) {
       continue;
     }
@@ -129,7 +129,7 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
   const [loading, setLoading] = useState(true);
   const steps = stepsOf(selection.range, meta, asked);
 
-  // Before what is below the first picture asks: the server answers two at a time.
+  // Ask before the pictures below the first one do: the server answers two questions at a time.
   useLayoutEffect(() => {
     const abort = new AbortController();
     const { signal } = abort;
@@ -142,7 +142,7 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
         try {
           found = await fetchStep(base, step, guess, signal);
         } catch (failed) {
-          // Windows of this length may have expired, or be too many; the quick answer stays.
+          // Windows of this length may have expired, or be too many; then the quick answer stays.
           if (failed instanceof ApiError && [400, 413, 504].includes(failed.status) && step !== steps[0]) {
             break;
           }
@@ -157,7 +157,7 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
         shown = length;
       }
       setLoading(false);
-      // Notes say the same in words, so that nothing is hidden if this has no answer.
+      // Notes say the same in words, so a failure hides nothing.
       if (shown !== null) {
         const times = await ask<Answer>('recorded', [...base, ['step', showLength(shown)]], signal).catch(() => null);
         if (times !== null) {
@@ -237,7 +237,7 @@ function useLive(selection: Selection | null, fetched: Fetched | null, meta: Met
     }
     const { step } = fetched;
     const finest = granularities(meta)[0] ?? 1000;
-    // The last window of the answer may not have been over; it comes again.
+    // The last window of the answer may have been incomplete; it comes again.
     const last = Math.max(...fetched.windows.keys(), Math.floor((now() - step) / step) * step);
     const parameters: Parameters = [...selection.files, ['by', 'host'], ['columns', WINDOW_COLUMNS]];
     const take = ({ since, until, from, rows }: Frame) => {
@@ -259,7 +259,7 @@ function useLive(selection: Selection | null, fetched: Fetched | null, meta: Met
       setLive((before) => {
         const windows = new Map(before.windows);
         const inside = [...short.current.values()].filter((window) => window.time >= time && window.time < time + step);
-        // Of an older one only a part is here.
+        // Of an older window, only a part is here.
         if (inside.length > 0 && time >= end - 2 * step - LATE_MS) {
           const only = inside.length === 1 && step === finest ? inside[0] : undefined;
           windows.set(time, only ?? joined(time, inside, Math.max(finest, Math.min(time + step, end) - time) / 1000));
@@ -276,7 +276,7 @@ function useLive(selection: Selection | null, fetched: Fetched | null, meta: Met
       source = new EventSource(apiAddress('live', words));
       source.onopen = () => clearTimeout(timer);
       source.onerror = () => {
-        // A connection lasts two minutes, and another one follows at once.
+        // A connection lasts two minutes, and the next one follows at once.
         clearTimeout(timer);
         timer = setTimeout(() => ended('the server does not answer'), SILENCE_MS);
       };

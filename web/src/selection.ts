@@ -1,4 +1,4 @@
-// The range and the files that a page is about, as its address says them.
+// The range and the files of a page, from its address.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { now, type Meta, type Parameters } from './api.ts';
 import { report } from './report/data.ts';
@@ -59,7 +59,7 @@ export function opOf(words: URLSearchParams): Op {
   return op === 'read' || op === 'write' ? op : 'both';
 }
 
-/** The range of an address without one: all of a report, the last minutes of a recording that goes on, else the last hour that was recorded. */
+/** The range of an address without one: what a report is about, the last minutes of a recording that goes on, else the last hour that was recorded. */
 function usualRange(meta: Meta): { since: string; until: string | null } {
   if (report() !== null) {
     return { since: meta.since ?? '', until: meta.until };

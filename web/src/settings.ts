@@ -1,4 +1,4 @@
-// What the user prefers, beside the address: it stays with the browser.
+// The user's preferences, which are not in the address: the browser stores them.
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import type { Zone } from './time.ts';
@@ -28,7 +28,7 @@ function store(name: string, value: string): void {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // A browser may forbid it; then the choice lasts as long as the page.
+    // A browser may forbid storage; then the choice lasts as long as the page.
   }
 }
 

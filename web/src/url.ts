@@ -1,4 +1,4 @@
-// The address is the state of the page: its parameters are the command line's words, so a link shows what its sender saw.
+// The address is the state of the page: its parameters are command-line flags, so a link shows what its sender saw.
 import { useEffect, useState } from 'preact/hooks';
 
 export interface Place {

@@ -1,8 +1,8 @@
-// Names as they look: whoever creates a file chooses its name, and some characters are invisible or change the direction of text.
-// The server takes names in this form, too, so what is shown can be asked for.
+// Makes hidden characters of names visible: a file's creator chooses its name, and some characters are invisible or change the direction of
+// text. The server also accepts names in this form, so a user can query a displayed name.
 
-// As `render/src/visible.rs`: controls, formats, line ends, blanks but the usual one, ignorable characters, and no characters; the backslash of
-// what would look like an escape; blanks at the end.
+// Like `render/src/visible.rs`: controls, formats, line ends, unusual blanks, ignorable characters and noncharacters; backslashes that
+// would look like an escape; blanks at the end.
 const HIDDEN =
   /(?! )[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}\p{NChar}]|\\(?=u\{)| (?= *$)/gu;
 const PLAIN = /^[!-~ ]*[!-~]$/;

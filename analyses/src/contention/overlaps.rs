@@ -1,4 +1,4 @@
-//! Whose requests were in flight at a server beside whose, and for how long.
+//! Which owners had requests in flight at a server at the same time, and for how long.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use ahash::AHashMap;
 use super::Class;
 use crate::source::Name;
 
-/// Ended requests of a server that are kept, because some that overlap them may still end. A request during whose flight more end counts beside the last
-/// of them only.
+/// Ended requests of a server that are kept, because a request that overlaps them may still end. If more end during one request, it counts
+/// only the last of them.
 const MOST_ENDED: usize = 512;
 
-/// Number of somebody who has requests.
+/// Number of an owner of requests.
 pub type Owner = u32;
-/// Nobody: for the time of a request beside which there was no other.
+/// No owner: stands for time of a request without others beside it.
 pub const NOBODY: Owner = Owner::MAX;
 
 /// A request that has ended.
@@ -26,20 +26,20 @@ pub struct Flight {
 
 struct Ended {
     flight: Flight,
-    /// Whose requests were in flight at the same time, and their times within this one, added up.
+    /// The owners of requests in flight at the same time, and the overlap of each with this request.
     beside: Vec<(Owner, u64)>,
 }
 
-/// Of the latencies of requests of one class and owner, what is for one that was in flight beside them.
+/// The share of latencies of one class and owner that overlapped with another owner's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Beside {
-    /// Requests, each by its share.
+    /// Number of requests, weighted by their shares.
     pub requests: f64,
-    /// Their latencies by their shares, ns.
+    /// Latencies, weighted by their shares, ns.
     pub latency_ns: f64,
 }
 
-/// Adds up who is in flight beside whom. Requests come in the order of their ends.
+/// Sums up overlaps of owners. Requests must come in the order of their ends.
 #[derive(Default)]
 pub struct Overlaps {
     servers: AHashMap<Name, VecDeque<Ended>>,
@@ -68,7 +68,7 @@ impl Overlaps {
         ended.push_back(Ended { flight, beside });
     }
 
-    /// What was added up: of whose requests, beside whose, of which class. In an order of its own.
+    /// The sums by owner, the owner beside it, and class; sorted.
     pub fn sums(&self) -> Vec<((Owner, Owner, Class), Beside)> {
         let mut sums = self.sums.clone();
         let left = self.servers.values().flatten();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn requests_are_shared_out_by_the_time_beside_each() {
-        // 1 is beside 2 for 30 ns, beside 3 for 10 ns; 2 and 3 beside nobody else.
+        // 1 is beside 2 for 30 ns and beside 3 for 10 ns; 2 and 3 have no others beside them.
         let found = sums([flight(2, 0, 30), flight(3, 90, 110), flight(1, 0, 100)]);
         let expected = [
             (1, 2, 0.75, 75.0),

@@ -1,4 +1,4 @@
-//! Axes of cubes and rates, and what requests, messages and packets have on them.
+//! Axes of cubes and rates, and their values for requests, messages and packets.
 
 use std::str::FromStr;
 
@@ -16,9 +16,9 @@ use crate::source::{Name, Names, Request, Requests, Seen, Source};
 pub enum Axis {
     /// Intervals.
     Time,
-    /// Of requests: the client. Of messages: who sent or got it.
+    /// Of requests: the client. Of messages: the sender or the receiver.
     Host,
-    /// Of messages: whether the host sent or got it.
+    /// Of messages: whether the host sent or received it.
     Direction,
     /// Operations.
     Op,
@@ -32,13 +32,13 @@ pub enum Axis {
     Tenant,
     /// Of requests: the file.
     File,
-    /// Of packets: who sent it.
+    /// Of packets: the sender.
     From,
-    /// Of packets: from which port.
+    /// Of packets: the sender's port.
     FromPort,
-    /// Of packets: who got it.
+    /// Of packets: the receiver.
     To,
-    /// Of packets: at which port.
+    /// Of packets: the receiver's port.
     ToPort,
     /// Of packets: udp, tcp or other.
     Transport,
@@ -62,7 +62,7 @@ impl Axis {
         ("transport", Self::Transport),
     ];
 
-    /// As `--by` has it.
+    /// The value of `--by`.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(_, axis)| *axis == self);
         found.map_or("?", |(name, _)| name)
@@ -93,7 +93,7 @@ const REPLY: Name = 1;
 const NO_PORT: u32 = ANY - 1;
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// Reads a source, and makes keys of what it reads.
+/// Reads a source and turns its rows into keys.
 pub struct Events {
     kind: Kind,
     axes: Vec<Axis>,
@@ -103,17 +103,17 @@ pub struct Events {
     packets: Packets,
     files: Names,
     ops: Names,
-    /// Why there are none, if there are none.
+    /// Why there are no rows, if there are none.
     pub none: Option<EmptyReason>,
 }
 
 impl Events {
-    /// What is counted.
+    /// The kind of events.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Ready to read; intervals have this length, s.
+    /// Prepares to read, with intervals of this length, s.
     pub fn new(kind: Kind, axes: Vec<Axis>, interval_s: u32) -> Result<Self, AnalysisError> {
         let lacking = axes.iter().find(|axis| !kind.axes().contains(axis));
         if let Some(axis) = lacking {
@@ -182,7 +182,7 @@ impl Events {
             }
             Kind::Messages => {
                 let ops = &mut self.ops;
-                // Without an axis that tells both sides apart, a message is one event.
+                // Without an axis that separates sender and receiver, a message is one event.
                 let is_of_host = axes.contains(&Axis::Host) || axes.contains(&Axis::Direction);
                 let directions = if is_of_host {
                     &[SEND, RECEIVE][..]
@@ -224,7 +224,7 @@ impl Events {
         Ok(())
     }
 
-    /// What was read.
+    /// Facts about the rows that were read.
     pub fn seen(&self) -> &Seen {
         match self.kind {
             Kind::Requests => &self.requests.seen,
@@ -233,7 +233,7 @@ impl Events {
         }
     }
 
-    /// What a reader of the result should know.
+    /// Remarks that a reader of the result should know.
     pub fn remarks(&self) -> Vec<String> {
         self.messages.remarks()
     }
@@ -305,7 +305,7 @@ fn of_packet(axis: Axis, packet: &Packet) -> u32 {
     }
 }
 
-/// One name for the operation of both versions of NFS.
+/// A common name for the operation in both versions of NFS.
 pub fn unified(op: &str) -> &str {
     match op {
         "statfs" => "fsstat",

@@ -1,4 +1,4 @@
-//! What cubes and rates count, and which axes it has.
+//! The events that cubes and rates count, and their axes.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use crate::error::AnalysisError;
 use crate::source::Source;
 use crate::source::files::{MESSAGES, PACKETS, REQUESTS};
 
-/// What is counted.
+/// Kind of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// READs and WRITEs that completed.
@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that a source has: requests, or else messages, or else packets.
+    /// The kind of events in a source: requests, or else messages, or else packets.
     pub fn of(source: &Source) -> Result<Self, AnalysisError> {
         for (kind, rows) in [
             (Self::Requests, REQUESTS),
@@ -33,7 +33,7 @@ impl Kind {
         Ok(Self::Requests)
     }
 
-    /// What is counted, in words.
+    /// The plural, for people.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// The axes that a cube has if none are asked for.
+    /// The default axes of a cube.
     pub fn usual_axes(self) -> &'static [Axis] {
         match self {
             Self::Requests => &[Axis::Host, Axis::Mount, Axis::Op],

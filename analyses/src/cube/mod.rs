@@ -13,12 +13,12 @@ pub use rates::{Rates, RatesSettings};
 
 use crate::sheet::{ANY as ANY_TEXT, Datum, Heading, Row, Sheet};
 
-/// Axes that a cube has, at most.
+/// Most axes of a cube.
 pub const MOST_AXES: usize = 6;
-/// The value of an axis that is added up over.
+/// The value of an axis that the row sums over.
 pub const ANY: u32 = u32::MAX;
 
-/// Values of the axes; those behind the last one are 0.
+/// Values of the axes; unused places at the end are 0.
 pub type Key = [u32; MOST_AXES];
 
 /// A sum.
@@ -38,25 +38,25 @@ impl Cell {
     }
 }
 
-/// Which partial sums there are, and which rows of them.
+/// Selects the partial sums, and rows of them.
 #[derive(Clone, Debug, Default)]
 pub struct Pruning {
-    /// Axes that are named only where all axes are.
+    /// Axes that only the full sums name.
     pub only_whole: Vec<Axis>,
-    /// Axes that are named only where all axes are, or where none is but it and time.
+    /// Axes that are named only in full sums, or alone (with or without time).
     pub alone: Vec<Axis>,
-    /// Bytes that a row has, at least.
+    /// Least bytes of a row.
     pub min_bytes: u64,
 }
 
 impl Pruning {
-    /// Whether there are rows in which exactly these axes are named.
+    /// Whether there are rows that name exactly these axes.
     pub fn has(&self, axes: &[Axis], is_named: impl Fn(usize) -> bool) -> bool {
         let is_whole = (0..axes.len()).all(&is_named);
         is_whole || self.has_partial(axes, is_named)
     }
 
-    /// As [`Self::has`], for rows that need not name all.
+    /// Like [`Self::has`], for rows that need not name all axes.
     pub fn has_partial(&self, axes: &[Axis], is_named: impl Fn(usize) -> bool) -> bool {
         let named: Vec<_> = axes
             .iter()
@@ -75,7 +75,7 @@ impl Pruning {
     }
 }
 
-/// The cube: sums by all axes. Partial sums are made in the end.
+/// The cube: sums by all axes. Partial sums are computed at the end.
 #[derive(Clone, Debug)]
 pub struct Cube {
     axes: Vec<Axis>,
@@ -86,7 +86,7 @@ impl Cube {
     /// Names of its tables.
     pub const TABLES: [&'static str; 2] = ["cube", "counts"];
 
-    /// Empty, with these axes.
+    /// An empty cube with these axes.
     pub fn new(axes: Vec<Axis>) -> Self {
         Self {
             axes,
@@ -100,12 +100,12 @@ impl Cube {
         self.cells.entry(key).or_default().add(cell);
     }
 
-    /// Sums by the axes that are named; others are any.
+    /// Sums by the named axes; other axes have the value [`ANY`].
     fn partial(&self, is_named: impl Fn(usize) -> bool) -> AHashMap<Key, Cell> {
         partial(self.axes.len(), &self.cells, is_named)
     }
 
-    /// Tables: the rows that pruning leaves, and how many keys there were.
+    /// Tables: the rows that pruning keeps, and the number of keys.
     pub fn sheets(&self, events: &Events, pruning: &Pruning) -> [Sheet; 2] {
         let width = self.axes.len();
         let mut headings: Vec<_> = self.axes.iter().map(|axis| axis.heading()).collect();
@@ -161,7 +161,7 @@ impl Cube {
         [sheet, counts]
     }
 
-    /// How many values an axis has.
+    /// Number of values of an axis.
     fn values(&self, place: usize) -> usize {
         self.partial(|other| other == place).len()
     }
@@ -177,7 +177,7 @@ fn row(events: &Events, axes: &[Axis], key: &Key, cell: Cell) -> Row {
     row
 }
 
-/// Values of the axes of a key.
+/// Values of a key's axes.
 fn axis_values(events: &Events, axes: &[Axis], key: &Key) -> Row {
     let values = axes.iter().zip(key);
     let datum = |(axis, value): (&Axis, &u32)| match *value {
@@ -187,7 +187,7 @@ fn axis_values(events: &Events, axes: &[Axis], key: &Key) -> Row {
     values.map(datum).collect()
 }
 
-/// Sums by the axes that are named; others are any.
+/// Sums by the named axes; other axes have the value [`ANY`].
 fn partial(
     width: usize,
     cells: &AHashMap<Key, Cell>,

@@ -1,4 +1,4 @@
-//! Rates: distributions over intervals, those without anything included.
+//! Rates: distributions over intervals, including empty ones.
 
 use ahash::AHashMap;
 use trackiops_schemas::unit::Unit;
@@ -8,20 +8,20 @@ use super::{Axis, Cell, Events, Key, Pruning, axis_values, partial};
 use crate::distribution::{self, Distribution};
 use crate::sheet::{Datum, Heading, Sheet};
 
-/// How rates are made.
+/// Settings of rates.
 #[derive(Clone, Debug)]
 pub struct RatesSettings {
     /// Length of an interval, s.
     pub interval_s: u32,
     /// Axes by which rates are grouped.
     pub axes: Vec<Axis>,
-    /// Which partial sums have rates.
+    /// Selects the partial sums that have rates.
     pub pruning: Pruning,
     /// Values that each distribution keeps before it becomes a histogram.
     pub exact_values: usize,
 }
 
-/// Sums in complete intervals in which there is something.
+/// Sums in complete intervals that are not empty.
 #[derive(Clone, Debug)]
 struct Series {
     counts: Distribution,
@@ -33,10 +33,10 @@ pub struct Rates {
     settings: RatesSettings,
     interval: Option<u32>,
     first: u32,
-    /// Sums of the interval that goes on.
+    /// Sums of the current interval.
     cells: AHashMap<Key, Cell>,
     series: AHashMap<Key, Series>,
-    /// Complete intervals in which there is something.
+    /// Complete intervals that are not empty.
     occupied: u64,
     late: u64,
 }
@@ -45,7 +45,7 @@ impl Rates {
     /// Names of its tables.
     pub const TABLES: [&'static str; 2] = ["rates", "counts"];
 
-    /// Ready for events in order of time.
+    /// Expects events in order of time.
     pub fn new(settings: RatesSettings) -> Self {
         Self {
             settings,
@@ -78,7 +78,7 @@ impl Rates {
         self.cells.entry(key).or_default().add(cell);
     }
 
-    /// Ends an interval behind which there is another. The first one is incomplete, and does not count.
+    /// Ends an interval once a later one begins. The first one is incomplete, and does not count.
     fn close(&mut self, interval: u32) {
         let cells = std::mem::take(&mut self.cells);
         if interval == self.first {
@@ -113,7 +113,7 @@ impl Rates {
         u64::from(last.saturating_sub(self.first)).saturating_sub(1)
     }
 
-    /// Tables: rates with quantiles of 1/parts and so on, and counts of intervals, of rates over several lengths by the same axes.
+    /// Tables of rates over several lengths by the same axes: rates with quantiles of 1/parts and so on, and counts of intervals.
     pub fn sheets(all: &[Self], events: &Events, parts: u64) -> [Sheet; 2] {
         let axes = all.first().map_or(&[][..], |rates| &rates.settings.axes);
         let mut headings = vec![Heading::count("interval_s", Unit::Count)];
@@ -186,7 +186,7 @@ impl Rates {
     }
 }
 
-/// Orders keys by how many axes they name, most first.
+/// Orders keys by the number of named axes, largest first.
 fn named_first(key: &Key) -> (usize, Key) {
     (
         key.iter().filter(|value| **value == super::ANY).count(),

@@ -1,8 +1,8 @@
-//! How soon and how often blocks and files are read again by the same client: what a larger page cache would have saved.
+//! How soon and how often the same client reads blocks and files again. This shows what a larger page cache would have saved.
 //!
-//! READs that reach a server were not in the client's page cache. For each, the stack distance is the amount of other data that the
-//! client used since it used the block before; a cache that is larger by as much (LRU) would have had it. Blocks are sampled by hash
-//! in bounded memory, as in Waldspurger et al., Efficient MRC Construction with SHARDS, FAST 2015.
+//! A READ that reaches a server was not in the client's page cache. Its stack distance is the amount of other data that the client used
+//! since it last used the block. An LRU cache that is larger by that amount would have had the block. Blocks are sampled by hash in bounded
+//! memory; see Waldspurger et al., Efficient MRC Construction with SHARDS, FAST 2015.
 
 mod order;
 mod sample;
@@ -18,10 +18,10 @@ use crate::source::{Name, Request};
 /// The smallest cache of the table, bytes.
 const SMALLEST_CACHE: u64 = 1 << 20;
 const NS_PER_S: f64 = 1e9;
-/// Blocks of a request that are looked at, at most: as many as any rsize has.
+/// Most blocks of a request that are examined: no rsize has more.
 const MOST_BLOCKS: u64 = 1 << 12;
 
-/// Parts of a block with bits of their own.
+/// Parts of a block that are tracked separately, one bit each.
 const PARTS: u32 = u64::BITS;
 
 /// How reuse is measured.
@@ -29,31 +29,31 @@ const PARTS: u32 = u64::BITS;
 pub struct Settings {
     /// Length of a block, bytes.
     pub block_bytes: u64,
-    /// Blocks of a client that are followed, at most, and as many files.
+    /// Most blocks to follow, and most files, for each client.
     pub sample: usize,
-    /// A file that rests for longer is used again, ns.
+    /// A file that was idle for longer counts as used again, ns.
     pub gap_ns: i64,
 }
 
-/// What is known of a client.
+/// State of a client.
 struct Client {
     blocks: Sample,
     files: Sample,
 }
 
-/// Share of what can be saved that a verdict names a cache for.
+/// The verdict names the smallest cache that saves this share of the possible savings.
 const NEARLY_ALL: f64 = 0.9;
 
-/// What was read.
+/// Sums of reads.
 struct Read {
     bytes: f64,
-    /// Bytes read again, by the size of the smallest cache that would have had them, as a power of two.
+    /// Bytes read again, by the smallest cache that would have had them, as a power of two.
     saved: [f64; 64],
-    /// How long after it was used a block was read again.
+    /// Time from the last use of a block until it was read again.
     again_s: Distribution,
 }
 
-/// The smallest cache that would have saved nearly all that could be saved.
+/// One sentence: the smallest cache that would have saved nearly all possible savings.
 fn verdict(cache: &Sheet, read_bytes: f64, all: f64) -> String {
     let nearly_all = cache.rows.iter().find_map(|row| match row[..] {
         [Datum::Count(size), Datum::Figure(saved), _] if saved >= NEARLY_ALL * all => {
@@ -84,7 +84,7 @@ impl Reuse {
     /// Names of its tables.
     pub const TABLES: [&'static str; 3] = ["cache", "distributions", "counts"];
 
-    /// Ready for requests in order of completion.
+    /// Expects requests in order of completion.
     pub fn new(settings: Settings, exact_values: usize) -> Self {
         Self {
             settings: Settings {
@@ -143,7 +143,7 @@ impl Reuse {
         }
     }
 
-    /// Tables: what caches would have saved, how soon blocks and files are read again, and counts.
+    /// Tables: savings by cache size, time until blocks and files are read again, and counts.
     pub fn sheets(&self, parts: u64) -> [Sheet; 3] {
         let [name, distributions_name, counts_name] = Self::TABLES;
         let headings = vec![
@@ -204,14 +204,14 @@ impl Reuse {
 }
 
 impl Read {
-    /// Adds bytes of a block, of which parts may have been used before.
+    /// Adds bytes of a block. Some of its parts may have been used before.
     fn add(&mut self, used: &Use, parts: u64, bytes: f64, block_bytes: u64) {
         self.bytes += bytes;
         let again = (parts & used.parts).count_ones();
         let (Some(others), Some(ns), 1..) = (used.others, used.since_ns, again) else {
             return;
         };
-        // The block itself has to fit as well.
+        // The cache must hold the block itself, too.
         let needed = (others + 1.0) * block_bytes as f64;
         let power = needed.log2().ceil().clamp(0.0, 63.0) as usize;
         self.saved[power] += bytes * f64::from(again) / f64::from(parts.count_ones());
@@ -220,7 +220,7 @@ impl Read {
     }
 }
 
-/// A bit for each 64th of a block that has some of these bytes.
+/// One bit for each 64th of a block that contains some of these bytes.
 fn parts(from: u64, to: u64, block_bytes: u64) -> u64 {
     let part = |byte: u64| u128::from(byte) * u128::from(PARTS) / u128::from(block_bytes);
     let (first, last) = (part(from), part(to.saturating_sub(1).max(from)));
@@ -302,7 +302,7 @@ mod tests {
                 gap_ns: 0,
             };
             let mut reuse = Reuse::new(settings, 1000);
-            // 64 MiB, ten times over.
+            // 64 MiB, ten times.
             for round in 0..10 {
                 for block in 0..64_u64 {
                     let time = (round * 64 + block) as i64;

@@ -1,6 +1,6 @@
-//! Counts how many marks lie behind a place: a Fenwick tree over places that were given in order.
+//! Counts the marks behind a place: a Fenwick tree over places in order of their creation.
 
-/// Marks at places 0, 1, and so on.
+/// Marks at places 0, 1 and so on.
 pub struct Order {
     sums: Vec<u32>,
     next: usize,
@@ -17,7 +17,7 @@ impl Order {
         }
     }
 
-    /// Whether no place is left.
+    /// Whether all places are used.
     pub fn is_full(&self) -> bool {
         self.next + 1 >= self.sums.len()
     }

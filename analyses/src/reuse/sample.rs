@@ -1,4 +1,4 @@
-//! Blocks or files of a client that are followed: those with the smallest hashes, as many as there is room for.
+//! A sample of a client's blocks or files: those with the smallest hashes, up to a fixed number.
 
 use std::collections::BinaryHeap;
 
@@ -7,24 +7,24 @@ use ahash::{AHashMap, RandomState};
 use super::order::Order;
 use crate::source::Name;
 
-/// A block: its file and its number in it.
+/// A block: its file and its number in the file.
 type Block = ((Name, i64), u64);
 
-/// Places per block that is followed, before they are numbered again.
+/// Places per followed block, before all are renumbered.
 const PLACES: usize = 4;
 /// Hashes are compared by their upper bits.
 const HASHES: f64 = 4_294_967_296.0;
 
-/// What a use of a block tells, if it is followed.
+/// Result of a use of a followed block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Use {
-    /// Other blocks that were used since it was used last, estimated; `None` if it was not used before.
+    /// Estimated number of other blocks used since its last use; `None` for its first use.
     pub others: Option<f64>,
-    /// How long ago it was used last, ns.
+    /// Time since its last use, ns.
     pub since_ns: Option<i64>,
     /// Parts of the block that were used before.
     pub parts: u64,
-    /// How many blocks it stands for.
+    /// Number of blocks that it represents.
     pub weight: f64,
 }
 
@@ -36,10 +36,10 @@ struct Known {
     parts: u64,
 }
 
-/// Blocks that are followed.
+/// The followed blocks.
 pub struct Sample {
     most: usize,
-    /// Hashes below this are followed.
+    /// Blocks with hashes below this are followed.
     threshold: u64,
     hasher: RandomState,
     known: AHashMap<Block, Known>,
@@ -48,13 +48,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Empty, with room for some blocks.
+    /// An empty sample with room for some blocks.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         Self {
             most,
             threshold: HASHES as u64,
-            // Fixed, so that the same requests give the same result.
+            // Fixed seeds, so that the same requests give the same result.
             hasher: RandomState::with_seeds(0x5eed, 0x0f, 0x10, 0xcafe),
             known: AHashMap::new(),
             largest: BinaryHeap::new(),
@@ -67,7 +67,7 @@ impl Sample {
         self.threshold as f64 / HASHES
     }
 
-    /// Parts of a block are used. `None` if it is not followed.
+    /// Records a use of parts of a block. `None` if the block is not followed.
     pub fn touch(&mut self, block: Block, parts: u64, time_ns: i64) -> Option<Use> {
         let hash = (self.hasher.hash_one(block) >> 32) as u32;
         if u64::from(hash) >= self.threshold {
@@ -114,7 +114,7 @@ impl Sample {
         })
     }
 
-    /// Follows fewer blocks: all but those of the largest hash.
+    /// Follows fewer blocks: drops those with the largest hash.
     fn shrink(&mut self) {
         let Some((largest, _)) = self.largest.peek() else {
             return;
@@ -132,7 +132,7 @@ impl Sample {
         }
     }
 
-    /// Gives the blocks the first places, in their order.
+    /// Renumbers the places of the blocks, and keeps their order.
     fn number_again(&mut self) {
         let mut known: Vec<_> = self.known.values_mut().collect();
         known.sort_unstable_by_key(|known| known.place);

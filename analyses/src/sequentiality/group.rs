@@ -1,4 +1,4 @@
-//! Groups: requests to a file by a client, without a gap.
+//! Groups: requests of a client for a file, without a long gap.
 
 use super::Settings;
 use super::io::Io;
@@ -7,29 +7,29 @@ use super::order::{Order, Scratch, Turn, Wanted};
 use super::run::Run;
 use crate::source::Name;
 
-/// Groups shorter than this are never worked off before they close.
+/// Shorter groups are only processed when they close.
 const LONG: usize = 64;
 
-/// The requests of a group that are not in a run yet, in order of completion, and the run that goes on.
+/// The requests of a group that are not in a run yet, in order of completion, and the current run.
 pub struct Group {
-    /// What has its distributions.
+    /// The entity whose distributions get the values.
     owner: Name,
     ios: Vec<Io>,
-    /// When the last request ended.
+    /// End of the last request, ns.
     last_end_ns: i64,
-    /// The largest size that a reply told.
+    /// The largest size in a reply.
     file_size: Option<u64>,
-    /// Whether some were put into runs already.
+    /// Whether some requests are in runs already.
     is_begun: bool,
     run: Run,
     ends_of_file: u64,
     is_empty: bool,
-    /// From how many requests on it is worked off before it closes.
+    /// Number of requests from which the group is processed before it closes.
     long_from: usize,
 }
 
 impl Group {
-    /// An empty one, which keeps its requests in `room`.
+    /// An empty group that keeps its requests in `room`.
     pub fn new(owner: Name, room: Vec<Io>) -> Self {
         Self {
             owner,
@@ -49,12 +49,12 @@ impl Group {
         self.ios.len()
     }
 
-    /// Whether it is worth while to work it off before it closes.
+    /// Whether the group is long enough to process it before it closes.
     pub fn is_long(&self) -> bool {
         self.ios.len() >= self.long_from
     }
 
-    /// Whether a request comes too late for it.
+    /// Whether a request comes too late to belong to the group.
     pub fn is_over(&self, io: &Io, gap_ns: i64) -> bool {
         !self.is_empty && io.start_ns > self.last_end_ns.saturating_add(gap_ns)
     }
@@ -67,7 +67,8 @@ impl Group {
         self.ios.push(io);
     }
 
-    /// Puts requests into runs: all, or those before which none can come that started at `open_from_ns` or later.
+    /// Moves requests into runs: all, or those that precede any request that may still come. Such a request starts at `open_from_ns` or
+    /// later.
     pub fn work_off(
         &mut self,
         open_from_ns: Option<i64>,
@@ -93,17 +94,17 @@ impl Group {
             *metrics.reordered += u64::from(is_reordered && !begins);
             let ended = run.take(pick.io, self.file_size, &mut metrics);
             self.ends_of_file += u64::from(ended);
-            // If the run ended with this request, the next one gets it: so does the tool of the paper.
+            // If the run ended with this request, the next run counts it, like in the paper's tool.
             run.reordered += u64::from(is_reordered);
             wanted(run)
         });
         self.is_begun = true;
-        // Those that are left are sorted again: only when as many have come.
+        // The remaining requests are sorted again next time, so wait until their number has doubled.
         self.long_from = self.ios.len().saturating_mul(2).max(LONG);
         self.ios.shrink_to(self.long_from);
     }
 
-    /// Closes the group; the next request begins another.
+    /// Closes the group; the next request begins a new one.
     pub fn close(&mut self, settings: &Settings, scratch: &mut Scratch, stats: &mut Stats) {
         if self.is_empty {
             return;
@@ -119,7 +120,7 @@ impl Group {
         *self = Self::new(self.owner, room);
     }
 
-    /// Its room, for another group.
+    /// The vector of the group, for reuse.
     pub fn into_spare(self) -> Vec<Io> {
         self.ios
     }

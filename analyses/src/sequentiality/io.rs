@@ -1,13 +1,13 @@
-//! A request as runs see it.
+//! A request in the form that runs need.
 
 use crate::source::Request;
 
-/// A request as runs see it. 40 bytes: a long group has millions.
+/// A request in the form that runs need: 40 bytes, because a long group has millions of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// When it started, ns.
+    /// Its start, ns.
     pub start_ns: i64,
-    /// When it ended, ns.
+    /// Its end, ns.
     pub end_ns: i64,
     /// First byte.
     pub offset: u64,
@@ -18,7 +18,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// What runs need of a request.
+    /// The fields of a request that runs need.
     pub fn new(request: &Request, start_ns: i64) -> Self {
         Self {
             start_ns,
@@ -29,7 +29,7 @@ impl Io {
         }
     }
 
-    /// The byte after its last.
+    /// The byte after its last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }

@@ -1,11 +1,11 @@
-//! What is known of runs in the end.
+//! Metrics of completed runs.
 
 use crate::distribution::Distribution;
 use crate::source::Name;
 
 macro_rules! metrics {
     ($($metric:ident $name:literal $doc:literal,)+) => {
-        /// A value of runs, or of requests in them, that has a distribution.
+        /// A metric of runs, or of requests in them, that has a distribution.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Metric {
             $(#[doc = $doc] $metric,)+
@@ -40,13 +40,13 @@ metrics! {
 }
 
 impl Metric {
-    /// As tables have it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         METRICS[self as usize].1
     }
 }
 
-/// Distributions of all metrics, for each of what has its own.
+/// Distributions of all metrics, for each entity.
 pub struct Stats {
     exact_values: usize,
     groups: Vec<Vec<Distribution>>,
@@ -54,12 +54,12 @@ pub struct Stats {
     pub requests: u64,
     /// Requests that were taken before an earlier one.
     pub reordered: u64,
-    /// Runs of files whose size is not known.
+    /// Runs of files of unknown size.
     pub unknown_file_size: u64,
 }
 
 impl Stats {
-    /// Empty ones that keep this many values each.
+    /// Empty distributions that keep this many values each.
     pub fn new(exact_values: usize) -> Self {
         Self {
             exact_values,
@@ -70,7 +70,7 @@ impl Stats {
         }
     }
 
-    /// The distributions of what has its own.
+    /// The distributions of one entity.
     pub fn of(&mut self, group: Name) -> Metrics<'_> {
         let place = group as usize;
         if place >= self.groups.len() {
@@ -85,7 +85,7 @@ impl Stats {
         }
     }
 
-    /// All with values, in order.
+    /// All distributions with values, in order.
     pub fn known(&self) -> impl Iterator<Item = (Name, Metric, &Distribution)> {
         let groups = self.groups.iter().enumerate();
         groups.flat_map(|(place, distributions)| {
@@ -97,14 +97,14 @@ impl Stats {
     }
 }
 
-/// Where the values of a group go.
+/// The metrics of the entity of a group.
 pub struct Metrics<'s> {
     distributions: &'s mut [Distribution],
-    /// As in [`Stats`].
+    /// See [`Stats`].
     pub requests: &'s mut u64,
-    /// As in [`Stats`].
+    /// See [`Stats`].
     pub reordered: &'s mut u64,
-    /// As in [`Stats`].
+    /// See [`Stats`].
     pub unknown_file_size: &'s mut u64,
 }
 

@@ -1,9 +1,9 @@
 //! How sequentially files are read and written: runs, reordering, and sequential runs in random ones. Section 6.4 and Figures 6
 //! and 7 of the paper.
 //!
-//! Requests to a file by a client are one group until the file rests for longer than a gap. A group is one run, or several where the
-//! end of the file is reached. Groups are closed by two generations, as the paper does it: files that were not used for a whole
-//! generation are closed together, so no queue of times is needed.
+//! Requests of a client for a file form one group until the file is idle for longer than a gap. A group is one run, or several if requests
+//! reach the end of the file. Two generations close groups, like in the paper. All files that were not used for a whole generation close
+//! together, so no queue of times is needed.
 
 mod group;
 mod io;
@@ -28,23 +28,23 @@ use crate::distribution;
 use crate::sheet::{Datum, Heading, Sheet};
 use crate::source::{Name, Names, Request};
 
-/// Requests that are kept in all groups before long groups are worked off from their beginning: some 40 MiB.
+/// Most requests in all groups before long groups are processed early: about 40 MiB.
 const MOST_HELD: usize = 1 << 20;
-/// Vectors that are kept for further groups.
+/// Most spare vectors kept for new groups.
 const MOST_SPARE: usize = 1 << 12;
 
-/// How requests become runs.
+/// How requests form runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// In which order the requests of a group are taken.
+    /// The order in which the requests of a group are taken.
     pub order: Order,
-    /// How long after the end of a request another is still looked at as if it were concurrent.
+    /// A request that starts up to this long after another one's end still counts as concurrent.
     pub slop: Duration,
-    /// How long a file rests before its group ends.
+    /// Idle time of a file that ends its group.
     pub gap: Duration,
-    /// Whether sizes of files are used where they are known.
+    /// Whether to use the sizes of files if they are known.
     pub with_sizes: bool,
-    /// What has distributions of its own.
+    /// Entities with separate distributions.
     pub by: By,
     /// Values that each distribution keeps before it becomes a histogram.
     pub exact_values: usize,
@@ -63,10 +63,10 @@ impl Default for Settings {
     }
 }
 
-/// What has distributions of its own.
+/// Entities with separate distributions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// Nothing: all requests are one.
+    /// None: all requests together.
     #[default]
     All,
     /// Each file.
@@ -88,7 +88,7 @@ impl By {
         ("host", Self::Host),
     ];
 
-    /// As `--by` has it.
+    /// The value of `--by`.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(_, by)| *by == self);
         found.map_or("all", |(name, _)| name)
@@ -106,7 +106,7 @@ impl FromStr for By {
     }
 }
 
-/// Whose requests belong to one group.
+/// Key of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     file: i64,
@@ -118,16 +118,16 @@ struct Key {
 pub struct Sequentiality {
     settings: Settings,
     gap_ns: i64,
-    /// Files that were used since the last rotation.
+    /// Files used since the last rotation.
     young: AHashMap<Key, Group>,
-    /// Files that were used between the last two.
+    /// Files used between the last two rotations.
     old: AHashMap<Key, Group>,
-    /// When the last rotation was.
+    /// Time of the last rotation.
     rotated_ns: Option<i64>,
     held: usize,
-    /// [`MOST_HELD`].
+    /// [`MOST_HELD`], or less in tests.
     most_held: usize,
-    /// Whether long groups are worked off: until half as many are held, so that all that are in use have their turn.
+    /// Whether long groups are processed early. It stays true until half of the limit is held, so that every active group gets its turn.
     works_off: bool,
     spare: Vec<Vec<Io>>,
     scratch: Scratch,
@@ -135,17 +135,17 @@ pub struct Sequentiality {
     skipped: Skipped,
 }
 
-/// Requests that are not part of the analysis.
+/// Requests that the analysis skips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// They failed.
     pub failed: u64,
-    /// Nobody knows when they began.
+    /// Their start is unknown.
     pub untimed: u64,
 }
 
 impl Sequentiality {
-    /// Ready for requests in order of completion.
+    /// Expects requests in order of completion.
     pub fn new(settings: Settings) -> Self {
         Self {
             gap_ns: i64::try_from(settings.gap.as_nanos()).unwrap_or(i64::MAX),
@@ -163,7 +163,7 @@ impl Sequentiality {
         }
     }
 
-    /// Adds a request; `group` is what has its distributions, by the setting `by`.
+    /// Adds a request; `group` is its entity by the setting `by`.
     #[inline]
     pub fn add(&mut self, request: &Request, group: Name) {
         if request.has_failed {
@@ -215,8 +215,8 @@ impl Sequentiality {
         }
     }
 
-    /// Closes the files that rested for a whole generation. A request that takes no longer than the gap cannot belong to their groups:
-    /// it started after the last of theirs had ended by more than the gap.
+    /// Closes files that were idle for a whole generation. A later request that takes no longer than the gap cannot belong to their groups:
+    /// it started more than a gap after their last request.
     fn rotate(&mut self, now_ns: i64) {
         let last = *self.rotated_ns.get_or_insert(now_ns);
         let generation_ns = self.gap_ns.saturating_mul(2);
@@ -229,7 +229,7 @@ impl Sequentiality {
     }
 
     fn close(&mut self, mut groups: AHashMap<Key, Group>) {
-        // In an order of their own, so that the same requests give the same sums.
+        // Sort: floating-point sums depend on the order.
         let mut closed: Vec<_> = groups.drain().collect();
         closed.sort_unstable_by_key(|(key, _)| *key);
         for (_, mut group) in closed {
@@ -239,7 +239,7 @@ impl Sequentiality {
                 self.spare.push(group.into_spare());
             }
         }
-        // The table keeps its room for the next generation.
+        // Keep the allocated table for the next generation.
         if self.young.capacity() == 0 {
             self.young = groups;
         }
@@ -258,10 +258,10 @@ impl Sequentiality {
     }
 }
 
-/// What was found.
+/// The result.
 pub struct Found {
     stats: Stats,
-    /// What was left out.
+    /// Skipped requests.
     pub skipped: Skipped,
     by: By,
 }
@@ -323,14 +323,14 @@ mod tests {
         }
     }
 
-    /// All numbers of the tables.
+    /// All numbers in the tables.
     fn found(requests: &[Request], settings: Settings, most_held: usize) -> String {
         let mut analysis = Sequentiality::new(settings);
         analysis.most_held = most_held;
         requests.iter().for_each(|request| analysis.add(request, 0));
         let rows = |sheet: &Sheet| format!("{:?}", sheet.rows);
         let mut sheets = analysis.finish().sheets(&Names::default(), 50);
-        // Means are summed up in another order.
+        // The order of summation of means differs.
         for row in &mut sheets[0].rows {
             row.retain(|datum| !matches!(datum, Datum::Figure(_)));
         }
@@ -340,7 +340,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// As long as no request takes longer than the gap.
+        /// Holds as long as no request takes longer than the gap.
         #[test]
         fn working_groups_off_early_gives_the_same_runs(
             steps in prop::collection::vec((0..60_i64, 0..1900_i64, 0..3_i64, 0..6_u64, any::<bool>()), 300..900),

@@ -7,11 +7,11 @@ use super::io::Io;
 /// The order in which the requests of a group are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As they started.
+    /// By start.
     Request,
-    /// As they ended.
+    /// By end.
     Reply,
-    /// Of concurrent ones, the one that goes on where the last one ended, or else the one of the lowest offset.
+    /// Among concurrent requests, the one that continues where the last one ended, or else the one with the lowest offset.
     Overlap,
 }
 
@@ -28,44 +28,44 @@ impl FromStr for Order {
     }
 }
 
-/// Memory that is used again.
+/// Memory for reuse.
 #[derive(Default)]
 pub struct Scratch {
     is_taken: Vec<bool>,
 }
 
-/// What the next request is compared with.
+/// The offset that the next request is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A run begins.
+    /// None: a run begins.
     Lowest,
-    /// It goes on at this byte.
+    /// The run continues at this byte.
     At(u64),
 }
 
-/// A request whose turn it is.
+/// The next request to take.
 pub struct Pick<'i> {
     /// The request.
     pub io: &'i Io,
-    /// Whether it is the earliest that is left.
+    /// Whether it is the earliest remaining one.
     pub is_earliest: bool,
-    /// Whether it is the earliest of those that were there to begin with.
+    /// Whether it is the earliest of the original ones.
     pub is_first: bool,
 }
 
-/// Which requests are taken, and how.
+/// Selects requests and their order.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// The order.
     pub order: Order,
-    /// How long after the end of a request another counts as concurrent, ns.
+    /// A request that starts up to this long after another one's end still counts as concurrent, ns.
     pub slop_ns: i64,
-    /// Further requests may come that started now or later, ns. `None` if none comes.
+    /// Requests that started at this time or later may still come, ns. `None` if no more come.
     pub open_from_ns: Option<i64>,
 }
 
 impl Turn {
-    /// Takes requests out of `ios`, one after the other. `each` returns what is wanted next.
+    /// Takes requests out of `ios`, one after the other. `each` returns the next wanted offset.
     pub fn take(
         &self,
         ios: &mut Vec<Io>,
@@ -148,8 +148,8 @@ fn by_start(io: &Io) -> (i64, i64, u64, u64, bool) {
     (io.start_ns, io.end_ns, io.offset, io.bytes, io.is_read)
 }
 
-/// The place of the request whose turn it is: of those that started before the horizon, one at the wanted byte, or else the one that is
-/// farthest before it, or else the nearest behind it. Of equals the earliest.
+/// The index of the next request, among those that started before the horizon: one at the wanted byte, or else the farthest before it, or
+/// else the nearest behind it. Ties go to the earliest.
 fn choose(
     ios: &[Io],
     is_taken: &[bool],
@@ -160,7 +160,7 @@ fn choose(
     let mut best = earliest;
     let mut best_offset = None;
     let free = ios.iter().zip(is_taken).enumerate().skip(earliest);
-    // A request that took no time is a candidate for itself.
+    // A request that took no time is concurrent with itself.
     let concurrent =
         free.take_while(|(place, (io, _))| io.start_ns < horizon_ns || *place == earliest);
     for (place, (io, is_taken)) in concurrent {
@@ -174,7 +174,7 @@ fn choose(
         if is_exact {
             return place;
         }
-        // The smallest offset is the smallest signed skip.
+        // The smallest offset has the smallest signed skip.
         if best_offset.is_none_or(|offset| io.offset < offset) {
             (best, best_offset) = (place, Some(io.offset));
         }

@@ -1,4 +1,4 @@
-//! Runs: requests of a group in their order.
+//! Runs: ordered requests of a group.
 
 use super::io::Io;
 use super::metrics::{Metric, Metrics};
@@ -17,7 +17,7 @@ impl Sum {
     }
 }
 
-/// A run that may go on.
+/// A run that may continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     reads: Sum,
@@ -26,7 +26,7 @@ pub struct Run {
     /// The first request, until it is known whether it is sequential.
     first_bytes: Option<u64>,
     has_random: bool,
-    /// The sequential run that the last request is part of.
+    /// The sequential run that contains the last request.
     current: Sum,
     /// The byte after the last request.
     pub end: u64,
@@ -35,12 +35,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether nothing was taken yet.
+    /// Whether it has no requests.
     pub fn is_empty(&self) -> bool {
         self.reads.count + self.writes.count == 0
     }
 
-    /// Takes the next request. Returns whether the run ended with it, at the end of the file; then this is another, empty one.
+    /// Takes the next request. Returns whether it ended the run at the end of the file. If so, this becomes a new, empty run.
     pub fn take(&mut self, io: &Io, file_size: Option<u64>, metrics: &mut Metrics<'_>) -> bool {
         *metrics.requests += 1;
         if self.is_empty() {
@@ -67,7 +67,7 @@ impl Run {
         let skip = i128::from(io.offset) - i128::from(self.end);
         metrics.add(Metric::Skip, skip as f64);
         if skip == 0 {
-            // A request that another one follows is sequential with it.
+            // The first request is sequential if the second one continues it.
             if let Some(bytes) = self.first_bytes.take() {
                 self.sequential.add(bytes);
             }
@@ -82,7 +82,7 @@ impl Run {
         self.current.add(io.bytes);
     }
 
-    /// Adds it to the distributions, and begins another.
+    /// Adds the run to the distributions, and begins a new one.
     pub fn finish(&mut self, file_size: Option<u64>, metrics: &mut Metrics<'_>) {
         let run = std::mem::take(self);
         if run.is_empty() {
@@ -119,7 +119,7 @@ impl Run {
         {
             metrics.add(metric, sum.bytes as f64 / bytes);
         }
-        // Nothing is a part of a file without bytes.
+        // A share of an empty file is undefined.
         match file_size.filter(|size| *size > 0) {
             None => *metrics.unknown_file_size += 1,
             Some(size) => {

@@ -1,4 +1,4 @@
-//! What replies of a capture tell of files.
+//! Attributes of files in the replies of a capture.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub struct Attributes {
     pub name: Option<Arc<str>>,
     /// The file's handle, in hexadecimal digits.
     pub handle: Option<Arc<str>>,
-    /// The directory in which it was looked up.
+    /// Its parent directory in the lookup.
     pub parent: Option<Arc<str>>,
     /// Its type.
     pub file_type: Option<Arc<str>>,
     /// Its size, bytes.
     pub size: Option<u64>,
-    /// When it was modified, ns since the epoch.
+    /// Modification time, ns since the epoch.
     pub mtime_ns: Option<i64>,
 }
 
@@ -60,7 +60,7 @@ impl AttributesReader {
         })
     }
 
-    /// The next ones.
+    /// The next attributes.
     pub fn read_next(&mut self) -> Result<Option<Attributes>, AnalysisError> {
         loop {
             if let Some(row) = self.rows.next() {

@@ -1,4 +1,4 @@
-//! Columns of a batch, whatever types a file has for them.
+//! Columns of a batch, for any type that a file uses.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Texts(Option<StringArray>);
 pub struct Flags(Option<BooleanArray>);
 
 impl Numbers {
-    /// A column of numbers, or one whose values are all unknown if there is none.
+    /// A column of numbers; without the column, all values are unknown.
     pub fn of(batch: &RecordBatch, name: &str) -> Result<Self, ArrowError> {
         let array = as_type(batch, name, &DataType::Int64)?;
         Ok(Self(
@@ -40,14 +40,14 @@ impl Numbers {
         })))
     }
 
-    /// The value in a row, where known.
+    /// The value in a row, if known.
     #[inline]
     pub fn get(&self, row: usize) -> Option<i64> {
         let array = self.0.as_ref().filter(|array| array.is_valid(row))?;
         Some(array.value(row))
     }
 
-    /// The value in a row that is not negative, where known.
+    /// The value in a row, if known and not negative.
     #[inline]
     pub fn count(&self, row: usize) -> Option<u64> {
         self.get(row).and_then(|number| u64::try_from(number).ok())
@@ -55,13 +55,13 @@ impl Numbers {
 }
 
 impl Texts {
-    /// A column of texts, or one whose values are all unknown if there is none.
+    /// A column of texts; without the column, all values are unknown.
     pub fn of(batch: &RecordBatch, name: &str) -> Result<Self, ArrowError> {
         let array = as_type(batch, name, &DataType::Utf8)?;
         Ok(Self(array.map(|array| array.as_string::<i32>().clone())))
     }
 
-    /// The text in a row, where known.
+    /// The text in a row, if known.
     #[inline]
     pub fn get(&self, row: usize) -> Option<&str> {
         let array = self.0.as_ref().filter(|array| array.is_valid(row))?;
@@ -70,13 +70,13 @@ impl Texts {
 }
 
 impl Flags {
-    /// A column of flags, or one whose values are all unknown if there is none.
+    /// A column of flags; without the column, all values are unknown.
     pub fn of(batch: &RecordBatch, name: &str) -> Result<Self, ArrowError> {
         let array = as_type(batch, name, &DataType::Boolean)?;
         Ok(Self(array.map(|array| array.as_boolean().clone())))
     }
 
-    /// The flag in a row, where known.
+    /// The flag in a row, if known.
     #[inline]
     pub fn get(&self, row: usize) -> Option<bool> {
         let array = self.0.as_ref().filter(|array| array.is_valid(row))?;

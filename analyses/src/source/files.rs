@@ -1,4 +1,4 @@
-//! Parquet files that others wrote, or `trackiops export`.
+//! Parquet files of other tools or of `trackiops export`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::error::AnalysisError;
 /// Ending of Parquet files.
 const ENDING: &str = "parquet";
 
-/// Files, and directories of files, as they were named.
+/// Files, and directories of files, from the command line.
 #[derive(Clone, Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
-    /// Only rows of this time.
+    /// Restricts rows to this time.
     pub range: Range,
 }
 
-/// Requests, which stores have as well.
+/// Requests; stores have them too.
 pub const REQUESTS: Kind = Kind {
     name: "requests",
     mark: "latency_ns",
@@ -38,7 +38,7 @@ pub const ATTRIBUTES: Kind = Kind {
     mark: "dir_fh",
     remedy: "`trackiops import pcap --messages` writes what replies tell of files: sizes, types, names and parents",
 };
-/// READs and WRITEs of a capture, also those of which one side is missing.
+/// READs and WRITEs of a capture, including those whose call or reply is missing.
 pub const IOS: Kind = Kind {
     name: "io",
     mark: "is_read",
@@ -51,31 +51,31 @@ pub const PACKETS: Kind = Kind {
     remedy: "only a capture has packets; requests can be analyzed with --of requests",
 };
 
-/// A kind of rows: how its file is called in a directory, and a column that tells it from the others.
+/// A kind of rows: the name of its file in a directory, and a column that distinguishes it from the other kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Name of the file without its ending.
     pub name: &'static str,
     /// A column that only this kind has.
     pub mark: &'static str,
-    /// What would supply such rows.
+    /// How to supply such rows.
     pub remedy: &'static str,
 }
 
 impl Files {
-    /// These files, or those in these directories.
+    /// These files, and the files in these directories.
     pub fn new(paths: Vec<PathBuf>, range: Range) -> Self {
         Self { paths, range }
     }
 
-    /// Their names, for messages.
+    /// Their paths, for messages.
     pub fn name(&self) -> String {
         let names = self.paths.iter().map(|path| path.display().to_string());
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// The files with rows of a kind: those that are named, `NAME.parquet` of a directory, or else all Parquet files in it, in order of
-    /// their names.
+    /// The files with rows of a kind: named files, `NAME.parquet` of a directory, or else all Parquet files in the directory, sorted by
+    /// name.
     pub fn of(&self, kind: Kind) -> Result<Vec<PathBuf>, AnalysisError> {
         let mut found = Vec::new();
         for path in &self.paths {
@@ -98,7 +98,7 @@ impl Files {
         Ok(of_kind)
     }
 
-    /// As [`Self::of`]; none is an error.
+    /// Like [`Self::of`]; fails if there are none.
     pub fn needed(
         &self,
         kind: Kind,
@@ -113,7 +113,7 @@ impl Files {
 }
 
 impl Kind {
-    /// The error that a source has no such rows.
+    /// The error for a source without such rows.
     pub fn lacking(self, analysis: &'static str, source_name: String) -> AnalysisError {
         AnalysisError::Lacks {
             analysis,
@@ -147,7 +147,7 @@ fn of_file(path: &Path, why: &dyn ToString) -> AnalysisError {
     }
 }
 
-/// The error has the path already.
+/// The error contains the path already.
 fn unreadable(path: &Path) -> impl FnOnce(StoreError) -> AnalysisError + use<'_> {
     |error| match error {
         StoreError::Unreadable { why, .. } => of_file(path, &why),
@@ -160,14 +160,14 @@ fn open(path: &Path) -> Result<ParquetFile, AnalysisError> {
     ParquetFile::open(path).map_err(unreadable(path))
 }
 
-/// Names of its columns.
+/// Names of a file's columns.
 pub fn columns_of(path: &Path) -> Result<Vec<String>, AnalysisError> {
     let file = open(path)?;
     let fields = file.schema().fields().iter();
     Ok(fields.map(|field| field.name().clone()).collect())
 }
 
-/// What its metadata has under a key.
+/// The value of a key in a file's metadata.
 pub fn metadata_of(path: &Path, key: &str) -> Result<Option<String>, AnalysisError> {
     let file = open(path)?;
     let pairs = file.key_values();
@@ -175,7 +175,7 @@ pub fn metadata_of(path: &Path, key: &str) -> Result<Option<String>, AnalysisErr
     Ok(found.and_then(|pair| pair.value.clone()))
 }
 
-/// Batches of rows of a file, with those of the wanted columns that it has.
+/// Batches of rows of a file. Wanted columns that the file lacks are omitted.
 pub struct Batches {
     path: PathBuf,
     batches: ParquetBatches,
@@ -201,7 +201,7 @@ impl Iterator for Batches {
     }
 }
 
-/// Passes on the rows of a file, with those of the wanted columns that it has.
+/// Passes on the rows of a file. Wanted columns that the file lacks are omitted.
 pub fn read(
     path: &Path,
     wanted: &[&str],

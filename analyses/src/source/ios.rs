@@ -1,4 +1,4 @@
-//! READs and WRITEs of a capture, also those of which one side is missing.
+//! READs and WRITEs of a capture, including those whose call or reply is missing.
 
 use super::Source;
 use super::columns::{Flags, Numbers};
@@ -16,7 +16,7 @@ pub struct CapturedIo {
     pub bytes: u64,
 }
 
-/// Passes on all of a source. Returns how many there are.
+/// Passes on all READs and WRITEs of a source. Returns their number.
 pub fn read(
     source: &Source,
     analysis: &'static str,

@@ -14,24 +14,24 @@ use crate::error::AnalysisError;
 pub struct Message {
     /// Its number in the capture.
     pub id: i64,
-    /// When its first packet was seen, ns since the epoch.
+    /// Time of its first packet, ns since the epoch.
     pub time_ns: i64,
-    /// Who sent it.
+    /// The sender.
     pub from: Name,
-    /// Who got it.
+    /// The receiver.
     pub to: Name,
     /// A call, or else a reply.
     pub is_call: bool,
-    /// As on the wire.
+    /// The xid on the wire.
     pub xid: u32,
-    /// Its operation, as it was named.
+    /// Its operation's name in the capture.
     pub op: Name,
     /// Bytes of arguments or results.
     pub payload: u64,
 }
 
 impl Message {
-    /// The client: who sent the call, or got the reply.
+    /// The client: the sender of a call, or the receiver of a reply.
     pub fn client(&self) -> Name {
         if self.is_call { self.from } else { self.to }
     }
@@ -42,16 +42,16 @@ impl Message {
     }
 }
 
-/// Names of what messages refer to by number.
+/// Names that messages refer to by number.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     /// Clients and servers.
     pub hosts: Names,
     /// Operations.
     pub ops: Names,
-    /// What was read.
+    /// Facts about the rows that were read.
     pub seen: Seen,
-    /// Messages without a known operation, which are left out.
+    /// Number of messages without a known operation, which are skipped.
     pub unknown: u64,
 }
 
@@ -66,7 +66,7 @@ const COLUMNS: [&str; 9] = [
     "payload_bytes",
     DROPPED,
 ];
-/// Set where whoever made the capture could not read the message.
+/// Set if the tool that wrote the capture could not decode the message.
 const DROPPED: &str = "dropped_by_reference";
 
 impl Messages {
@@ -130,7 +130,7 @@ impl Messages {
         Ok(())
     }
 
-    /// What a reader of the result should know of the rows.
+    /// Remarks about the rows that a reader of the result should know.
     pub fn remarks(&self) -> Vec<String> {
         let unknown = (self.unknown > 0).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! Where the rows of an analysis come from: a store, or Parquet files with the same columns.
+//! Sources of an analysis: a store, or Parquet files with the same columns.
 
 pub mod attributes;
 mod columns;
@@ -23,16 +23,16 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::error::AnalysisError;
 
-/// Where the rows come from.
+/// Source of the rows.
 pub enum Source {
-    /// Single requests of stores, as a question selects them.
+    /// Single requests of stores, selected by a question.
     Stores(Box<Question>),
     /// Parquet files.
     Files(Files),
 }
 
 impl Source {
-    /// The files, of which some must have a kind of rows.
+    /// The files. Some of them must have rows of a kind.
     fn files(
         &self,
         kind: files::Kind,
@@ -52,7 +52,7 @@ impl Source {
         }
     }
 
-    /// The range that is asked for.
+    /// The requested range.
     fn range(&self) -> Range {
         match self {
             Self::Stores(question) => question.range,
@@ -61,21 +61,21 @@ impl Source {
     }
 }
 
-/// What was read.
+/// Facts about the rows that were read.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Earliest and latest time, ns since the epoch.
     span: Option<(i64, i64)>,
-    /// Rows whose time lies before that of the row before them.
+    /// Rows with an earlier time than the row before them.
     pub backwards: u64,
-    /// What the query engine says.
+    /// Notes of the query engine.
     pub notes: Vec<Note>,
 }
 
 impl Seen {
-    /// Notes the time of a row, ns since the epoch.
+    /// Records the time of a row, ns since the epoch.
     #[inline]
     fn add(&mut self, time_ns: i64) {
         self.rows += 1;
@@ -88,7 +88,7 @@ impl Seen {
         };
     }
 
-    /// From the first to behind the last row, in whole milliseconds; empty if no row has a time.
+    /// The range from the first row to just after the last, in whole milliseconds; empty if no row has a time.
     pub fn range(&self) -> Interval {
         let ms = |ns: i64| UtcMs(ns.div_euclid(1_000_000));
         match self.span {
@@ -97,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// What a reader of the result should know of the rows.
+    /// Remarks about the rows that a reader of the result should know.
     pub fn remarks(&self) -> Vec<String> {
         let backwards = (self.backwards > 0).then(|| {
             format!(

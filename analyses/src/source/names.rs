@@ -1,13 +1,13 @@
-//! Names as numbers: each name is kept once.
+//! Names as numbers: each name is stored once.
 
 use std::sync::Arc;
 
 use ahash::AHashMap;
 
-/// A name: its place among [`Names`].
+/// A name: its index in [`Names`].
 pub type Name = u32;
 
-/// Names that occurred.
+/// The names seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<Arc<str>>,
@@ -23,7 +23,7 @@ impl Names {
     /// The number of a name.
     #[inline]
     pub fn of(&mut self, name: &str) -> Name {
-        // Neighbouring rows often have the same.
+        // Neighbouring rows often have the same name.
         if self
             .names
             .get(self.last as usize)
@@ -53,12 +53,12 @@ impl Names {
         known.map_or_else(|| "?".into(), Arc::clone)
     }
 
-    /// How many there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Memory that they take.
+    /// Memory that the names take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

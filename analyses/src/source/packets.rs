@@ -10,17 +10,17 @@ use crate::error::AnalysisError;
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it was seen, ns since the epoch.
+    /// Its time, ns since the epoch.
     pub time_ns: i64,
-    /// The same by the clock of the capture, in its ticks; see [`Packets::ticks_per_s`].
+    /// Its time in ticks of the capture's clock; see [`Packets::ticks_per_s`].
     pub ticks: i64,
-    /// Who sent it.
+    /// The sender.
     pub from: Name,
-    /// From which port, if it has one.
+    /// The sender's port, if it has one.
     pub from_port: Option<u16>,
-    /// Who got it.
+    /// The receiver.
     pub to: Name,
-    /// At which port, if it has one.
+    /// The receiver's port, if it has one.
     pub to_port: Option<u16>,
     /// udp, tcp or other.
     pub transport: Name,
@@ -28,7 +28,7 @@ pub struct Packet {
     pub bytes: u64,
 }
 
-/// Names of what packets refer to by number.
+/// Names that packets refer to by number.
 #[derive(Clone, Debug)]
 pub struct Packets {
     /// Ticks of the capture's clock in a second.
@@ -37,7 +37,7 @@ pub struct Packets {
     pub hosts: Names,
     /// Transports.
     pub transports: Names,
-    /// What was read.
+    /// Facts about the rows that were read.
     pub seen: Seen,
 }
 
@@ -52,11 +52,11 @@ const COLUMNS: [&str; 8] = [
     "wire_bytes",
 ];
 
-/// Times as the capture has them.
+/// Column of times in units of the capture.
 const RAW_TIME: &str = "time_raw";
-/// Key of a file's metadata: their unit.
+/// Metadata key of this unit.
 const RAW_UNIT: &str = "unit_of_raw_time";
-/// Ticks of that unit in a second.
+/// Ticks of each unit in a second.
 const RAW_UNITS: [(&str, u64); 2] = [("ns", NS_PER_S), ("2^-32 s", 1 << 32)];
 const NS_PER_S: u64 = 1_000_000_000;
 

@@ -15,78 +15,78 @@ use super::names::{Name, Names};
 use super::{Seen, Source, stores};
 use crate::error::AnalysisError;
 
-/// Size of the file, where a reply had it; stores do not.
+/// Size of the file, if a reply had it. Stores do not have this column.
 pub const FILE_SIZE: &str = "file_size";
-/// Stores name operations in capitals and calls in small letters; so do captures that were joined.
+/// Stores name operations in capitals and calls in small letters. So do joined captures.
 const READ: &str = "READ";
 const WRITE: &str = "WRITE";
 
 /// A READ or WRITE that completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// When it completed, ns since the epoch.
+    /// Its completion, ns since the epoch.
     pub end_ns: i64,
-    /// How long it took, where known.
+    /// Its latency, if known.
     pub latency_ns: Option<u64>,
-    /// Its parts until it was sent, and from there to the reply, where known and wanted.
+    /// Time until it was sent, and time from there to the reply, if known and wanted.
     pub parts_ns: Option<(u64, u64)>,
-    /// The process that initiated it, where known and wanted.
+    /// The process that initiated it, if known and wanted.
     pub pid: Option<u64>,
     /// The name of that process.
     pub process: Option<Name>,
-    /// Which file of its server.
+    /// The number of its file on the server.
     pub file: i64,
-    /// Which client sent it.
+    /// The client that sent it.
     pub client: Name,
-    /// Where the file was mounted from.
+    /// The mount of the file.
     pub mount: Name,
-    /// Which server: the part of the mount before the colon.
+    /// The server: the part of the mount before the colon.
     pub server: Name,
-    /// Whose it was.
+    /// Its tenant.
     pub tenant: Name,
-    /// What it does, in small letters; of reads and writes as well. Of a function of a program it is the function.
+    /// Its operation, in small letters, including reads and writes. For a function of a program: the function.
     pub op: Name,
-    /// A READ. What is none is a WRITE, unless other operations are wanted.
+    /// A READ. Otherwise a WRITE, unless other operations are wanted.
     pub is_read: bool,
     /// First byte.
     pub offset: u64,
     /// Bytes transferred.
     pub bytes: u64,
-    /// Size of the file, where a reply had it.
+    /// Size of the file, if a reply had it.
     pub file_size: Option<u64>,
-    /// Whether a READ reached the end of the file, where known.
+    /// Whether a READ reached the end of the file, if known.
     pub eof: Option<bool>,
-    /// How often it was sent again, where known.
+    /// Number of retransmissions, if known.
     pub retransmissions: Option<u64>,
     /// Whether it failed, and transferred nothing.
     pub has_failed: bool,
 }
 
 impl Request {
-    /// When it started, where known, ns since the epoch.
+    /// Its start, if known, ns since the epoch.
     pub fn start_ns(&self) -> Option<i64> {
         let latency = i64::try_from(self.latency_ns?).unwrap_or(i64::MAX);
         Some(self.end_ns.saturating_sub(latency))
     }
 
-    /// The byte after its last.
+    /// The byte after its last byte.
     pub fn end_offset(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Which columns of requests a source has beside those that all have.
+/// Which optional columns a source has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Has {
     /// Sizes of files.
     pub file_size: bool,
-    /// Whether a READ reached the end of its file.
+    /// Flags for READs that reached the end of the file.
     pub eof: bool,
     /// Retransmissions.
     pub retransmissions: bool,
 }
 
-/// Names of what requests refer to by number.
+/// Names that requests refer to by number.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Clients.
@@ -103,30 +103,30 @@ pub struct Requests {
     pub ops: Names,
     /// The server of each mount.
     server_of: Vec<Name>,
-    /// Which columns were there.
+    /// The optional columns that were present.
     pub has: Has,
-    /// Paths of files, if they are wanted, by server and file.
+    /// Paths of files by server and file, if wanted.
     pub paths: Option<ahash::AHashMap<(Name, i64), Name>>,
     /// Texts of [`Self::paths`].
     pub path_names: Names,
-    /// What was read.
+    /// Facts about the rows that were read.
     pub seen: Seen,
-    /// Processes and the parts of latencies are wanted.
+    /// Whether processes and parts of latencies are wanted.
     has_parts: bool,
-    /// Calls that are neither reads nor writes are wanted, and those of which nobody knows where they were.
+    /// Whether other calls are wanted: calls that are neither reads nor writes, and calls with an unknown offset.
     has_others: bool,
-    /// The level of the rows so far.
+    /// Level of the rows so far.
     level: Option<String>,
 }
 
 impl Requests {
-    /// The level of the rows that were read, if there were any.
+    /// The level of the rows that were read; `None` without rows.
     pub fn level(&self) -> Option<IoLevel> {
         self.level.as_deref()?.parse().ok()
     }
 }
 
-/// Columns of which many analyses have no use.
+/// Columns that many analyses do not use.
 const PARTS: [&str; 4] = [PID, PROCESS, QUEUE_NS, RTT_NS];
 const COLUMNS: [&str; 17] = [
     END_TIME,
@@ -149,7 +149,7 @@ const COLUMNS: [&str; 17] = [
 ];
 
 impl Requests {
-    /// Reads processes and the parts of latencies, too, of calls that are neither reads nor writes as well.
+    /// Also reads processes and parts of latencies, and calls that are neither reads nor writes.
     pub fn with_parts() -> Self {
         Self {
             has_parts: true,
@@ -157,7 +157,7 @@ impl Requests {
         }
     }
 
-    /// Reads calls that are neither reads nor writes, too.
+    /// Also reads calls that are neither reads nor writes.
     pub fn of_any_operation() -> Self {
         Self {
             has_others: true,
@@ -165,7 +165,7 @@ impl Requests {
         }
     }
 
-    /// Passes on all requests of a source, with these names. Returns why there are none if there are none.
+    /// Passes on all requests of a source, with these names. Returns the reason if there are none.
     pub fn read(
         &mut self,
         source: &Source,
@@ -245,7 +245,7 @@ impl Requests {
             }
             let op = ops.get(row).unwrap_or_default();
             let is_read = op.eq_ignore_ascii_case(READ);
-            // Other calls move no bytes; where a call did, such as `sendfile`, may be unknown.
+            // Other calls move no bytes. The offset of a call that moves bytes, such as `sendfile`, may be unknown.
             let offset = offsets.count(row);
             let has_place = offset.is_some() || !has_offsets;
             let is_transfer = (is_read || op.eq_ignore_ascii_case(WRITE)) && has_place;
@@ -272,7 +272,7 @@ impl Requests {
                 server: server.unwrap_or_default(),
                 tenant: self.tenants.of(tenant.unwrap_or_default()),
                 op: match paths.get(row) {
-                    // All functions have the same operation; their names tell them apart.
+                    // All functions have the same operation; their names distinguish them.
                     Some(function) if level == IoLevel::User.as_str() => self.ops.of(function),
                     _ => self.ops.of(&op.to_ascii_lowercase()),
                 },

@@ -11,15 +11,15 @@ use trackiops_store::ends_ns;
 
 use crate::error::AnalysisError;
 
-/// Rows that are sorted at a time, at most, unless they completed within [`LEAST_MS`].
+/// Most rows to sort at a time. Rows that completed within [`LEAST_MS`] may be more.
 const MOST_ROWS: usize = 1 << 20;
 /// Length of the first piece, ms.
 const FIRST_MS: i64 = 60_000;
-/// Length of a piece, at least, ms.
+/// Least length of a piece, ms.
 const LEAST_MS: i64 = 1000;
 
-/// Passes on requests by time of completion. Stores have several files for a time, so they are read in pieces, each of which is sorted.
-/// Returns why there are none if there are none, and notes.
+/// Passes on requests in order of completion. A store has several files for a time, so this reads pieces of time and sorts each piece.
+/// Returns notes, and the reason if there are no requests.
 pub fn read(
     question: &Question,
     mut each: impl FnMut(&RecordBatch) -> Result<(), AnalysisError>,

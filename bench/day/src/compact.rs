@@ -1,4 +1,4 @@
-//! Merges a store's segments to the end.
+//! Merges a store's segments completely.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use anyhow::Result;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Options, RetentionPolicy, Snapshot, Writer};
 
-/// Merges segments until there is nothing left to merge, and deletes those that were merged.
+/// Merges segments until there is nothing left to merge, and deletes merged ones.
 pub fn compact(store: &Path, options: Options) -> Result<()> {
     let keep = RetentionPolicy {
         now,
@@ -21,16 +21,16 @@ pub fn compact(store: &Path, options: Options) -> Result<()> {
             return Ok(());
         }
         before = Some(segments);
-        // A writer deletes what is due and merges once.
+        // A writer deletes expired segments and merges once.
         Writer::open(store, options.clone())?.finish()?;
     }
 }
 
-/// An hour later each time: whoever had planned to read a segment that was merged has done so by then.
+/// An hour later each time: by then, every planned read of a merged segment is over.
 fn now() -> UtcMs {
     const HOUR_MS: i64 = 3_600_000;
     static NOW: AtomicI64 = AtomicI64::new(0);
-    // After anything that the system's clock has said.
+    // After any time of the system's clock.
     UtcMs(i64::MAX / 2 + NOW.fetch_add(HOUR_MS, Ordering::Relaxed))
 }
 

@@ -1,8 +1,9 @@
-//! The synthetic day: what 4000 files' requests could look like, second by second.
+//! The synthetic day: plausible requests of 4000 files, second by second.
 //!
-//! Base rates are log-normal (median 20 requests/s while a file is active, sigma 1.3); a file is active and idle in turns of 10 minutes on average, so about
-//! half of the time. Reads to writes are 70 to 30, a request's size is fixed per file, latencies are log-normal (median 450 us, sigma 0.5,
-//! and a factor per file of sigma 0.5; writes take 1.5 times as long). Arrivals are a Poisson process. The same seed gives the same requests.
+//! Base rates are log-normal (median 20 requests/s while a file is active, sigma 1.3). A file is alternately active and idle for 10 minutes
+//! on average. Reads to writes are 70 to 30; a file's requests all have the same size. Latencies are log-normal: median 450 us, sigma 0.5,
+//! and a factor per file of sigma 0.5; writes take 1.5 times as long. Arrivals are a Poisson process. The same seed gives the same
+//! requests.
 
 use std::sync::Arc;
 
@@ -20,29 +21,29 @@ const SIZES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 64 << 10, 1024 << 10];
 const LATENCY_NS: f64 = 450e3;
 const SIGMA: f64 = 0.5;
 const WRITES_TAKE: f64 = 1.5;
-/// Of a latency in the client's queue and until its completion: the rest is network and server.
+/// Part of a latency in the client: in the queue and until completion. The rest is network and server.
 const OWN_NS: f64 = 15e3;
-/// So many files share an export, a directory, a tenant.
+/// Number of files that share an export, a directory, a tenant.
 const FILES_OF_MOUNT: usize = 1000;
 const FILES_OF_DIRECTORY: usize = 40;
 const FILES_OF_TENANT: usize = 200;
 const FILE_BYTES: u64 = 4 << 30;
 
-/// A file with what it will do next.
+/// A file and its next event.
 struct File {
     record: RequestRecord,
     interval_ns: f64,
     latency_ns: f64,
     is_sequential: bool,
-    /// When the phase of now ends.
+    /// End of the current phase.
     phase_end_ns: f64,
     is_active: bool,
-    /// When its next request completes, if the phase lasts so long.
+    /// Completion of its next request, if the phase lasts that long.
     next_ns: f64,
     random: Pcg64Mcg,
 }
 
-/// The files, and the time up to which they have done something.
+/// The files, and the simulated time.
 pub struct Day {
     files: Vec<File>,
     start_ns: u64,
@@ -50,7 +51,7 @@ pub struct Day {
 }
 
 impl Day {
-    /// A day of so many files that begins at a time (UTC, ns since the epoch).
+    /// A day of `files` files that begins at a time (UTC, ns since the epoch).
     pub fn new(files: usize, start_ns: u64, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let files = (0..files).map(|index| File::new(index, &mut random));
@@ -71,7 +72,7 @@ impl Day {
         requests.sort_unstable_by_key(|request| request.end_ns);
     }
 
-    /// What the files are, by their number less 1.
+    /// The attributes of the files, by their number less 1.
     pub fn attributes(&self) -> Vec<Arc<FileAttributes>> {
         let files = self.files.iter().enumerate();
         files
@@ -209,7 +210,7 @@ mod tests {
                 .last()
                 .is_some_and(|last| last.end_ns < SECONDS * 1_000_000_000)
         );
-        // Half of the time the mean of a log-normal distribution.
+        // Half of the time with the mean of a log-normal distribution.
         let expected =
             100.0 * SECONDS as f64 * 0.5 * RATE_MEDIAN * (RATE_SIGMA * RATE_SIGMA / 2.0).exp();
         let share = requests.len() as f64 / expected;

@@ -1,4 +1,4 @@
-//! What a store takes on disk.
+//! The size of a store on disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use trackiops_store::{Dataset, Snapshot};
 
-/// The columns that say as much as the extractor's entry of 40 bytes: requests, bytes and latencies of either direction.
+/// The columns with the same content as the extractor's entry of 40 bytes: requests, bytes and latencies by direction.
 const SIX_METRICS: [&str; 6] = [
     "read_requests",
     "read_bytes",
@@ -17,7 +17,7 @@ const SIX_METRICS: [&str; 6] = [
     "write_bytes",
     "write_latency_us_sum",
 ];
-/// What an entry of the extractor's takes.
+/// Size of an entry in the extractor.
 const PAPER_BYTES: f64 = 40.0;
 
 /// Segments of one granularity.
@@ -37,7 +37,7 @@ pub fn journal_bytes(store: &Path) -> Result<u64> {
         .sum())
 }
 
-/// Prints what segments and catalog take.
+/// Prints the sizes of segments and catalog.
 pub fn report(store: &Path) -> Result<()> {
     let all: u64 = files(store)?.iter().map(|(_, bytes)| bytes).sum();
     let catalog = files(store)?;
@@ -50,7 +50,7 @@ pub fn report(store: &Path) -> Result<()> {
         catalog as f64 / f64::from(1 << 20),
         100.0 * catalog as f64 / all as f64
     );
-    // Those that others were merged into, and not these.
+    // Only current segments, without those that were merged.
     let snapshot = Snapshot::open(store)?;
     let segments = snapshot.segments(Dataset::Rollup, None)?;
     for granularity in snapshot.granularities() {
@@ -94,7 +94,7 @@ fn sizes(segments: &[&Path]) -> Result<Sizes> {
         for group in reader.metadata().row_groups() {
             sizes.entries += group.num_rows().unsigned_abs();
             for column in group.columns() {
-                // A list is its elements.
+                // The column of a list is that of its elements.
                 let name = column
                     .column_path()
                     .parts()
@@ -120,7 +120,7 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>> {
             match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
                 Ok(metadata) => found.push((entry.path(), metadata.len())),
-                // Sealed meanwhile.
+                // It was sealed meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }

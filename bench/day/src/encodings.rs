@@ -1,5 +1,5 @@
-//! Writes the columns of a store's segments once more in every encoding there is, and prints what each takes:
-//! `trackiops-bench-encodings --store DIR`. A row group, a page and a compressor are those of the store's own.
+//! Rewrites the columns of a store's segments in every encoding, and prints the sizes: `trackiops-bench-encodings --store DIR`. Row groups,
+//! pages and compression are like in the store.
 
 use std::collections::BTreeMap;
 use std::fs::File;

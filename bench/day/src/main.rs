@@ -1,4 +1,4 @@
-//! Writes the store of a synthetic day, and says what that took: `trackiops-bench-day --store DIR`.
+//! Writes the store of a synthetic day, and prints the costs: `trackiops-bench-day --store DIR`.
 
 mod compact;
 mod day;
@@ -97,7 +97,7 @@ fn main() -> Result<()> {
         }
     }
     writer.finish().context("sealing what is left")?;
-    // Sealing has a thread of its own.
+    // Includes the thread that seals.
     let all = clock(ClockId::ProcessCPUTime);
     let sealing = all.saturating_sub(clock(ClockId::ThreadCPUTime));
     let per = |time: Duration, of: u64| time.as_nanos() as f64 / of.max(1) as f64;

@@ -1,5 +1,4 @@
-//! A recorder whose system calls and allocations fail, or kill it, one after the other, and which has too little of what
-//! `ulimit` limits.
+//! A recorder whose system calls and allocations fail or kill it, one after the other, and which runs into limits of `ulimit`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -127,7 +126,7 @@ fn attach(recorder: &Child, args: &[String]) -> Result<Child> {
     let mut line = String::new();
     said.read_line(&mut line)?;
     ensure!(line.contains("attached"), "strace says: {line}");
-    // It must not be kept waiting.
+    // Drain it, so that it does not block.
     thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Ok(strace)
 }
@@ -135,7 +134,7 @@ fn attach(recorder: &Child, args: &[String]) -> Result<Child> {
 /// Has a recorder begin and waits for its end; whether it was killed for taking too long.
 fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
     let mut line = recorder.stdin.take().context("it is piped")?;
-    // It may be gone by now.
+    // It may have ended already.
     let _ = line.write_all(b"\n");
     drop(line);
     let began = Instant::now();
@@ -193,7 +192,7 @@ fn profile() -> Result<BTreeMap<String, u64>> {
         let Some((call, _)) = call.trim_start().split_once('(') else {
             continue;
         };
-        // The end of one that another thread's came into, or of the thread.
+        // The end of a call that another thread's call interrupted, or the end of the thread.
         if call.starts_with(['<', '+', '-']) {
             continue;
         }
@@ -238,7 +237,7 @@ fn faults(calls: &BTreeMap<String, u64>, allocations: u64, args: &Args) -> Vec<(
             for at in some(&mut numbers, *last, args.places) {
                 let once = format!("{call}:error={error}:when={at}");
                 faults.push((format!("{error} once"), Fault::Inject(once)));
-                // What is interrupted is tried again, for ever if need be.
+                // An interrupted call is retried, possibly forever.
                 let last = if error == "EINTR" {
                     format!("..{}", at + 20)
                 } else {
@@ -275,7 +274,7 @@ fn judge(dir: &Path) -> Result<Vec<String>> {
     let said = Promised::read(&dir.join("acknowledged"))?;
     let all = windows();
     let acknowledged = usize::try_from(said.windows)?;
-    // One more may have become durable.
+    // One more window may have become durable.
     let counts = acknowledged..=(acknowledged + 1).min(all.len());
     let mut wrong = Vec::new();
     let content = |when: &str| {
@@ -340,7 +339,7 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
         .lines()
         .filter_map(|line| line.split_once("panicked at "));
     for (_, place) in panics {
-        // Without where this machine keeps crates.
+        // Without the directory in which this machine keeps crates.
         let in_crate = place
             .split_once("/registry/src/")
             .and_then(|(_, crates)| crates.split_once('/'));

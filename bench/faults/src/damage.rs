@@ -1,4 +1,4 @@
-//! One way of damaging a store for each number.
+//! Damages a store: each number gives another damage.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use trackiops_testkit::stores::seal_catalog;
 
 const CATALOG: &str = "catalog.db";
 
-/// What is done to a store.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Bit,
@@ -41,7 +41,7 @@ pub enum Kind {
     Forged,
 }
 
-/// How many mutants of the bytes of a file are of which kind.
+/// Shares of kinds among mutants of a file's bytes.
 const OF_BYTES: [(Kind, u64); 10] = [
     (Kind::Bit, 11),
     (Kind::Byte, 10),
@@ -54,7 +54,7 @@ const OF_BYTES: [(Kind, u64); 10] = [
     (Kind::Swapped, 5),
     (Kind::Copied, 5),
 ];
-/// The same for mutants of whole files.
+/// Shares of kinds among mutants of whole files.
 const OF_WHOLE_FILES: [(Kind, u64); 9] = [
     (Kind::Deleted, 2),
     (Kind::Exchanged, 2),
@@ -68,7 +68,7 @@ const OF_WHOLE_FILES: [(Kind, u64); 9] = [
 ];
 const OF_SQL: [(Kind, u64); 2] = [(Kind::Edited, 2), (Kind::Forged, 11)];
 
-/// What a mutant damages. There are equally many of each.
+/// The damaged part. All parts get equally many mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Catalog,
@@ -101,7 +101,7 @@ impl Part {
         Self::Sql,
     ];
 
-    /// As the report calls it.
+    /// The name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Catalog => "bytes of the catalog",
@@ -149,7 +149,7 @@ impl Part {
 }
 
 impl Kind {
-    /// As the report calls it.
+    /// The name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bit => "a bit flipped",
@@ -182,21 +182,21 @@ pub struct Mutant {
     pub state: usize,
     pub part: Part,
     pub kind: Kind,
-    /// What was done, to which files.
+    /// The damage, and the files.
     pub what: String,
 }
 
-/// The numbers from which a mutant is made.
+/// The random numbers of a mutant.
 fn numbers(seed: u64, number: u64) -> Numbers {
     let mut numbers = Numbers(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    // The first ones of neighbours are alike.
+    // Skip the first numbers, which are similar for neighbouring seeds.
     for _ in 0..4 {
         numbers.below(2);
     }
     numbers
 }
 
-/// Makes `store` the mutant of a number. `outside` is beside the store, with a file that nobody may touch.
+/// Turns `store` into the mutant of a number. `outside` is beside the store, with a file that must stay untouched.
 pub fn make(
     states: &[State],
     seed: u64,
@@ -251,7 +251,7 @@ impl Change<'_> {
         self.numbers.below(end.max(1) as u64) as usize
     }
 
-    /// Any of the files that the mutant damages; one that is not empty if there must be bytes.
+    /// A random file for the mutant to damage; not an empty one if `with_bytes`.
     fn file(&mut self, with_bytes: bool) -> Result<PathBuf> {
         self.file_of(self.part, with_bytes)
     }
@@ -268,7 +268,7 @@ impl Change<'_> {
         self.image.get_mut(path).context("it is in the store")
     }
 
-    /// A place in a file: anywhere, or at one of its ends.
+    /// A position in a file: anywhere, or at one of its ends.
     fn place(&mut self, path: &Path) -> Result<usize> {
         let length = self.bytes(path)?.len();
         Ok(match self.below(8) {
@@ -386,7 +386,7 @@ impl Change<'_> {
         Ok(what)
     }
 
-    /// A copy of a journal with its `.end` file, or of a segment, as if it were another one.
+    /// A copy of a journal with its `.end` file, or of a segment, under another number.
     fn copy_numbered(&mut self) -> Result<String> {
         let number = |path: &Path| -> Option<(String, u64)> {
             let stem = path.file_stem()?.to_str()?;
@@ -410,7 +410,7 @@ impl Change<'_> {
         Ok(format!("{} copied as number {to}", path.display()))
     }
 
-    /// What a copy file by file of a store has that is recorded to meanwhile: one part is of an earlier time.
+    /// Simulates a file-by-file copy of a store that is being recorded to: one part is of an earlier time.
     fn tear(&mut self) -> Result<String> {
         let part = |path: &Path| match path.components().count() {
             1 if path == Path::new(CATALOG) => Some(0),
@@ -432,8 +432,8 @@ impl Change<'_> {
             of.map(|(path, bytes)| (path.clone(), bytes.clone()))
                 .collect()
         };
-        // A store that is as it was at an earlier time is not damaged. It is also so if its catalog is of
-        // now, and lists the same journals: it does not have the lengths of those that are open.
+        // A store in an earlier state is not damaged. Neither is one with the current catalog, if that lists the same journals: the catalog
+        // does not store the lengths of open journals.
         let is_older = |is_part| of(&image, is_part) == of(self.older, is_part);
         let journals =
             |image: &Image| -> Vec<PathBuf> { of(image, |part| part == 1).into_keys().collect() };
@@ -446,7 +446,7 @@ impl Change<'_> {
         Ok(format!("{name} of an earlier time"))
     }
 
-    /// A file of another store, with what belongs to it.
+    /// A file of another store, with its companion files.
     fn take_foreign(&mut self) -> Result<String> {
         let files = self.other.keys().filter(|path| *path != Path::new("lock"));
         let files: Vec<_> = files.collect();
@@ -497,7 +497,7 @@ impl Change<'_> {
         ))
     }
 
-    /// What is no regular file in the place of one.
+    /// Replaces a regular file by another kind of file.
     fn replace(&mut self, kind: Kind) -> Result<String> {
         let path = self.file(false)?;
         let bytes = self.image.remove(&path).unwrap_or_default();
@@ -530,7 +530,7 @@ impl Change<'_> {
         Ok(format!("{by} in place of {}", path.display()))
     }
 
-    /// Changes values of the catalog, and its checksum with them if it is to look like one that was written so.
+    /// Changes values in the catalog. With `forge`, also corrects its checksum.
     fn edit(&mut self, forge: bool) -> Result<String> {
         restore(&self.image, self.store)?;
         let path = self.store.join(CATALOG);
@@ -562,7 +562,7 @@ impl Change<'_> {
         let mut tables =
             names("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
         tables.retain(|table| !table.starts_with("sqlite_"));
-        // Segments, journals and what is to be deleted say what is read and where.
+        // Segments, journals and files to delete decide which files are read.
         tables.extend(["segment", "segment", "sealed_journal", "removed"].map(str::to_owned));
         let table = tables[self.below(tables.len())].clone();
         let columns = names(&format!("SELECT name FROM pragma_table_info('{table}')"))?;

@@ -1,4 +1,4 @@
-//! What a store has kept of the small recorder's windows and single requests.
+//! Finds which windows and single requests of the small recorder a store has kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,20 +15,20 @@ use crate::states::batch;
 use trackiops_testkit::generated::THREE;
 use trackiops_testkit::questions::{Key, Sum, question, rows, straightforward};
 
-/// What is wrong with a store.
+/// Kind of an error in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Something that was acknowledged is not there.
+    /// Acknowledged data is missing.
     Lost,
-    /// Something is there twice.
+    /// Data is there twice.
     Doubled,
-    /// A question or the next recorder is refused.
+    /// A question or the next recorder fails.
     Refused,
-    /// Something else.
+    /// Another error.
     Other,
 }
 
-/// Something that is wrong with a store.
+/// An error in a store.
 #[derive(Debug)]
 pub struct Wrong {
     pub kind: Kind,
@@ -41,7 +41,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// How many of the first of these windows a store has: one of these counts. An answer must have no note of damage.
+/// Checks that a store has the first `n` of these windows, where `n` is one of these counts. Answers must have no note of damage.
 pub fn windows(
     store: &Path,
     all: &[ClosedWindow],
@@ -108,7 +108,7 @@ fn requests_of(sums: &BTreeMap<Key, Sum>) -> u64 {
     rows.map(|row| row.read.requests + row.write.requests).sum()
 }
 
-/// What is wrong with the single requests of a store. A bit says of which windows they must be there.
+/// Errors in the single requests of a store. Each bit of `promised` stands for a window whose requests must exist.
 pub fn requests(store: &Path, all: &[ClosedWindow], promised: u64) -> Result<Vec<Wrong>> {
     let mut ends = Vec::new();
     let mut view = RequestsView::open(store)?;

@@ -1,5 +1,5 @@
-//! Damages stores in every way and looks whether an answer is wrong without a note; fails and kills a recorder's system
-//! calls; and cuts the power of its disk. `bench/README.md` says more.
+//! Damages stores and checks that no answer is wrong without a note; fails and kills a recorder's system calls; and cuts the power of its
+//! disk. See `bench/README.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

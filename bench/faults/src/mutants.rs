@@ -1,4 +1,4 @@
-//! Mutants one after the other, each held against what the undamaged store answers.
+//! Makes mutants one after the other, and compares each with the answers of the undamaged store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,18 +19,18 @@ use crate::scratch;
 use crate::states::{self, State, restore};
 use trackiops_testkit::generated::THREE;
 
-/// When the windows are that are recorded into a damaged store, and how many.
+/// Start and number of the windows that are recorded into a damaged store.
 const LATER: i64 = THREE + 2 * 3_600_000;
 const LATER_WINDOWS: i64 = 3;
-/// One of so many mutants is recorded into: that takes most of the time.
+/// Only one of this many mutants is recorded into, because that takes most of the time.
 const RECORDED: u64 = 8;
-/// A mutant may take so much more memory than the process had before.
+/// Most additional memory for a mutant.
 const MOST_MEMORY_KB: u64 = 256 << 10;
 
-/// Panics since the last look, wherever they were caught.
+/// Panics since the last call of [`panics`], including caught ones.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Has panics counted that somebody catches, and nothing printed.
+/// Counts panics that are caught, and prints nothing.
 pub fn note_panics() {
     panic::set_hook(Box::new(|info| {
         let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,18 +44,18 @@ pub fn panics() -> Vec<String> {
     std::mem::take(&mut *panics)
 }
 
-/// What one mutant came to.
+/// Result of a mutant.
 struct Outcome {
     mutant: Mutant,
     counts: Vec<&'static str>,
     wrong: Vec<String>,
 }
 
-/// The answers of a store that is not damaged.
+/// The answers of an undamaged store.
 struct Before {
     answers: Vec<Said>,
     findings: Vec<Finding>,
-    /// After more was recorded: of the earlier time, and of the new one.
+    /// After a further recording: answers about the earlier time, and about the new one.
     recorded: [Vec<Said>; 2],
 }
 
@@ -69,7 +69,7 @@ pub struct Workshop {
     before: Vec<Before>,
 }
 
-/// Questions whose answers are of the range alone: the list of files tells also when else they were seen.
+/// Questions whose answers depend only on the range. The list of files also shows when files were seen at other times.
 const WINDOWS: &[usize] = &[0, 1, 2, 4, 5];
 const REQUESTS: &[usize] = &[6];
 const CANARY: &str = "nobody of the store touches this";
@@ -88,7 +88,7 @@ fn later() -> Range {
     }
 }
 
-/// Records some windows into a store: what was acknowledged of them, and the first error.
+/// Records some windows into a store. Returns the acknowledged windows, and the first error.
 fn record(store: &Path) -> ([i64; 2], Result<(), StoreError>) {
     let mut acknowledged = [0; 2];
     let mut run = || {
@@ -147,7 +147,7 @@ impl Workshop {
         })
     }
 
-    /// Makes one mutant and asks it.
+    /// Makes one mutant and queries it.
     fn run(&self, number: u64) -> Result<Outcome> {
         if self.outside.exists() {
             fs::remove_dir_all(&self.outside)?;
@@ -182,7 +182,7 @@ impl Workshop {
     }
 
     fn judge(&self, number: u64, before: &Before, outcome: &mut Outcome) {
-        // What somebody forged may say anything: it must only do no harm.
+        // Forged data may contain anything: it must only do no harm.
         let forged = outcome.mutant.kind == Kind::Forged;
         let Outcome { counts, wrong, .. } = outcome;
         let after = answers(&self.store, earlier());
@@ -204,7 +204,7 @@ impl Workshop {
                 wrong.push("an answer differs, and check finds nothing".to_owned());
             }
         }
-        // By a hash, because each process has the numbers of one remainder.
+        // A hash, because each process has the numbers of one remainder.
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         if !mixed.is_multiple_of(RECORDED) {
             return;
@@ -231,7 +231,7 @@ impl Workshop {
         if forged {
             return;
         }
-        // The list of files tells of the new windows, too.
+        // The list of files also contains the new windows.
         let unchanged = match acknowledged[0] {
             LATER_WINDOWS => &before.recorded[0],
             _ => &before.answers,
@@ -251,7 +251,7 @@ impl Workshop {
         }
     }
 
-    /// Makes mutants, and says what they came to on stdout, a line each. Where `keep` is, those that failed are kept there.
+    /// Makes mutants, and prints the result of each on a line of stdout. Copies failed ones to `keep`, if given.
     pub fn work(&self, numbers: impl Iterator<Item = u64>, keep: Option<&Path>) -> Result<()> {
         let mut out = std::io::stdout().lock();
         let mut counts = BTreeMap::<String, u64>::new();
@@ -306,17 +306,17 @@ impl Workshop {
     }
 }
 
-/// A recorder has glibc give memory back, which makes each question after it slow.
+/// A recorder makes glibc return memory, which makes each later question slow.
 fn keep_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets numbers of the allocator.
+    // SAFETY: the call sets parameters of the allocator.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
     }
 }
 
-/// What is outside of the store.
+/// The files outside of the store.
 fn outside(dir: &Path) -> Result<Vec<(PathBuf, Vec<u8>, u32)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -328,7 +328,7 @@ fn outside(dir: &Path) -> Result<Vec<(PathBuf, Vec<u8>, u32)>> {
     Ok(files)
 }
 
-/// Has the peak of memory begin again: what there is, KiB.
+/// Resets the peak of memory. Returns the current memory, KiB.
 fn reset_peak() -> Result<u64> {
     fs::write("/proc/self/clear_refs", "5")?;
     memory("VmRSS:")

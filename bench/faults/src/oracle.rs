@@ -1,4 +1,4 @@
-//! What a damaged store must answer: what it answered before, or a note or an error that names the damage.
+//! The required answers of a damaged store: the same as before, or a note or an error that names the damage.
 
 use std::fmt::{Debug, Write as _};
 use std::io;
@@ -20,20 +20,20 @@ use trackiops_schemas::time::Granularity;
 
 use trackiops_testkit::questions::{question, select};
 
-/// An answer in words, without what it says of damage.
+/// An answer in words, without its notes of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     words: String,
-    /// Whether it says that something is damaged.
+    /// Whether it reports damage.
     is_noted: bool,
-    /// It is an error.
+    /// Whether it is an error.
     is_refused: bool,
-    /// ... that names no file of the store.
+    /// Whether the error names no file of the store.
     names_nothing: bool,
 }
 
 impl Said {
-    /// Whether it says that something is wrong.
+    /// Whether it reports a problem.
     pub fn tells(&self) -> bool {
         self.is_noted || self.is_refused
     }
@@ -71,7 +71,7 @@ fn said<R: Debug>(answered: Result<Outcome<R>, QueryError>, store: &Path) -> Sai
     }
 }
 
-/// Text without what a histogram remembers of the order in which it was filled.
+/// Removes the parts of a histogram's text that depend on the order in which it was filled.
 fn without_shifts(text: &str) -> String {
     let mut parts = text.split("shift: ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ fn without_shifts(text: &str) -> String {
     })
 }
 
-/// All values of rows. `Debug` leaves those in the middle out.
+/// All values of rows. `Debug` omits values in the middle.
 fn values(batches: &[RecordBatch]) -> Result<String, ArrowError> {
     let mut text = String::new();
     let options = FormatOptions::new().with_null("null");
@@ -128,7 +128,7 @@ fn exported(question: Question, table: ExportDataset, store: &Path) -> Said {
     }
 }
 
-/// What is asked, in the order of [`answers`].
+/// The questions, in the order of [`answers`].
 pub const QUESTIONS: [&str; 8] = [
     "all by second",
     "all by minute",
@@ -164,20 +164,20 @@ pub fn answers(store: &Path, range: Range) -> Vec<Said> {
     ]
 }
 
-/// How answers compare to those of the undamaged store.
+/// Comparison of answers with the answers of the undamaged store.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// One is an error.
+    /// An answer is an error.
     pub refused: bool,
-    /// One has a note of damage.
+    /// An answer has a note of damage.
     pub noted: bool,
-    /// One is not what it was, or has a note.
+    /// An answer differs from the original or has a note.
     pub differs: bool,
-    /// What must not be.
+    /// Violations.
     pub wrong: Vec<String>,
 }
 
-/// Compares answers with those of the undamaged store.
+/// Compares answers with the answers of the undamaged store.
 pub fn compare(before: &[Said], after: &[Said]) -> Compared {
     let mut compared = Compared::default();
     for ((before, after), question) in before.iter().zip(after).zip(QUESTIONS) {
@@ -200,7 +200,7 @@ pub fn compare(before: &[Said], after: &[Said]) -> Compared {
     compared
 }
 
-/// Where two texts part.
+/// The first difference of two texts.
 fn difference(before: &str, after: &str) -> String {
     let same = before
         .bytes()
@@ -215,7 +215,7 @@ fn difference(before: &str, after: &str) -> String {
     format!("`{}` was `{}`", part(after), part(before))
 }
 
-/// Whether the rows of an answer are those of another one, whatever is noted.
+/// Compares the rows of answers, whatever their notes. Returns the differences.
 pub fn same_rows(before: &[Said], after: &[Said], questions: &[usize]) -> Vec<String> {
     let pairs = questions
         .iter()

@@ -1,4 +1,4 @@
-//! Processes that make mutants: one that hangs is killed, and the others go on.
+//! Processes that make mutants: one that hangs is killed, and the others continue.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A mutant that takes longer hangs. Most take a tenth of a second, and much longer on a machine with other work to do.
+/// A mutant that takes longer hangs. Most take a tenth of a second, but much longer on a busy machine.
 const HANGS: Duration = Duration::from_secs(60);
-/// The stores are made before the first mutant.
+/// Limit for the first mutant, which includes making the stores.
 const STARTS: Duration = Duration::from_secs(120);
-/// No more failures are printed than that.
+/// Most failures to print.
 const PRINTED: usize = 100;
-/// What is counted of each kind, and what it is called.
+/// Counters of each kind, by name.
 const COLUMNS: [&str; 8] = [
     "all",
     "equal",
@@ -29,10 +29,10 @@ const COLUMNS: [&str; 8] = [
     "not recorded into",
 ];
 
-/// What mutants came to.
+/// Results of mutants.
 #[derive(Default)]
 struct Totals {
-    /// By table and row, then by column.
+    /// Counters by table and row, then by column.
     counts: BTreeMap<(String, String), BTreeMap<String, u64>>,
     wrong: Vec<String>,
     most_kb: u64,
@@ -50,7 +50,7 @@ impl Totals {
         self.most_kb = self.most_kb.max(other.most_kb);
     }
 
-    /// Takes a line of a process: the mutant that it is at, if it says that.
+    /// Takes a line of a process. Returns the current mutant, if the line names it.
     fn take(&mut self, line: &str) -> Result<Option<u64>> {
         let (word, rest) = line.split_once(' ').context("a line has two words")?;
         match word {
@@ -111,7 +111,7 @@ fn work(mut numbers: Range<u64>, step: u64, seed: u64, keep: Option<&Path>) -> R
         if status.success() {
             break;
         }
-        // What the process had counted is lost with it.
+        // The counts of a killed process are lost.
         let at = at.context("the stores could not be made")?;
         totals.wrong.push(match hung {
             true => format!("{at}\tit hangs: no end after {HANGS:?}"),
@@ -122,7 +122,7 @@ fn work(mut numbers: Range<u64>, step: u64, seed: u64, keep: Option<&Path>) -> R
     Ok(totals)
 }
 
-/// Makes mutants in several processes, and prints what they came to.
+/// Makes mutants in several processes, and prints the results.
 pub fn mutate(numbers: Range<u64>, seed: u64, jobs: u64, keep: Option<&Path>) -> Result<()> {
     let began = Instant::now();
     let jobs = jobs.max(1);
@@ -149,7 +149,7 @@ pub fn mutate(numbers: Range<u64>, seed: u64, jobs: u64, keep: Option<&Path>) ->
     }
 }
 
-/// The tables of the report, each with all mutants: by what is done to a store, and by what it is done to.
+/// The tables of the report, each over all mutants: by kind of damage, and by damaged part.
 const TABLES: [&str; 2] = ["damage", "of"];
 
 fn print(totals: &Totals, seed: u64, took: Duration) {

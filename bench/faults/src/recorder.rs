@@ -1,4 +1,4 @@
-//! A small recorder: it appends windows and single requests, seals, merges and expires, and goes on after errors.
+//! A small recorder: it appends windows and single requests, seals, merges and expires, and continues after errors.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::OpenOptions;
@@ -18,21 +18,21 @@ use crate::states::{batch, recorded};
 use trackiops_testkit::generated::THREE;
 use trackiops_testkit::stores::options_of;
 
-/// So many windows are recorded in all, and between opening the store and finishing.
+/// Number of windows in all, and number between opening the store and finishing.
 pub const WINDOWS: usize = 24;
 const AT_ONCE: usize = 8;
-/// How often a window is tried.
+/// Attempts for each window.
 const ATTEMPTS: usize = 4;
 
-/// The time that it is: it runs faster than windows do, so that they expire and what was merged is deleted.
+/// The simulated time. It runs faster than windows do, so that they expire and merged files are deleted.
 static NOW: AtomicI64 = AtomicI64::new(THREE);
 
-/// What is recorded.
+/// The windows to record.
 pub fn windows() -> Vec<ClosedWindow> {
     recorded(7, THREE, WINDOWS as i64)
 }
 
-/// How a store is written to after `recorded` windows.
+/// Options of the store after `recorded` windows.
 pub fn of_time(recorded: usize) -> Options {
     NOW.store(THREE + 40_000 * recorded as i64, Ordering::SeqCst);
     let Ok(retention) = "1s=600s,1m=forever".parse() else {
@@ -49,13 +49,13 @@ pub fn of_time(recorded: usize) -> Options {
     }
 }
 
-/// What was acknowledged: the number of windows, and a bit for each batch of requests.
+/// Acknowledged data: the number of windows, and a bit for each batch of requests.
 ///
-/// It is in memory that outlives the process, so that no system call is between a window and its acknowledgement.
+/// In memory that outlives the process, so that no system call lies between a window and its acknowledgement.
 struct Acknowledged {
     windows: &'static AtomicU64,
     requests: &'static AtomicU64,
-    /// How often memory was allocated, if it came to its end.
+    /// Number of memory allocations, if the recorder reached its end.
     allocations: &'static AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl Acknowledged {
     fn map(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: it is nowhere yet, and it is never unmapped.
+        // SAFETY: the mapping gets a new address, and it is never unmapped.
         let at = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -77,7 +77,7 @@ impl Acknowledged {
             )?
         };
         let at: *mut AtomicU64 = at.cast();
-        // SAFETY: a page is aligned, has room for three, and stays.
+        // SAFETY: a page is aligned, has room for three numbers, and stays mapped.
         let (windows, requests, allocations) = unsafe { (&*at, &*at.add(1), &*at.add(2)) };
         Ok(Self {
             windows,
@@ -87,19 +87,19 @@ impl Acknowledged {
     }
 }
 
-/// What a store must have.
+/// Data that a store must have.
 #[derive(Clone, Copy, Default)]
 pub struct Promised {
-    /// The first windows, so many.
+    /// Number of windows, from the first one.
     pub windows: u64,
-    /// A bit for each window whose single requests it must have.
+    /// A bit for each window whose single requests must exist.
     pub requests: u64,
-    /// How often the recorder allocated memory.
+    /// Number of memory allocations of the recorder.
     pub allocations: u64,
 }
 
 impl Promised {
-    /// What was acknowledged.
+    /// Reads the acknowledged data.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path)?;
         let number = |at: usize| -> Result<u64> {
@@ -114,12 +114,12 @@ impl Promised {
     }
 }
 
-/// The allocator, of which one allocation fails in a recorder.
+/// An allocator that can fail one allocation of a recorder.
 pub struct Failing;
 
-/// How often memory was allocated since [`FAILS`] was set.
+/// Number of allocations since [`FAILS`] was set.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Which of them fails, from 1 on.
+/// Number of the allocation that fails, from 1.
 static FAILS: AtomicU64 = AtomicU64::new(0);
 /// The variable with that number.
 pub const FAILS_AT: &str = "TRACKIOPS_FAULTS_ALLOCATION";
@@ -130,18 +130,18 @@ impl Failing {
     }
 }
 
-// SAFETY: it is the system's, but for null, which is its way to fail.
+// SAFETY: it is the system's allocator, except for null, which reports a failure.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if Self::is_it() {
             return std::ptr::null_mut();
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(at, layout) }
     }
 
@@ -149,12 +149,12 @@ unsafe impl GlobalAlloc for Failing {
         if Self::is_it() {
             return std::ptr::null_mut();
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.realloc(at, layout, bytes) }
     }
 }
 
-/// Tries again what has failed.
+/// Retries after failures.
 fn retry<T>(mut what: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 1..ATTEMPTS {
         if let Ok(done) = what() {
@@ -164,9 +164,9 @@ fn retry<T>(mut what: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreE
     what()
 }
 
-/// What a recorder says as it goes on.
+/// Progress messages of a recorder.
 pub enum Said {
-    /// So many windows are acknowledged.
+    /// This many windows are acknowledged.
     Windows(usize),
     /// The single requests of this window are acknowledged.
     Requests(usize),
@@ -177,15 +177,15 @@ pub enum Said {
 /// How single requests become durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// When the store likes.
+    /// At the store's own pace.
     Hurried,
-    /// Now and then it waits until they are. One of its sessions is not finished, too.
+    /// Waits now and then until they are durable. One of its sessions is not finished.
     Waiting,
 }
 
 /// Windows between two waits.
 const WAITS: usize = 3;
-/// Somewhat longer than single requests take to become durable.
+/// A little longer than single requests need to become durable.
 const DURABLE: Duration = Duration::from_millis(1050);
 
 /// Records windows into a store.
@@ -217,7 +217,7 @@ pub fn record(
         if pace == Pace::Waiting && session == 1 {
             continue;
         }
-        // What could not be sealed is left to the next recorder.
+        // The next recorder handles data that could not be sealed.
         let sealed = requests.map(RequestsWriter::finish);
         if pace == Pace::Waiting && matches!(sealed, Some(Ok(()))) {
             said(Said::Durable)?;
@@ -227,10 +227,10 @@ pub fn record(
     Ok(())
 }
 
-/// Records all windows into the store of a directory, which has a file for what is acknowledged. Begins when a line was read.
+/// Records all windows into the store of a directory, which also has a file for acknowledgements. Begins after it has read a line.
 pub fn run(dir: &Path) -> Result<()> {
     let acknowledged = Acknowledged::map(&dir.join("acknowledged"))?;
-    // Its system calls are failed from here on, this one among them.
+    // From here on, its system calls may fail, including this one.
     let _ = io::stdin().lock().read_line(&mut String::new());
     if let Ok(number) = std::env::var(FAILS_AT) {
         ALLOCATIONS.store(0, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Stores in the states in which damage may meet them.
+//! Stores in the states in which they may be damaged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,20 +21,20 @@ use trackiops_testkit::stores::options_of;
 /// The files of a store, by their paths in it.
 pub type Image = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A store, and an older version of each of its files that there was.
+/// A store, and an older version of each of its files, if there was one.
 pub struct State {
     pub name: &'static str,
     pub image: Image,
     pub older: Image,
 }
 
-/// What the store of a state was recorded with.
+/// Granularities of the stores.
 const GRANULARITIES: &str = "1s,1m";
 const REQUESTS_BYTES: u64 = 64 << 20;
-/// Requests of each window that are kept one by one.
+/// Number of single requests kept for each window.
 pub const REQUESTS: i64 = 3;
 
-/// Windows with files, operations and, in one of them, what waits for a server.
+/// Windows with files and operations; one has requests that wait for a server.
 pub fn recorded(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
     let mut windows = windows(seed, start, 1000, count, 5);
     for window in &mut windows {
@@ -57,7 +57,7 @@ pub fn recorded(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
     windows
 }
 
-/// Single requests of a window. Each completes at another time.
+/// Single requests of a window, with distinct completion times.
 pub fn batch(window: &ClosedWindow) -> RequestBatch {
     let request = |i: i64| {
         let end_ns = window.start.0 * 1_000_000 + i * 3333;
@@ -88,9 +88,9 @@ fn put(
     Ok(())
 }
 
-/// Leaves what was written to the next recorder, all of it durable.
+/// Leaves all written data to the next recorder. All of it is durable.
 fn leave((writer, mut requests): (Writer, RequestsWriter)) -> Result<()> {
-    // They are synced once a second.
+    // Requests are synced once a second.
     thread::sleep(Duration::from_millis(1100));
     requests.idle(UtcMs(THREE + 25_000))?;
     drop((requests, writer));
@@ -102,7 +102,7 @@ fn finish((writer, requests): (Writer, RequestsWriter)) -> Result<(), StoreError
     writer.finish()
 }
 
-/// Records windows `from..to` of a recording that a journal is never cut in, or every few seconds.
+/// Records windows `from..to` of a recording in which `rotate` never cuts a journal, or does so every few seconds.
 fn session(store: &Path, rotate: &str, from: usize, to: usize) -> Result<(), StoreError> {
     let all = recorded(5, THREE, 25);
     let mut writers = open(store, rotate)?;
@@ -131,7 +131,7 @@ fn sealed(store: &Path) -> Result<Image> {
     Ok(older)
 }
 
-/// Windows and single requests are sealed, and others are not.
+/// Some windows and single requests are sealed, others are not.
 fn requests(store: &Path) -> Result<Image> {
     session(store, "1h", 0, 10)?;
     let older = image(store)?;
@@ -150,7 +150,7 @@ fn merged(store: &Path) -> Result<Image> {
     Ok(older)
 }
 
-/// The recorder was killed when what was merged counted, and the others were not hidden yet.
+/// The recorder was killed after the merged segment counted, and before the others were hidden.
 fn merging(store: &Path) -> Result<Image> {
     session(store, "5s", 0, 10)?;
     let older = image(store)?;
@@ -164,7 +164,7 @@ fn merging(store: &Path) -> Result<Image> {
     Ok(older)
 }
 
-/// What the process does that is killed.
+/// The work of the process that is killed.
 pub fn merge(store: &Path) -> Result<()> {
     Ok(session(store, "5s", 10, 25)?)
 }
@@ -194,7 +194,7 @@ pub fn all() -> Result<Vec<State>> {
     states.collect()
 }
 
-/// What is in a directory.
+/// The content of a directory.
 pub fn image(store: &Path) -> Result<Image> {
     let mut files = Image::new();
     let mut dirs = vec![store.to_owned()];
@@ -211,7 +211,7 @@ pub fn image(store: &Path) -> Result<Image> {
     Ok(files)
 }
 
-/// Makes a directory one with these files, and no others.
+/// Replaces the content of a directory by these files.
 pub fn restore(image: &Image, store: &Path) -> Result<()> {
     if store.exists() {
         fs::remove_dir_all(store)?;

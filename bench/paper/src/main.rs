@@ -1,5 +1,5 @@
-//! The CHEOPS'24 extractor's design as published, to measure against: loads its programs, prints each file's line once
-//! a second, and on SIGINT says how many requests it has counted. See `bench/README.md`.
+//! The published design of the CHEOPS'24 extractor, for comparison. Loads its programs, prints each file's line once a second, and on
+//! SIGINT prints the number of counted requests. See `bench/README.md`.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 static OBJECT: &[u8] = include_bytes_aligned!("../ebpf/paper.bpf.o");
 
-/// In the order in which a request meets them.
+/// In the order in which a request reaches them.
 const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_initiate_read"),
     ("nfs", "nfs_initiate_write"),
@@ -24,7 +24,7 @@ const TRACEPOINTS: [(&str, &str); 6] = [
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// As in the kernel side.
+/// The same as in the kernel side.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Metrics {
@@ -87,7 +87,7 @@ fn report(metrics: &mut HashMap<MapData, u64, Metrics>) -> Result<u64> {
     let mut requests = 0;
     let files: Vec<u64> = metrics.keys().collect::<Result<_, _>>()?;
     for fileid in files {
-        // What is added between the two is lost, as in the paper.
+        // Requests between the two calls are lost, as in the paper.
         let Metrics { read, write } = metrics.get(&fileid, 0)?;
         metrics.remove(&fileid)?;
         requests += read.requests + write.requests;

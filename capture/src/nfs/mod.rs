@@ -1,5 +1,5 @@
-//! NFS v2 (RFC 1094), v3 (RFC 1813), v4.0 (RFC 7530), v4.1 (RFC 8881) and v4.2 (RFC 7862): what calls and replies say of
-//! files, names, offsets and counts. Everything else is stepped over.
+//! NFS v2 (RFC 1094), v3 (RFC 1813), v4.0 (RFC 7530), v4.1 (RFC 8881) and v4.2 (RFC 7862): reads files, names, offsets and counts from
+//! calls and replies, and skips everything else.
 
 mod v2;
 mod v3;
@@ -11,13 +11,13 @@ use crate::xdr::{Reader, Xdr, XdrError};
 /// RPC program of NFS.
 pub const NFS_PROGRAM: u32 = 100_003;
 
-/// Longest name that is read; file systems have 255.
+/// Longest name that is read; file systems allow 255 bytes.
 const LONGEST_NAME: usize = 4096;
 
 /// Why reading stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It needs the byte at this position of the record.
+    /// The reader needs the byte at this position of the record.
     Need(u64),
     /// The rest cannot be read.
     Opaque(Opaque),
@@ -32,7 +32,7 @@ impl From<XdrError> for Stop {
     }
 }
 
-/// Name of a procedure of NFSv2 and v3, or of an operation of NFSv4 (there, `COMPOUND` has none).
+/// Name of a procedure of NFSv2 and v3, or of an operation of NFSv4. `COMPOUND` itself has none here.
 pub fn operation_name(version: u32, number: u32) -> Option<&'static str> {
     match version {
         2 => v2::NAMES.get(number as usize).copied(),
@@ -104,7 +104,7 @@ pub fn read_results(
     }
 }
 
-/// ns since the epoch.
+/// Converts to ns since the epoch.
 fn time_ns(seconds: u32, nanoseconds: u32) -> i64 {
     i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds)
 }

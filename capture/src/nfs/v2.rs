@@ -32,7 +32,7 @@ fn handle(reader: &mut Reader<'_>) -> Xdr<Handle> {
     reader.fixed(HANDLE_BYTES).map(|bytes| Handle(bytes.into()))
 }
 
-/// Reads arguments into the operation whose number is known.
+/// Reads the arguments of `operation`, whose number is already set.
 pub fn read_arguments(reader: &mut Reader<'_>, operation: &mut OperationCall) -> Xdr<()> {
     let number = operation.number;
     if matches!(number, 0 | 3 | 7) {
@@ -67,7 +67,7 @@ pub fn read_arguments(reader: &mut Reader<'_>, operation: &mut OperationCall) ->
     Ok(())
 }
 
-/// Reads results of the operation whose number is known.
+/// Reads results into `result`, whose number is already set.
 pub fn read_results(reader: &mut Reader<'_>, result: &mut OperationReply) -> Xdr<()> {
     let number = result.number;
     if matches!(number, 0 | 3 | 7) {

@@ -31,14 +31,14 @@ pub const NAMES: [&str; 22] = [
 ];
 
 const LONGEST_HANDLE: usize = 64;
-/// A directory of more entries in one reply is none: 1 MiB has no more.
+/// A reply with more entries is malformed: 1 MiB cannot hold more.
 const MOST_ENTRIES: usize = 1 << 16;
 
 fn handle(reader: &mut Reader<'_>) -> Xdr<Handle> {
     super::handle(reader, LONGEST_HANDLE)
 }
 
-/// Reads arguments into the operation whose number is known.
+/// Reads the arguments of `operation`, whose number is already set.
 pub fn read_arguments(reader: &mut Reader<'_>, operation: &mut OperationCall) -> Xdr<()> {
     if operation.number == 0 {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn read_arguments(reader: &mut Reader<'_>, operation: &mut OperationCall) ->
     Ok(())
 }
 
-/// Reads results of the operation whose number is known.
+/// Reads results into `result`, whose number is already set.
 pub fn read_results(reader: &mut Reader<'_>, result: &mut OperationReply) -> Xdr<()> {
     if result.number == 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What stands behind a procedure's name: keys with values, as a call's arguments or a reply's results.
+//! The keys and values after the name of a procedure: arguments of a call, or results of a reply.
 
 use super::NotUnderstood;
 use super::line::{hex, next_word};
@@ -8,7 +8,7 @@ use crate::nfs::procedure_name;
 /// Longest handle (NFSv3), bytes.
 const LONGEST_HANDLE: usize = 64;
 
-/// Reads arguments into an operation whose number is known: who calls, and why arguments are missing.
+/// Reads arguments into an operation whose number is already set. Returns the caller, and why arguments are missing.
 pub fn arguments(
     version: u32,
     rest: &[u8],
@@ -52,7 +52,7 @@ pub fn arguments(
     Ok((credential, None))
 }
 
-/// Reads results into an operation whose number is known.
+/// Reads results into an operation whose number is already set.
 pub fn results(
     version: u32,
     rest: &[u8],
@@ -96,7 +96,7 @@ pub fn results(
             _ => return Err(NotUnderstood::Key),
         }
     }
-    // The file comes before the directory, which is alone if there is no file.
+    // The file's attributes come before the directory's. Without a file there are only the directory's.
     let is_of_directory = match procedure {
         "REMOVE" | "RMDIR" => true,
         "LOOKUP" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" => result.status != Some(0),
@@ -109,13 +109,13 @@ pub fn results(
 }
 
 enum Key<'a> {
-    /// A key, whose value follows.
+    /// A key that a value follows.
     Named(&'a [u8]),
-    /// `SHORT PACKET`: the capture has only the beginning.
+    /// `SHORT PACKET`: the packet was captured only in part.
     Short,
 }
 
-/// The next key and its value; `None` where lengths begin, or the line ends.
+/// The next key and its value; `None` where the lengths begin or the line ends.
 fn pair<'a>(rest: &mut &'a [u8]) -> Result<Option<(Key<'a>, &'a [u8])>, NotUnderstood> {
     let key = next_word(rest);
     if matches!(key, b"" | b"con") || key.starts_with(b"status=") {
@@ -131,7 +131,7 @@ fn pair<'a>(rest: &mut &'a [u8]) -> Result<Option<(Key<'a>, &'a [u8])>, NotUnder
     Ok(Some((Key::Named(key), value)))
 }
 
-/// Keys of the format that say nothing that a store has.
+/// Keys of the format that a store has no use for.
 fn is_known(key: &[u8]) -> bool {
     matches!(
         key,
@@ -201,7 +201,7 @@ fn name(value: &[u8]) -> Result<Box<[u8]>, NotUnderstood> {
     inner.map(Box::from).ok_or(NotUnderstood::Value)
 }
 
-/// Unstable, data or file; anything else the protocol does not have.
+/// Unstable, data or file; the protocol has no other values.
 fn is_stable(value: &[u8]) -> Result<bool, NotUnderstood> {
     match value {
         b"U" => Ok(false),

@@ -1,4 +1,4 @@
-//! A line of nfsdump: `time source destination U|T C2|C3|R2|R3 xid procedure name`, and what the procedure has of it.
+//! A line of nfsdump: `time source destination U|T C2|C3|R2|R3 xid procedure name`, then the fields of the procedure.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,12 +6,12 @@ use super::NotUnderstood;
 use crate::message::{Peers, Transport};
 use crate::nfs::procedure_name;
 
-/// The beginning of a line, which is the same for all procedures.
+/// The beginning of a line, which all procedures share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     /// When the message was captured, ns since the epoch.
     pub time_ns: i64,
-    /// Who called whom.
+    /// Client and server.
     pub peers: Peers,
     /// Whether it is a call.
     pub is_call: bool,
@@ -21,12 +21,12 @@ pub struct Line<'a> {
     pub xid: u32,
     /// Number of the procedure.
     pub procedure: u32,
-    /// What follows the procedure's name.
+    /// The text after the name of the procedure.
     pub rest: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// Reads it.
+    /// Reads a line.
     pub fn parse(line: &'a [u8]) -> Result<Self, NotUnderstood> {
         let mut rest = line;
         let mut word = || next_word(&mut rest);
@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
         let procedure = procedure
             .filter(|number| procedure_name(version, *number).is_some())
             .ok_or(NotUnderstood::Procedure)?;
-        // The name: nfsdump's own (`readdirp`, `fsstat`), which says nothing more.
+        // nfsdump's own name (`readdirp`, `fsstat`): the number before it already says which procedure it is.
         if !word().first().is_some_and(u8::is_ascii_alphabetic) {
             return Err(NotUnderstood::Procedure);
         }
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The next word, and steps over it; empty at the end. A word that begins with `"` ends with the next `"` before a space.
+/// Takes the next word; empty at the end. A word that begins with `"` ends with the next `"` before a space.
 pub fn next_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let begin = rest.iter().position(|byte| *byte != b' ');
     let text = begin.map_or(&[][..], |begin| &rest[begin..]);
@@ -93,7 +93,7 @@ pub fn next_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     word
 }
 
-/// A number without a sign, as nfsdump writes nearly all: hexadecimal.
+/// An unsigned hexadecimal number: nfsdump writes nearly all numbers so.
 pub fn hex(word: &[u8]) -> Option<u64> {
     let is_hex = word.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(word).ok().filter(|_| is_hex)?;
@@ -116,7 +116,7 @@ fn time_ns(word: &[u8]) -> Option<i64> {
     Some(seconds * 1_000_000_000 + fraction * scale)
 }
 
-/// `31.03f7`: an IPv4 address, or the number that it was replaced by, and a port, both hexadecimal.
+/// `31.03f7`: an IPv4 address, or the number that replaced it, and a port. Both are hexadecimal.
 fn address(word: &[u8]) -> Option<SocketAddr> {
     let dot = word.iter().position(|byte| *byte == b'.')?;
     let (host, port) = (hex(&word[..dot])?, hex(&word[dot + 1..])?);

@@ -1,5 +1,5 @@
-//! Text of nfsdump (Ellard and Seltzer, LISA 2003), in which the traces of Harvard from 2001 to 2003 are: a line for each call and
-//! each reply of NFS v2 and v3. The format as `ellardnfs2ds` of DataSeries reads it.
+//! Text of nfsdump (Ellard and Seltzer, LISA 2003), the format of the Harvard traces from 2001 to 2003: one line for each call and each
+//! reply of NFS v2 and v3. `ellardnfs2ds` of DataSeries reads the same format.
 //!
 //! ```text
 //! 1006231504.285023 32.03fd 30.0801 T C3 1cf0d105 6 read fh cfbc65 off 0 count 2000 con = 130 len = 140
@@ -27,9 +27,9 @@ use line::Line;
 
 pub use report::{ClientTally, DumpReport};
 
-/// More of a line is not read: the longest have two names and two handles.
+/// Bytes of a line that are read. The longest lines have two names and two handles.
 const LONGEST_LINE: usize = 64 << 10;
-/// So many connections are followed at a time.
+/// Most connections that are followed at a time.
 const MOST_CONNECTIONS: usize = 1 << 14;
 
 /// Why a line was not understood.
@@ -38,7 +38,7 @@ pub enum NotUnderstood {
     /// It does not begin with a time.
     #[error("it does not begin with seconds and a fraction")]
     Time,
-    /// It has no two addresses.
+    /// It does not have two addresses.
     #[error("no address and port, as in 31.03f7")]
     Address,
     /// Neither `T` nor `U`.
@@ -47,10 +47,10 @@ pub enum NotUnderstood {
     /// Neither call nor reply.
     #[error("none of C2, C3, R2 and R3")]
     Direction,
-    /// Not a transaction id.
+    /// The transaction id is missing or not a number.
     #[error("no transaction id")]
     Xid,
-    /// Not a procedure of the version.
+    /// Not a procedure of this version of NFS.
     #[error("no procedure of its version of NFS")]
     Procedure,
     /// Neither `OK` nor an error's number.
@@ -62,12 +62,12 @@ pub enum NotUnderstood {
     /// A key without a value, or with one that it cannot have.
     #[error("a value that its key cannot have")]
     Value,
-    /// It is too long.
+    /// The line is too long.
     #[error("it is longer than 64 KiB")]
     TooLong,
 }
 
-/// A message that a line has.
+/// The message of a line.
 #[derive(Clone, Debug)]
 pub struct DumpMessage(Message);
 
@@ -78,7 +78,7 @@ enum Message {
 }
 
 impl DumpMessage {
-    /// Reads a line, without its end.
+    /// Parses a line without its line end.
     pub fn parse(line: &[u8]) -> Result<Self, NotUnderstood> {
         if line.len() > LONGEST_LINE {
             return Err(NotUnderstood::TooLong);
@@ -102,7 +102,7 @@ impl DumpMessage {
                 peers,
                 xid,
                 begin_ns: time_ns,
-                // `len` is what was captured of a packet, not what was sent.
+                // `len` is the length of the captured packet, not of the packet that was sent.
                 bytes: 0,
                 payload_bytes: 0,
                 status: RpcStatus::Success,
@@ -151,7 +151,7 @@ struct Connection {
     last_ns: i64,
 }
 
-/// Pairs calls with replies, and gives requests to a receiver.
+/// Pairs calls with replies, and passes requests to a receiver.
 pub struct DumpDecoder<R> {
     receiver: R,
     connections: AHashMap<Peers, Connection>,
@@ -160,7 +160,7 @@ pub struct DumpDecoder<R> {
 }
 
 impl<R: Receiver> DumpDecoder<R> {
-    /// Gives what it finds to `receiver`.
+    /// Passes what it finds to `receiver`.
     pub fn new(receiver: R) -> Self {
         Self {
             receiver,
@@ -170,12 +170,12 @@ impl<R: Receiver> DumpDecoder<R> {
         }
     }
 
-    /// Who is given what is found.
+    /// The receiver of calls, replies and requests.
     pub fn receiver(&mut self) -> &mut R {
         &mut self.receiver
     }
 
-    /// The next message.
+    /// Takes the next message.
     pub fn message(&mut self, message: DumpMessage) {
         let time_ns = message.time_ns();
         self.report.time(time_ns);
@@ -214,7 +214,7 @@ impl<R: Receiver> DumpDecoder<R> {
         tally.replies += 1;
         let connection = self.connections.get_mut(&reply.peers);
         let pairing = connection.map(|connection| &mut connection.pairing);
-        // A reply of another procedure belongs to a call that the text lacks.
+        // If the procedures differ, the text lacks the call of this reply.
         let pairing = pairing.filter(|pairing| {
             let call = pairing.call_of(true, reply.xid);
             call.is_some_and(|call| (call.version, call.procedure) == procedure)
@@ -235,7 +235,7 @@ impl<R: Receiver> DumpDecoder<R> {
         }
     }
 
-    /// Ends the connections that were idle for longest.
+    /// Ends the connections that have been idle longest.
     fn evict(&mut self) {
         let mut times: Vec<i64> = self.connections.values().map(|c| c.last_ns).collect();
         let (_, &mut until_ns, _) = times.select_nth_unstable(MOST_CONNECTIONS / 4);
@@ -258,7 +258,7 @@ impl<R: Receiver> DumpDecoder<R> {
         self.report.tally(peers.client.ip()).unanswered += counting.unanswered;
     }
 
-    /// There are no more messages: who was given what was found, and what became of every message.
+    /// There are no more messages. Returns the receiver, and the report on every message.
     pub fn finish(mut self) -> (R, DumpReport) {
         for (peers, connection) in std::mem::take(&mut self.connections) {
             self.end(peers, connection);
@@ -267,8 +267,8 @@ impl<R: Receiver> DumpDecoder<R> {
     }
 }
 
-/// Reads the lines of a text, which may be compressed with gzip, bzip2 or zstd, as long as `take` says so. Lines have no end, and those that
-/// are too long have a byte more than is read of a line.
+/// Reads lines until `take` breaks. The text may be compressed with gzip, bzip2 or zstd. `take` gets a line without its end; a line that is
+/// too long is cut one byte above the limit. `is_over` ends the reading within such a line, which a small compressed file may make endless.
 pub fn read_lines(
     input: impl Read + Send,
     mut take: impl FnMut(&[u8]) -> ControlFlow<()>,

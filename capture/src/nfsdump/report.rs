@@ -1,15 +1,15 @@
-//! What became of every message of a text.
+//! Accounts for every message of a text.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// So many clients have counts of their own.
+/// Most clients with separate counts.
 const MOST_CLIENTS: usize = 1 << 12;
 
 /// Messages of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTally {
-    /// Calls, each time that they were sent.
+    /// Calls, including retransmissions.
     pub calls: u64,
     /// Replies.
     pub replies: u64,
@@ -21,12 +21,12 @@ pub struct ClientTally {
     pub unanswered: u64,
     /// Replies without a call.
     pub orphans: u64,
-    /// Replies to calls that were answered before.
+    /// Replies to calls that were already answered.
     pub repeated_replies: u64,
 }
 
 impl ClientTally {
-    /// Adds another one.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         let Self {
             calls,
@@ -47,30 +47,30 @@ impl ClientTally {
     }
 }
 
-/// What became of every message.
+/// Accounts for every message.
 #[derive(Clone, Debug, Default)]
 pub struct DumpReport {
     /// By client.
     pub clients: BTreeMap<IpAddr, ClientTally>,
-    /// Of clients beyond those.
+    /// The sum over clients beyond the limit.
     pub others: ClientTally,
-    /// Messages that were captured before the one that stands before them.
+    /// Messages that were captured earlier than the message before them in the text.
     pub backwards: u64,
-    /// Messages of which the text has only the beginning.
+    /// Messages that were captured only in part.
     pub short: u64,
-    /// Time of the earliest message and of the latest, ns since the epoch.
+    /// Times of the earliest and the latest message, ns since the epoch.
     pub time_range_ns: Option<(i64, i64)>,
 }
 
 impl DumpReport {
-    /// All clients together.
+    /// The sum over all clients.
     pub fn total(&self) -> ClientTally {
         let mut total = self.others;
         self.clients.values().for_each(|tally| total.add(tally));
         total
     }
 
-    /// Of a client.
+    /// The tally of a client.
     pub(super) fn tally(&mut self, client: IpAddr) -> &mut ClientTally {
         if self.clients.len() < MOST_CLIENTS || self.clients.contains_key(&client) {
             return self.clients.entry(client).or_default();
@@ -78,7 +78,7 @@ impl DumpReport {
         &mut self.others
     }
 
-    /// There was a message at this time.
+    /// Extends the time range to a message at `time_ns`.
     pub(super) fn time(&mut self, time_ns: i64) {
         let (first, last) = self.time_range_ns.unwrap_or((time_ns, time_ns));
         self.time_range_ns = Some((first.min(time_ns), last.max(time_ns)));

@@ -1,4 +1,4 @@
-//! Captures to test with, and what is found in them.
+//! Test captures, and what the decoder finds in them.
 #![allow(dead_code)] // each test uses a part
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use trackiops_capture::{
     Call, Decoder, Packet, Receiver, Reply, Report, Request, Seen, read_packets,
 };
 
-/// Where captures are that are not in the repository: `TRACKIOPS_FAST09`, or beside it.
+/// The folder with captures that are not in the repository: `TRACKIOPS_FAST09`, or a folder next to the repository.
 pub fn captures() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fast09");
     let folder = std::env::var_os("TRACKIOPS_FAST09").map_or(beside, PathBuf::from);
@@ -27,7 +27,7 @@ pub fn captures() -> Option<PathBuf> {
     None
 }
 
-/// A file as it is, without bzip2.
+/// Reads a file, and decompresses bzip2.
 pub fn read(path: &Path) -> Vec<u8> {
     if path.extension().is_none_or(|extension| extension != "bz2") {
         return fs::read(path).expect("the capture can be read");
@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// A packet that is not in a file.
+/// A packet in memory.
 #[derive(Clone, Debug)]
 pub struct OwnPacket {
     pub time_ns: i64,
@@ -74,7 +74,7 @@ pub fn packets(file: &[u8]) -> Vec<OwnPacket> {
     packets
 }
 
-/// Everything that is found.
+/// Everything that the decoder finds.
 #[derive(Default)]
 pub struct Found {
     pub calls: Vec<(Arc<Call>, Seen, bool)>,
@@ -98,7 +98,7 @@ impl Receiver for Found {
     }
 }
 
-/// What is found in packets; the account must add up.
+/// Decodes packets, and checks that the account adds up.
 pub fn found<'a>(packets: impl IntoIterator<Item = &'a OwnPacket>) -> (Found, Report) {
     let mut decoder = Decoder::new(Found::default(), &[]);
     for packet in packets {
@@ -107,7 +107,7 @@ pub fn found<'a>(packets: impl IntoIterator<Item = &'a OwnPacket>) -> (Found, Re
     checked(decoder)
 }
 
-/// What is found in a file, and how the file ends.
+/// Decodes a file. Also returns how the file ends.
 pub fn found_in(file: &[u8]) -> (Found, Report) {
     let mut decoder = Decoder::new(Found::default(), &[]);
     let _ = read_packets(file, |packet| {
@@ -127,7 +127,7 @@ fn checked(decoder: Decoder<Found>) -> (Found, Report) {
     (found, report)
 }
 
-/// How many there are of each.
+/// Counts equal items.
 pub fn counted<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeMap<T, u64> {
     let mut counts = BTreeMap::new();
     for item in items {

@@ -1,59 +1,64 @@
-//! The comparison of one superblock's counters with its rows, from look to look.
+//! Compares one superblock's counters with its rows, from look to look.
 
 use crate::audit::look::Look;
 use crate::audit::transfers::{Difference, Transfers};
 
-/// Ages are in whole seconds, and are read a little apart from the clock.
+/// Tolerance for ages: they are whole seconds and are read slightly apart from the clock.
 const BIRTH_TOLERANCE_S: u64 = 2;
-/// Counters that differ by more from one look to the next have started again.
+/// A counter whose difference between two looks exceeds this has been reset.
 const LEAP: u64 = 1 << 62;
 
-/// What is known of a superblock since its account was opened.
+/// The state of a superblock since its account was opened.
 ///
-/// All of a device's rows are counted from the recorder's start, and the kernel's counters from the
-/// mount. So a constant, the `offset`, is between them. Each look bounds how much more the kernel
-/// has than the rows: the amount that was missed, plus that constant.
+/// ```text
+/// rows    counted from the recorder's start
+/// kernel  counted from the mount
+///
+/// kernel - rows = missed + offset     each look bounds this difference
+/// ```
+///
+/// The `offset` is constant.
 #[derive(Clone, Debug)]
 pub struct Account {
     born_s: i64,
-    /// Rows of the device that belong to superblocks before this one.
+    /// Rows of the device that belong to earlier superblocks.
     rows_before: Transfers,
     /// Bounds of the constant.
     offset: (Difference, Difference),
-    /// The whole life of the superblock is in its rows, so that the constant is 0.
+    /// Whether the superblock's whole life is in its rows: the constant is 0.
     is_from_birth: bool,
-    /// What the last comparison had of the kernel, and of the rows.
+    /// The kernel's counts and the rows at the last comparison.
     compared: Option<(Transfers, Transfers)>,
     /// What has been booked so far.
     booked: Transfers,
-    /// What the last look had more. It is booked when the next one has it, too.
+    /// The surplus of the last look. It is booked when the next look confirms it.
     candidate: Transfers,
     /// The device's rows when it was found without a mount.
     vacated: Option<Transfers>,
     /// When the superblock was last looked at, by the monotonic clock, s.
     looked_s: i64,
-    /// It has lost all mounts that it had then, so that another superblock may have its device number.
+    /// It has lost all mounts of the last look, so another superblock may have its device number.
     is_in_doubt: bool,
 }
 
-/// What a comparison has shown.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What the kernel has counted since the one before.
+    /// The kernel's counts since the previous comparison.
     pub kernel: Transfers,
-    /// What rows have of that.
+    /// The part of these that rows have.
     pub rows: Transfers,
-    /// What is to be booked.
+    /// Counts to book as missed.
     pub missed: Transfers,
-    /// Rows have more bytes than the kernel.
+    /// Whether rows have more bytes than the kernel.
     pub is_excess: bool,
-    /// Another look may show more.
+    /// Whether another look may change the result.
     pub is_open: bool,
 }
 
 impl Account {
-    /// Opens the account of a superblock at its first look. `born_after` says that it was made while
-    /// its device's rows were being recorded; `rows_before` has those of its predecessors.
+    /// Opens the account of a superblock at its first look. `born_after` is set if the superblock was made while
+    /// its device was being recorded, and has the rows of its predecessors.
     pub fn open(look: &Look, rows: Transfers, born_after: Option<Transfers>) -> Self {
         let mut account = Self {
             born_s: look.born_s,
@@ -75,22 +80,22 @@ impl Account {
         account
     }
 
-    /// Whether the look is at the superblock of this account. One that is in doubt has to be older
-    /// than the look before.
+    /// Whether the look is at the superblock of this account. A superblock in doubt must be older
+    /// than the last look.
     pub fn is_of(&self, look: &Look) -> bool {
         let is_old = look.born_s.saturating_add_unsigned(BIRTH_TOLERANCE_S) < self.looked_s;
         !self.is_succeeded_by(look) && (is_old || !self.is_in_doubt)
     }
 
-    /// Whether the look is at another superblock for certain.
+    /// Whether the look is certainly at another superblock.
     fn is_succeeded_by(&self, look: &Look) -> bool {
         let is_same_age = look.born_s.abs_diff(self.born_s) <= BIRTH_TOLERANCE_S;
         let grows = |(kernel, _): (Transfers, Transfers)| look.kernel.grew_since(kernel, LEAP);
         !is_same_age || !self.compared.is_none_or(grows)
     }
 
-    /// The rows before the superblock that a look has found in the place of this one. `None` if they
-    /// are not known.
+    /// The rows before the superblock that a look has found in the place of this one; `None` if
+    /// unknown.
     pub fn rows_before(&self, look: &Look) -> Option<Transfers> {
         self.vacated.filter(|_| self.is_succeeded_by(look))
     }
@@ -113,8 +118,8 @@ impl Account {
         self.vacated.get_or_insert(rows);
     }
 
-    /// Compares a look at the same superblock with the device's rows, all those of requests that
-    /// completed by then included.
+    /// Compares a look at the same superblock with the device's rows, which include every request that
+    /// completed by then.
     pub fn compare(&mut self, look: &Look, rows: Transfers) -> Comparison {
         self.born_s = look.born_s;
         self.vacated = None;
@@ -122,11 +127,11 @@ impl Account {
         self.is_in_doubt = false;
         let (low, high) = self.bounds(look, rows);
         if self.is_from_birth && self.booked.is_none() && high.lacks_bytes() {
-            // The device's rows are not only of this superblock.
+            // The device's rows also include other superblocks.
             self.restart(look, rows);
             return Comparison::default();
         }
-        // What is missing now has been missing at least since the first look, or is the constant.
+        // The current difference is an upper bound of the constant: it may include requests missed since the first look.
         self.offset.1 = self.offset.1.min(high);
         let known = self.offset.1.plus(self.booked);
         let more = low.above(known);
@@ -144,13 +149,13 @@ impl Account {
             rows: compared.1.growth_since(rows),
             missed,
             is_excess: excess.bytes() > 0,
-            // Only a look that is more exact than this one may narrow the constant.
+            // Only a more exact look can narrow the constant further.
             is_open: !high.above(self.offset.1.plus(self.booked)).is_none()
                 || (self.offset.0 != self.offset.1 && !look.unsure.is_none()),
         }
     }
 
-    /// Begins at this look: what was before is not compared.
+    /// Starts over at this look: earlier counts are not compared.
     fn restart(&mut self, look: &Look, rows: Transfers) {
         self.is_from_birth = false;
         self.candidate = Transfers::default();
@@ -158,13 +163,13 @@ impl Account {
         self.compared = Some((look.kernel, self.rows_at(look, rows)));
     }
 
-    /// The least and the most that the kernel has more than rows.
+    /// The least and the greatest surplus of the kernel over the rows.
     fn bounds(&self, look: &Look, rows: Transfers) -> (Difference, Difference) {
         let low = look.kernel.difference(self.rows_at(look, rows));
         (low, low.plus(look.unsure))
     }
 
-    /// Rows of the requests that may be in the counters.
+    /// Rows of the requests that the look's counters may include.
     fn rows_at(&self, look: &Look, rows: Transfers) -> Transfers {
         rows.since(self.rows_before).since(look.after)
     }

@@ -9,18 +9,18 @@ use crate::audit::look::Look;
 use crate::audit::transfers::Transfers;
 use crate::clock::ClockSample;
 
-/// In which `/sys/block/*/stat` counts bytes.
+/// Bytes of the unit in `/sys/block/*/stat`.
 const SECTOR: u64 = 512;
-/// More devices are not named.
+/// Most devices that are named.
 const NAMED: usize = 4;
 
-/// What devices have counted. Those that come are added; what one counts after the last look before it leaves is not known.
+/// The counters of block devices. New devices are added. Requests between the last look and a device's removal remain unknown.
 pub struct Disks {
     /// Where the kernel's files are.
     root: PathBuf,
     known: BTreeMap<OsString, Transfers>,
     all: Transfers,
-    /// Those that have counted anything since they were first seen.
+    /// Devices whose counters have grown since they were first seen.
     busy: BTreeSet<OsString>,
 }
 
@@ -35,13 +35,13 @@ impl Disks {
         }
     }
 
-    /// Reads the counters. The second value says that what was counted since the look before cannot be compared: a device has left.
+    /// Reads the counters. The second value says that a device has left, so the counts since the last look cannot be compared.
     pub fn look(&mut self) -> (Look, bool) {
         let began = ClockSample::take().now;
         let (mut found, mut has_left) = (BTreeMap::new(), false);
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
         for entry in entries {
-            // Without this directory it has no requests: another driver makes them of what it is given.
+            // Without this directory a device has no requests: its driver passes bios on to another one.
             if entry.path().join("mq").is_dir()
                 && let Some(counted) = read(&entry.path().join("stat"))
             {
@@ -52,7 +52,7 @@ impl Disks {
         let ended = ClockSample::take().now;
         for (name, before) in &self.known {
             let now = found.get(name);
-            // One of the same name is another device if it has counted less.
+            // A device of the same name with smaller counters is another one.
             has_left |= now.is_none_or(|now| now.growth_since(*before) != now.since(*before));
         }
         for (name, now) in &found {
@@ -83,12 +83,12 @@ impl Disks {
     }
 }
 
-/// Whether it is one of multipath, which hands requests on to devices that count them once more than rows do. Then nothing is compared.
+/// Whether it is a multipath device. It passes requests on to devices that count them once more than rows do, so nothing is compared.
 fn is_of_mapper(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"dm-")
 }
 
-/// Reads and writes of a device since it came (Documentation/block/stat.rst).
+/// Reads and writes of a device since it was added (Documentation/block/stat.rst).
 fn read(stat: &Path) -> Option<Transfers> {
     let text = fs::read_to_string(stat).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
@@ -145,7 +145,7 @@ mod tests {
         assert!(disks.look().1, "multipath is not compared");
         fs::remove_dir_all(root.path().join("sys/block/dm-1")).unwrap();
         disks.look();
-        // Another one.
+        // Another device of the same name.
         set(root.path(), "loop0", 0, 4);
         let (all, has_left) = seen(&mut disks);
         assert!(has_left);

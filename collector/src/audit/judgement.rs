@@ -1,4 +1,4 @@
-//! How much of what the kernel has counted lately no program ran for, and whether that is an alarm.
+//! Judges recent requests for which no program ran: how many they are, and whether that is an alarm.
 
 use std::mem;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use trackiops_schemas::unit::grouped;
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
 
-/// What comparisons had is forgotten after once or twice this time.
+/// Results of comparisons are forgotten after once or twice this time.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// An alarm is a larger share than this of what the kernel has counted of a mount, or of the block devices.
+/// Alarm if unexplained requests exceed this share of those that the kernel has counted for a mount, or for the block devices.
 ///
-/// Kernels are known that run no program for up to 2 % of the requests to block devices (a 6.18 virtual machine: their own counters and
+/// Some kernels run no program for up to 2 % of the requests to block devices (a 6.18 virtual machine: its own counters and
 /// ftrace have them, `recursion_misses` is 0). An engine that reads the wrong memory, or a probe that is not attached, misses most.
 pub const ALARM_PERCENT: u64 = 5;
-/// Fewer requests are no alarm, whatever their share: of three requests one is 33 %.
+/// Fewer requests are no alarm, whatever their share: one of three requests is 33 %.
 const ALARM_REQUESTS: u64 = 20;
 
-/// Requests for which no program ran, and nothing says why.
+/// Requests for which no program ran, for an unknown reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unprobed {
     /// The mount, or the block devices.
     pub of: String,
-    /// How many the kernel has counted, and no row of a file has.
+    /// Requests that the kernel has counted, and no row of a file has.
     pub missed: u64,
-    /// How many the kernel has counted in the same time.
+    /// All requests that the kernel has counted in the same time.
     pub counted: u64,
 }
 
 impl Unprobed {
-    /// In words.
+    /// A description for people.
     pub fn text(&self) -> String {
         let Self {
             of,
@@ -48,12 +48,12 @@ impl Unprobed {
     }
 }
 
-/// What the comparisons of some time had of a device.
+/// Results of the comparisons of a device over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Counted by the kernel.
     pub kernel: Transfers,
-    /// Of that, found in no row.
+    /// The part that was found in no row.
     pub booked: Transfers,
 }
 
@@ -63,13 +63,13 @@ impl Tally {
         self.booked.add(other.booked);
     }
 
-    /// Whether so much was booked that it is an alarm, if so many of its requests are explained.
+    /// Whether the booked requests, less the explained ones, are an alarm.
     fn is_alarming(&self, explained: u64) -> bool {
         let is_beyond = |part: u64, all: u64| {
             u128::from(part) * 100 > u128::from(all) * u128::from(ALARM_PERCENT)
         };
         match self.booked.requests() {
-            // Bytes do not come without a request, even where the kernel counts none.
+            // Booked bytes imply at least one request, even if the kernel counts none.
             0 => is_beyond(self.booked.bytes(), self.kernel.bytes()),
             booked => {
                 let unexplained = booked.saturating_sub(explained);
@@ -79,18 +79,18 @@ impl Tally {
     }
 }
 
-/// What has been booked lately, by device.
+/// Recent bookings, by device.
 pub struct Lately {
     turned: MonotonicNs,
-    /// Since then, and in the time before.
+    /// Since `turned`, and in the period before.
     now: AHashMap<Dev, Tally>,
     before: AHashMap<Dev, Tally>,
-    /// Requests that were known to be missed or lost when these times began.
+    /// Requests that were known to be missed or lost when each period began.
     explained: [u64; 2],
 }
 
 impl Lately {
-    /// Begins.
+    /// Begins the first period.
     pub fn new(now: MonotonicNs) -> Self {
         Self {
             turned: now,
@@ -100,7 +100,7 @@ impl Lately {
         }
     }
 
-    /// Adds what a comparison had.
+    /// Adds the result of a comparison.
     pub fn add(&mut self, dev: Dev, kernel: Transfers, booked: Transfers) {
         self.now
             .entry(dev)
@@ -108,7 +108,7 @@ impl Lately {
             .add(Tally { kernel, booked });
     }
 
-    /// Forgets what is old.
+    /// Drops the older period when it has expired.
     pub fn forget(&mut self, now: MonotonicNs, explained: u64) {
         let age = Duration::from_nanos(now.0.saturating_sub(self.turned.0));
         if age >= FORGET_AFTER {
@@ -118,7 +118,7 @@ impl Lately {
         }
     }
 
-    /// Devices of which requests were booked that nothing explains, and whether any of them is an alarm.
+    /// Devices with booked requests without an explanation, and whether any of them is an alarm.
     pub fn judge(&self, explained: u64) -> (Vec<(Dev, Tally)>, bool) {
         let explained = explained.saturating_sub(self.explained[1]);
         let mut all = self.before.clone();

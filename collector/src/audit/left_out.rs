@@ -1,4 +1,4 @@
-//! What a filter has left out: the kernel's counters have it, and rows do not.
+//! Requests that a filter leaves out: the kernel's counters include them, and rows do not.
 
 use std::io;
 use std::mem::{self, offset_of};
@@ -16,20 +16,20 @@ use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
 use crate::shared_memory::SharedWords;
 
-/// The place of devices that have none of their own.
+/// The shared place of devices without a separate place.
 const OTHERS: usize = LEFT_OUT_PLACES - 1;
 
-/// Transfers that were left out since the programs were loaded.
+/// Transfers left out since the programs were loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOutSums {
-    /// By device, the block devices as one.
+    /// By device; the block devices count as one.
     pub by_device: AHashMap<Dev, Transfers>,
-    /// Of mounts, it is not known which.
+    /// For mounts without a separate place.
     pub of_others: Transfers,
 }
 
 impl LeftOutSums {
-    /// The least that was left out of a device.
+    /// The fewest transfers that can have been left out of a device.
     fn least(&self, dev: Dev) -> Transfers {
         self.by_device.get(&dev).copied().unwrap_or_default()
     }
@@ -42,7 +42,7 @@ impl LeftOutSums {
     }
 }
 
-/// What the programs count of what the filter leaves out, of each CPU.
+/// The programs' counts of left-out requests, per CPU.
 pub struct SharedLeftOut {
     words: SharedWords,
 }
@@ -80,11 +80,11 @@ impl SharedLeftOut {
     }
 }
 
-/// The sums at different times. A request is in the kernel's counters at a look for certain if it was in the sums a moment before that, and
-/// is not in them for certain if it is not in the sums a moment later.
+/// Sums at different times. A request that the sums had a moment before a look is certainly in the kernel's counters. One that they still
+/// lack a moment after the look certainly is not.
 #[derive(Debug, Default)]
 pub struct LeftOut {
-    /// Long enough ago for the kernel to have counted all of it.
+    /// Old enough that the kernel has counted all of it.
     settled: LeftOutSums,
     settling: LeftOutSums,
     settling_since: MonotonicNs,
@@ -92,7 +92,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Takes note of the sums of now.
+    /// Takes note of the current sums.
     pub fn see(&mut self, now: MonotonicNs, sums: LeftOutSums) {
         if now.0.saturating_sub(self.settling_since.0) >= COUNTED_WITHIN_NS {
             self.settled = mem::replace(&mut self.settling, sums.clone());
@@ -101,12 +101,12 @@ impl LeftOut {
         self.latest = sums;
     }
 
-    /// What the kernel has counted of a device if it is looked at now.
+    /// The left-out transfers that the kernel certainly has counted for a device, if it is looked at now.
     pub fn counted(&self, dev: Dev) -> Transfers {
         self.settled.least(dev)
     }
 
-    /// What it has counted at the most of all that has been seen.
+    /// The left-out transfers that it may have counted at most.
     pub fn most(&self, dev: Dev) -> Transfers {
         self.latest.most(dev)
     }

@@ -8,7 +8,7 @@ use crate::audit::transfers::{DISKS, Transfers};
 use crate::clock::MonotonicNs;
 use crate::rollup::RequestStream;
 
-/// How long after it was stamped a request may be counted by its device: it is the next that the kernel does, unless the CPU is taken away in
+/// Most time from a request's stamp until its device counts it: the kernel does that next, unless the CPU is taken away in
 /// between.
 pub const COUNTED_WITHIN_NS: u64 = 20_000_000;
 
@@ -27,14 +27,14 @@ pub struct Look {
     pub after: Transfers,
     /// Requests of rows that may be in `kernel`, or not.
     pub unsure: Transfers,
-    /// What a filter had left out that is in `kernel` for certain.
+    /// Left-out transfers that are certainly in `kernel`.
     pub left_out: Transfers,
-    /// Sums of calls were taken since reading had ended: what is taken from now on returned after that.
+    /// Sums of calls were taken after the reading ended: calls taken from now on returned after it.
     has_taken_calls: bool,
 }
 
 impl Look {
-    /// A reading, before anything is known of requests.
+    /// A reading, before any request is seen.
     pub fn new(kernel: Transfers, born_s: i64, (began, ended): (MonotonicNs, MonotonicNs)) -> Self {
         Self {
             kernel,
@@ -54,7 +54,7 @@ impl Look {
     }
 
     /// Takes note of calls that were taken from the kernel and are in a row from now on. The kernel counts a call before the
-    /// program that adds it up.
+    /// program adds it up.
     pub fn see_calls(&mut self, calls: Transfers) {
         let of = match self.has_taken_calls {
             true => &mut self.after,
@@ -63,21 +63,24 @@ impl Look {
         of.add(calls);
     }
 
-    /// Everything was taken that calls had added up by now.
+    /// Notes that all calls added up by now were taken.
     pub fn end_taking_calls(&mut self) {
         self.has_taken_calls = true;
     }
 
-    /// When reading had ended, s.
+    /// When the reading ended, s.
     pub fn ended_s(&self) -> i64 {
         (self.ended.0 / 1_000_000_000).cast_signed()
     }
 
     /// Takes note of a request that is counted in a row from now on.
     ///
-    /// The kernel adds a request to its counters after the reply has come, and before the programs
-    /// stamp the completion. So one that had completed when reading began is in the counters, and
-    /// one without a reply when reading had ended is not.
+    /// ```text
+    /// reply  <=  kernel counts it  <=  end_ns (stamp)
+    ///
+    /// end_ns <= began    certainly in the counters
+    /// reply  >  ended    certainly not
+    /// ```
     #[inline]
     fn see(&mut self, record: &RequestRecord) {
         if record.end_ns <= self.began.0 {
@@ -91,7 +94,7 @@ impl Look {
         of.add(Transfers::of_record(record));
     }
 
-    /// The same of a request to a block device, which counts it after it was stamped.
+    /// [`Self::see`] for a request to a block device, which counts it after the stamp.
     fn see_of_disks(&mut self, record: &RequestRecord) {
         if record.end_ns.saturating_add(COUNTED_WITHIN_NS) <= self.began.0 {
             return;
@@ -104,7 +107,7 @@ impl Look {
     }
 }
 
-/// When the reply came at the earliest, if that is known. A request that was sent again may have
+/// The earliest possible time of the reply, if known. A request that was sent again may have
 /// been answered before it was last sent.
 fn earliest_reply_ns(record: &RequestRecord) -> Option<u64> {
     if record.flags & flags::UNTIMED != 0 {
@@ -119,7 +122,7 @@ fn earliest_reply_ns(record: &RequestRecord) -> Option<u64> {
     Some(start_ns.saturating_add(until_reply_ns))
 }
 
-/// Looks that wait for the requests that completed about then, by device.
+/// Waiting looks by device: some of the requests that completed around them have not arrived yet.
 pub type Looks = AHashMap<Dev, Look>;
 
 /// Takes note of requests that found no room in the rings, and may have completed at any time.
@@ -133,7 +136,7 @@ pub fn see_folded(looks: &mut Looks, key: &FoldKey, sum: &FoldValue) {
     }
 }
 
-/// Shows the looks each request that passes.
+/// Passes requests through and shows each one to the waiting looks.
 pub struct Watched<'a, R> {
     requests: &'a mut R,
     looks: Option<&'a mut Looks>,
@@ -157,7 +160,7 @@ impl<'a, R> Watched<'a, R> {
 }
 
 impl<R: RequestStream> Watched<'_, R> {
-    /// Shows the next `count`.
+    /// Shows the next `count` requests.
     fn show(&mut self, count: usize) {
         for record in &self.requests.peek()[..count] {
             let is_of_disks = record.flags & flags::BLOCK != 0;

@@ -31,39 +31,39 @@ use crate::clock::MonotonicNs;
 use crate::kernel_sums::by_call::CallsInWindow;
 use crate::plan::Levels;
 
-/// How often all mounts are looked at in any case.
+/// Each mount is read at least this often.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Least time between looks: after a look that left something open, after requests were missed or
+/// Least time between looks: after a look that left a difference open, after requests were missed or
 /// lost, and after mounts have changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Most looks in a row because something is open. Under load some requests are always between
-/// reply and completion, so that no look is exact.
+/// Most successive looks because a difference is open. Under load some requests are always between
+/// reply and completion, so no look is exact.
 const LOOKS_AGAIN: u32 = 10;
-/// Looking takes at most 1/2500 of a CPU's time: 0.04 %.
+/// Looks take at most 1/2500 of a CPU's time: 0.04 %.
 const SHARE: u32 = 2500;
-/// CPU time of one step of a look. A step is a piece of the kernel's text, so a little more.
+/// CPU time of one step of a look. A step reads a whole piece of the kernel's text, so it may take a little more.
 const STEP: Duration = Duration::from_millis(4);
-/// How long after a look its requests have all arrived: from the kernel's counting to the record in
+/// By this time after a look, all requests that it counted have arrived. From the kernel's count to the record in
 /// the ring are some microseconds, unless the CPU is taken away in between.
 const ARRIVAL: Duration = Duration::from_millis(250);
-/// How long after booking it is clear whether the programs were skipped for these requests: what a
-/// program is skipped for counts as missed when it was not recovered for some looks.
+/// By this time after booking, it is clear whether the programs were skipped for the booked requests: a
+/// skipped run counts as missed when several looks have passed without its recovery.
 const JUDGED_AFTER: Duration = Duration::from_secs(5);
 /// Superblocks younger than the recorder by less than this may be older: ages are in seconds.
 const YOUNG_S: i64 = 3;
 
-/// What the audit knows of all superblocks.
+/// The audit's state for all superblocks.
 pub struct Audit {
     started_s: i64,
-    /// Mounts of NFS are compared.
+    /// Whether NFS mounts are compared.
     has_wire: bool,
-    /// The block devices, where they are compared.
+    /// The block devices, if they are compared.
     disks: Option<Disks>,
-    /// Requests to them that failed: the kernel counts their bytes, and rows do not.
+    /// Failed requests to block devices: the kernel counts their bytes, and rows do not.
     failed: Transfers,
-    /// Calls of applications are counted, too.
+    /// Whether calls of applications are counted, too.
     counts_calls: bool,
-    /// What a filter leaves out.
+    /// Requests that a filter leaves out.
     left_out: LeftOut,
     accounts: AHashMap<Dev, Account>,
     /// Rows of closed windows.
@@ -72,33 +72,33 @@ pub struct Audit {
     looks: Looks,
     reading: Option<Reading>,
     next: MonotonicNs,
-    /// When the last look ended, and the CPU time that it and its comparisons took.
+    /// When the last look ended, and the CPU time of the look and its comparisons.
     last: (MonotonicNs, Duration),
     looks_again: u32,
-    /// What the comparisons of the last look have shown so far.
+    /// Results so far of the comparisons of the last look.
     has_compared: bool,
     is_open: bool,
-    /// What was booked of all mounts.
+    /// Bookings of all mounts.
     booked: Transfers,
-    /// When these are judged that were booked by then, and how many requests they are.
+    /// When the next judgement is due, and how many requests were booked when it was scheduled.
     to_judge: Option<(MonotonicNs, u64)>,
-    /// How many booked requests nothing explains.
+    /// Booked requests without an explanation.
     unexplained: u64,
-    /// What has been compared and booked lately.
+    /// Recent comparisons and bookings.
     lately: Lately,
 }
 
-/// What was booked and nothing explains.
+/// Booked requests without an explanation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Of which devices, if it is more than before.
+    /// The affected devices, if there is more than before.
     pub of: Vec<(Dev, Tally)>,
-    /// It is so much that an error is likely.
+    /// Whether their number makes an error likely.
     pub is_alarm: bool,
 }
 
 impl Audit {
-    /// Opens no account yet: the first look does. `counts_calls` says that rows have calls of applications.
+    /// Opens no account yet: the first look does. `counts_calls` says that rows include calls of applications.
     pub fn new(now: MonotonicNs, levels: Levels, counts_calls: bool) -> Self {
         Self {
             started_s: seconds(now),
@@ -123,7 +123,7 @@ impl Audit {
         }
     }
 
-    /// Shows the looks that wait each request that passes.
+    /// Passes requests through and shows each one to the waiting looks.
     pub fn watch<'a, R>(&'a mut self, requests: &'a mut R) -> Watched<'a, R> {
         let failed = self.disks.is_some().then_some(&mut self.failed);
         Watched::new(requests, &mut self.looks, failed)
@@ -134,7 +134,7 @@ impl Audit {
         see_folded(&mut self.looks, key, sum);
     }
 
-    /// Takes note of calls that the kernel has added up: of a device, all that were taken at once.
+    /// Takes note of calls that the kernel has added up. For each device, all calls that were taken at once.
     pub fn see_calls<'c>(&mut self, taken: impl IntoIterator<Item = &'c CallsInWindow>) {
         if self.looks.is_empty() {
             return;
@@ -147,12 +147,12 @@ impl Audit {
         self.looks.values_mut().for_each(Look::end_taking_calls);
     }
 
-    /// Whether it wants to know what a filter leaves out: from a moment before a look until that is compared.
+    /// Whether the sums of left-out requests are needed: from a moment before a look until its comparison.
     pub fn wants_left_out(&self, now: MonotonicNs) -> bool {
         after(now, LOOK_AGAIN) >= self.next || self.reading.is_some() || !self.looks.is_empty()
     }
 
-    /// Takes note of what a filter has left out so far.
+    /// Takes note of the requests that a filter has left out so far.
     pub fn see_left_out(&mut self, now: MonotonicNs, sums: LeftOutSums) {
         self.left_out.see(now, sums);
     }
@@ -169,15 +169,15 @@ impl Audit {
         }
     }
 
-    /// Looks as soon as its cost allows it.
+    /// Looks as soon as the budget allows it.
     pub fn hasten(&mut self) {
         let (ended, spent) = self.last;
         let pause = (spent * SHARE).max(LOOK_AGAIN);
         self.next = self.next.min(after(ended, pause));
     }
 
-    /// Begins a look if it is time for one, and goes on with one. `others` are the other mount
-    /// namespaces, each with a process and the devices it has.
+    /// Begins a look if one is due, or continues one. `others` are the other mount
+    /// namespaces: a process of each, and its devices.
     pub fn look(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
         if self.is_due(now) {
             self.begin(now, others);
@@ -185,7 +185,7 @@ impl Audit {
         self.read_on(now, STEP);
     }
 
-    /// Looks at everything at once.
+    /// Performs a whole look at once.
     pub fn look_at_once(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
         self.looks.clear();
         self.begin(now, others);
@@ -226,14 +226,14 @@ impl Audit {
         });
         if !goes_on {
             self.last = (now, reading.spent);
-            // What was missed while reading may have hastened the next look.
+            // Requests that were missed while reading may have hastened the next look.
             let pause = (reading.spent * SHARE).max(LOOK_AGAIN);
             self.next = self.next.max(after(now, pause));
             self.reading = None;
         }
     }
 
-    /// Notes CPU time that comparisons took: the pause after their look becomes longer.
+    /// Notes the CPU time of comparisons: it lengthens the pause after their look.
     pub fn spend(&mut self, spent: Duration) {
         if let Some(reading) = &mut self.reading {
             reading.spent += spent;
@@ -244,8 +244,8 @@ impl Audit {
         self.next = self.next.max(after(*ended, *all * SHARE));
     }
 
-    /// Devices of looks whose requests have all arrived, if those that completed until
-    /// `drained_until` have. With `at_once` less time is left to the requests.
+    /// Devices of looks whose requests have all arrived, if every request that completed by
+    /// `drained_until` has. `at_once` shortens the wait.
     pub fn arrived(&self, drained_until: MonotonicNs, at_once: bool) -> Vec<Dev> {
         let patience = if at_once { ARRIVAL / 5 } else { ARRIVAL };
         let has_arrived = |look: &Look| drained_until >= after(look.ended, patience);
@@ -254,7 +254,7 @@ impl Audit {
         arrived.map(|(dev, _)| *dev).collect()
     }
 
-    /// Compares the look at a device with its rows; `open` are those of windows that are open.
+    /// Compares the look at a device with its rows; `open` has the rows of open windows.
     pub fn compare(&mut self, dev: Dev, open: Transfers) -> Comparison {
         let Some(mut look) = self.looks.remove(&dev) else {
             return Comparison::default();
@@ -282,8 +282,8 @@ impl Audit {
         comparison
     }
 
-    /// Takes note of what is booked. Nobody counts how many bytes of calls a failed flush, or a program that was skipped,
-    /// may explain.
+    /// Takes note of a booking. Bytes of calls do not count: how many of them a failed flush or a skipped program explains is
+    /// unknown.
     pub fn book(&mut self, missed: Transfers, now: MonotonicNs) {
         if !missed.without_calls().is_none() {
             self.booked.add(missed);
@@ -292,8 +292,8 @@ impl Audit {
         }
     }
 
-    /// What is booked beyond the `explained` requests that are known to have been skipped or
-    /// lost, if it is more than before. `is_last` says that nothing more will be known of them.
+    /// Judges the bookings beyond the `explained` requests, which are known to have been skipped or
+    /// lost. Reports them if there are more than before. `is_last` says that no further explanation will come.
     pub fn judge(&mut self, now: MonotonicNs, explained: u64, is_last: bool) -> Judgement {
         self.lately.forget(now, explained);
         let Some((_, due)) = self.to_judge.take_if(|(at, _)| is_last || *at <= now) else {
@@ -304,7 +304,7 @@ impl Audit {
         if all > booked {
             self.to_judge = Some((after(now, JUDGED_AFTER), all));
         }
-        // Bytes do not come without a request, even where the kernel counts none.
+        // Booked bytes imply at least one request, even if the kernel counts none.
         let unexplained = booked.max(1).saturating_sub(explained);
         let is_more = unexplained > self.unexplained;
         self.unexplained = self.unexplained.max(unexplained);
@@ -320,12 +320,12 @@ impl Audit {
         self.disks.as_ref().map(Disks::names).unwrap_or_default()
     }
 
-    /// Requests that were booked.
+    /// The number of booked requests.
     pub fn booked_requests(&self) -> u64 {
         self.booked.requests()
     }
 
-    /// Whether the comparisons of the last look left something open. Then looks again soon, unless
+    /// Whether the comparisons of the last look left a difference open. If so, schedules another look, unless
     /// that has not helped for some time.
     pub fn follow_up(&mut self) -> bool {
         if !self.has_compared || self.reading.is_some() || !self.looks.is_empty() {
@@ -342,7 +342,7 @@ impl Audit {
         is_open
     }
 
-    /// Notes devices whose numbers may be another superblock's now.
+    /// Notes devices whose numbers may now belong to another superblock.
     pub fn doubt(&mut self, replaced: impl IntoIterator<Item = Dev>) {
         for dev in replaced {
             if let Some(account) = self.accounts.get_mut(&dev) {
@@ -352,7 +352,7 @@ impl Audit {
         }
     }
 
-    /// Notes which devices are without a mount; `open` has the rows of open windows.
+    /// Notes which devices have no mount; `open` has the rows of open windows.
     pub fn follow_mounts(
         &mut self,
         is_mounted: impl Fn(Dev) -> bool,
@@ -377,7 +377,7 @@ impl Audit {
         }
     }
 
-    /// Rows of a device, with what a filter has kept from being in any.
+    /// Rows of a device, plus the requests that a filter has kept out of rows.
     fn rows(&self, dev: Dev, open: Transfers) -> Transfers {
         let mut rows = self.closed.get(&dev).copied().unwrap_or_default();
         rows.add(open);

@@ -2,8 +2,8 @@
 //! (fs/proc_namespace.c), `nfs_show_stats` (fs/nfs/super.c), `rpc_clnt_show_stats`
 //! (net/sunrpc/stats.c).
 //!
-//! The server is the author of one text among them, behind `impl_id:`. The kernel escapes nothing in it, so it may look like
-//! any other line. [`end_of_server_text`] finds its end by how long it can be.
+//! The server provides one of the texts, after `impl_id:`. The kernel does not escape it, so it may look like
+//! any other line. [`end_of_server_text`] finds its end from its greatest possible length.
 
 use std::mem;
 use std::str::FromStr;
@@ -11,25 +11,25 @@ use std::str::FromStr;
 use crate::audit::transfers::Transfers;
 use crate::names::mountinfo::{in_octal, unescape};
 
-/// Longest line that is read; of the rest of a longer one nothing is needed.
+/// Longest line that is read; the rest of a longer line is not needed.
 const LINE: usize = 64 << 10;
 
-/// Of a mount whose server has told its name and domain (`show_implementation_id`): this line follows that of the age.
+/// The line after the age, if the server has sent its name and domain (`show_implementation_id`).
 const IMPL_ID: &[u8] = b"\timpl_id:\tname='";
 const BEFORE_DOMAIN: &[u8] = b"',domain='";
 const BEFORE_DATE: &[u8] = b"',date='";
 const AFTER_IMPL_ID: &[u8] = b"'\n\tcaps:\tcaps=0x";
 /// Longest name, and longest domain (`NFS4_OPAQUE_LIMIT`, include/uapi/linux/nfs4.h).
 const SERVER_NAME: usize = 1024;
-/// Latest place of [`BEFORE_DATE`], from the beginning of the line.
+/// Greatest offset of [`BEFORE_DATE`] in the line.
 const LAST_DATE: usize = IMPL_ID.len() + SERVER_NAME + BEFORE_DOMAIN.len() + SERVER_NAME;
 /// Longest date: seconds of 64 bits, a comma, nanoseconds of 32 bits.
 const DATE: usize = 20 + 1 + 10;
-/// In this many bytes of its line the text of a server and what follows have ended. The kernel writes more than that behind it, for
-/// the same mount: 65 operations, of at least 33 bytes each. So no text of another server is in them.
+/// Within this many bytes of its line, a server's text and the markers after it have ended. For the same mount the kernel then writes
+/// more than that: 65 operations of at least 33 bytes each. So these bytes include no other server's text.
 const SERVER_TEXT: usize = LAST_DATE + BEFORE_DATE.len() + DATE + AFTER_IMPL_ID.len();
 
-/// What is printed of one mount. Mounts of one superblock share the counters.
+/// The counters of one mount. Mounts of one superblock share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountStatistics {
     /// `server:/export`.
@@ -38,22 +38,22 @@ pub struct MountStatistics {
     pub mount_point: String,
     /// Seconds since its superblock was made.
     pub age_s: u64,
-    /// Successful requests, the bytes that the client has read and written, and those of calls.
+    /// Successful requests, the bytes that the client has read and written, and the bytes of calls.
     pub transfers: Transfers,
 }
 
-/// Reads the text piece by piece, in whatever pieces it comes.
+/// Parses the text in pieces of any size.
 #[derive(Default)]
 pub struct MountstatsParser {
     line: Vec<u8>,
     mount: Option<Counted>,
-    /// What was taken from the line of the server's text on, until all of that is certainly there.
+    /// Input from the line of the server's text on, until the end of that text must be in it.
     server_text: Option<Vec<u8>>,
-    /// The text is not what kernels write. Nothing in it can be trusted any more.
+    /// Whether the text has an unknown form. Then none of it can be trusted.
     is_unknown: bool,
 }
 
-/// The numbers of a mount so far.
+/// The counters of a mount so far.
 #[derive(Default)]
 struct Counted {
     statistics: MountStatistics,
@@ -64,23 +64,23 @@ struct Counted {
     part: Part,
 }
 
-/// Where in the text of a mount the next line is. The kernel has one order.
+/// The position in a mount's text. The kernel prints its lines in a fixed order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     #[default]
     Options,
-    /// Behind the age, where the server's text is.
+    /// After the age, where the server's text is.
     Age,
     Attributes,
     Bytes,
-    /// Behind `per-op statistics`.
+    /// After `per-op statistics`.
     Operations,
-    /// Behind the first operation.
+    /// After the first operation.
     Counts,
 }
 
 impl MountstatsParser {
-    /// Takes a piece. Returns the NFS mounts whose text it completes.
+    /// Takes a piece. Returns the NFS mounts that it completes.
     pub fn take(&mut self, piece: &[u8]) -> Vec<MountStatistics> {
         let mut complete = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
@@ -101,7 +101,7 @@ impl MountstatsParser {
         complete
     }
 
-    /// The last mounts, once everything was taken.
+    /// The last mounts, once all input was taken.
     pub fn finish(&mut self) -> Vec<MountStatistics> {
         let mut complete = Vec::new();
         while self.server_text.is_some() {
@@ -111,7 +111,7 @@ impl MountstatsParser {
         complete
     }
 
-    /// Goes on behind the text of a server.
+    /// Continues after the text of a server.
     fn pass_server_text(&mut self) -> Vec<MountStatistics> {
         let text = self.server_text.take().unwrap_or_default();
         match end_of_server_text(&text) {
@@ -124,7 +124,7 @@ impl MountstatsParser {
         }
     }
 
-    /// Whether a part of a mount has been taken.
+    /// Whether part of a mount has been taken.
     pub fn is_amid_mount(&self) -> bool {
         self.mount.is_some()
     }
@@ -147,7 +147,7 @@ impl MountstatsParser {
             let before = mem::replace(&mut self.mount, Counted::of_device(device));
             return before?.complete();
         }
-        // Its last line is empty.
+        // An empty line ends the mount.
         if line.trim_end().is_empty() && self.mount.as_ref().is_some_and(Counted::has_operations) {
             return self.mount.take()?.complete();
         }
@@ -161,8 +161,8 @@ impl MountstatsParser {
     }
 }
 
-/// Where the text of a server ends that begins with its line. It may contain what the kernel writes behind it, so the last place
-/// counts at which that can be.
+/// The end of a server's text, which begins with its line. The text may contain a copy of the kernel's markers, so the last possible
+/// place counts.
 fn end_of_server_text(text: &[u8]) -> Option<usize> {
     let text = &text[..text.len().min(SERVER_TEXT)];
     let last = text.len().min(LAST_DATE);
@@ -171,7 +171,7 @@ fn end_of_server_text(text: &[u8]) -> Option<usize> {
         let is_date = |byte: &&u8| byte.is_ascii_digit() || **byte == b',';
         let digits = rest.iter().take_while(is_date).count();
         let is_end = digits <= DATE && rest[digits..].starts_with(AFTER_IMPL_ID);
-        // Its line ends behind the apostrophe.
+        // The line ends after the apostrophe.
         is_end.then_some(date + BEFORE_DATE.len() + digits + 2)
     });
     ends.into_iter().next()
@@ -215,7 +215,7 @@ impl Counted {
         }
     }
 
-    /// Goes on to another part of the text. Returns whether that is its place.
+    /// Moves on to another part of the text. Returns whether the order allows it.
     fn pass(&mut self, from: Part, to: Part) -> bool {
         let is_here = self.part == from;
         if is_here {
@@ -228,7 +228,7 @@ impl Counted {
         self.part == Part::Counts
     }
 
-    /// The mount, if everything was there. A kernel without one of the numbers is not audited.
+    /// The mount, if all of it was there. A kernel that lacks one of the counters is not audited.
     fn complete(self) -> Option<MountStatistics> {
         let has_operations = self.has_operations();
         let [calls @ .., read_bytes, written_bytes] = self.bytes.filter(|_| has_operations)?;
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of two mounts on 6.12, over v3 and v4.2, whose server was disturbed on purpose.
+    /// Two mounts on 6.12, over v3 and v4.2, whose server was disturbed on purpose.
     const FAULTS: &str = include_str!("../../tests/mountstats/6.12-v3-and-v4-faults");
     const NEWEST: &str = include_str!("../../tests/mountstats/7.2-v4.2");
     const OLDEST: &str = include_str!("../../tests/mountstats/5.10");
@@ -280,7 +280,7 @@ mod tests {
             (v3.source.as_str(), v3.mount_point.as_str(), v3.age_s),
             ("127.0.0.1:/exp/proxied-3", "/mnt/3", 25)
         );
-        // Attempts that failed and were repeated are no requests.
+        // Attempts that failed and were repeated do not count as requests.
         let transfers = Transfers::new((30 - 4, 1_572_864), (38 - 6, 1_916_928));
         assert_eq!(v3.transfers.without_calls(), transfers);
         assert!(v3.transfers.call_bytes() > 0);
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The text of a kernel whose server calls itself this.
+    /// The text of a kernel whose server sends this name and domain.
     fn with_server_name(name: &str, domain: &str) -> String {
         let line = NEWEST.lines().find(|line| line.contains("impl_id:"));
         let forged = format!("\timpl_id:\tname='{name}',domain='{domain}',date='0,0'");

@@ -15,7 +15,7 @@ use crate::audit::mountstats::{MountStatistics, MountstatsParser};
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::names::mountinfo::{HOST, NfsMount, parse_mountinfo};
 
-/// More than the kernel returns at once: about 4 KiB, in whole mounts.
+/// Larger than any read returns: about 4 KiB, in whole mounts.
 const PIECE: usize = 64 << 10;
 
 /// A walk through the mount namespaces that reads each superblock once.
@@ -26,7 +26,7 @@ pub struct Reading {
     /// Where the kernel's files are.
     root: PathBuf,
     seen: HashSet<Dev>,
-    /// CPU time that it has taken.
+    /// CPU time spent.
     pub spent: Duration,
 }
 
@@ -35,7 +35,7 @@ struct NamespaceFile {
     file: File,
     parser: MountstatsParser,
     devices: Devices,
-    /// When reading of the mount that the last piece cut began.
+    /// When the reading of the mount that the last piece cut began.
     began: Option<MonotonicNs>,
 }
 
@@ -57,12 +57,12 @@ impl Reading {
         }
     }
 
-    /// Reads nothing of mounts.
+    /// Skips mounts.
     pub fn leave_out_mounts(&mut self) {
         self.namespaces = Vec::new().into_iter();
     }
 
-    /// Reads on for about `budget` of CPU time. Hands each look to `looked`, and returns whether
+    /// Continues for about `budget` of CPU time. Passes each look to `looked`, and returns whether
     /// there is more to read.
     pub fn advance(&mut self, budget: Duration, mut looked: impl FnMut(Dev, Look)) -> bool {
         let began = cpu_time();
@@ -91,7 +91,7 @@ impl Reading {
         let mut piece = [0; PIECE];
         let began = ClockSample::take().now;
         let Ok(length) = open.file.read(&mut piece) else {
-            // The mount that was cut may lack operations, and would look as if it had fewer.
+            // The cut mount may lack operations, and would seem to have fewer requests.
             self.file = None;
             return true;
         };
@@ -118,8 +118,8 @@ impl Reading {
         true
     }
 
-    /// Opens the next namespace that has devices which were not read. Returns whether there is one.
-    /// A process that has ended takes its namespace with it, or another one shows it next time.
+    /// Opens the next namespace with devices that were not read. Returns whether there is one.
+    /// If a process has ended, its namespace is gone, or another process represents it next time.
     fn open_next(&mut self) -> bool {
         for (pid, devices) in self.namespaces.by_ref() {
             let is_own = pid == HOST;
@@ -127,7 +127,7 @@ impl Reading {
                 continue;
             }
             let process = self.root.join(format!("proc/{pid}"));
-            // In this order: a mount that comes meanwhile has no device, and is left out.
+            // In this order: a mount that is added in between has no device here, and is left out.
             let mountinfo = fs::read(process.join("mountinfo"));
             let opened = mountinfo.and_then(|text| {
                 let file = File::open(process.join("mountstats"))?;
@@ -176,7 +176,7 @@ mod tests {
     use crate::audit::transfers::Transfers;
     use std::path::Path;
 
-    /// A mount as both files have it: device, source, mount point, and how often it was read.
+    /// A mount as both files show it: device, source, mount point, and how often it was read.
     type Told<'a> = (u32, &'a str, &'a str, u64);
 
     fn write(root: &Path, pid: u32, mounts: &[Told<'_>]) {
@@ -222,7 +222,7 @@ mod tests {
     fn each_superblock_of_every_namespace_is_read_once() {
         let root = tempfile::tempdir().unwrap();
         let own = HOST;
-        // Bound elsewhere; `nosharecache`; two exports over each other at one place.
+        // A bind mount; `nosharecache`; two exports mounted over each other at one place.
         let mounts = [
             (50, "s:/a", "/a", 5),
             (50, "s:/a", "/again", 5),
@@ -241,7 +241,7 @@ mod tests {
         let others = [
             (901, vec![Dev(50)]),
             (902, vec![Dev(50), Dev(60)]),
-            // It has ended.
+            // This process has ended.
             (903, vec![Dev(61)]),
         ];
         fs::remove_file(root.path().join("proc/901/mountstats")).unwrap();

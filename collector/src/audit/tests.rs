@@ -1,4 +1,4 @@
-//! The protocol, against a kernel that is played.
+//! Tests of the audit protocol against a simulated kernel.
 
 use proptest::prelude::*;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
@@ -26,11 +26,11 @@ struct Played {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Recorded,
-    /// Recorded by an engine that knows no parts of latencies.
+    /// Recorded by an engine that does not know the parts of latencies.
     Unsplit,
     Untimed,
     Folded,
-    /// By a filter.
+    /// Left out by a filter.
     LeftOut,
     Missed,
 }
@@ -80,10 +80,10 @@ fn requests(most: usize) -> impl Strategy<Value = Vec<Played>> {
     prop::collection::vec(request, 0..most)
 }
 
-/// The recorder's part, on played requests.
+/// A simulated recorder.
 struct Recording {
     audit: Audit,
-    /// In the order of completion, those before the cursor are in rows.
+    /// In the order of completion; those before the cursor are in rows.
     requests: Vec<Played>,
     cursor: usize,
     rows: Transfers,
@@ -114,7 +114,7 @@ impl Recording {
         kernel
     }
 
-    /// What was missed from `attached` on, counted by `at`.
+    /// The requests missed from `attached` on that the kernel had counted by `at`.
     fn missing(&self, attached: u64, at: u64) -> Transfers {
         let mut missing = Transfers::default();
         let missed = self.requests.iter().filter(|played| {
@@ -160,14 +160,14 @@ impl Recording {
         }
     }
 
-    /// Shows the audit what was left out.
+    /// Shows the audit the sums of the filter.
     fn see_left_out(&mut self, at: u64) {
         let mut sums = LeftOutSums::default();
         sums.by_device.insert(DEV, self.left_out);
         self.audit.see_left_out(MonotonicNs(at * 1000), sums);
     }
 
-    /// Looks at a time between `began` and `ended`, and compares a moment later.
+    /// Reads the counters between `began` and `ended`, and compares a moment later.
     fn look(&mut self, began: u64, read: u64, ended: u64) -> Comparison {
         self.drain(began);
         self.see_left_out(began);
@@ -197,8 +197,8 @@ fn at_most(a: Transfers, b: Transfers) -> bool {
 }
 
 proptest! {
-    /// Under any load, whenever it looks: it books only requests that are missing, each once, and all
-    /// of it once it is quiet.
+    /// Under any load and at any time of looking, the audit books only missing requests, each once, and books all
+    /// of them once the load is quiet.
     #[test]
     fn what_is_missing_is_booked_once_and_nothing_else(
         requests in requests(400),
@@ -206,7 +206,7 @@ proptest! {
         looks in prop::collection::vec((0_u64..400_000, 0_u64..100, 0_u64..100), 0..12),
     ) {
         let mut recording = Recording::new(requests, attached);
-        // The first look is exact if no request is between reply and completion then.
+        // The first look is exact if no request is then between reply and completion.
         let is_quiet = |played: &Played| played.start > attached || played.end < attached;
         let is_exact = recording.requests.iter().all(is_quiet);
         let mut at = attached;
@@ -246,7 +246,7 @@ fn look(kernel: Transfers, born_s: i64) -> Look {
     Look::new(kernel, born_s, (at, at))
 }
 
-/// Compares a look with rows; all of the window.
+/// Compares a look with the rows of a window.
 fn compare(audit: &mut Audit, kernel: Transfers, born_s: i64, rows: Transfers) -> Comparison {
     audit.looks.insert(DEV, look(kernel, born_s));
     audit.compare(DEV, rows)
@@ -267,7 +267,7 @@ fn a_difference_is_booked_when_two_looks_have_it() {
         (reads(10, 100), reads(8, 80), reads(0, 0))
     );
     assert!(first.is_open && audit.follow_up());
-    // One of the two came later.
+    // One of the two requests was recorded later.
     let second = compare(&mut audit, reads(1020, 9200), 7, reads(19, 190));
     assert_eq!(second.missed, reads(1, 10));
     let third = compare(&mut audit, reads(1020, 9200), 7, reads(19, 190));
@@ -286,7 +286,7 @@ fn rows_with_more_bytes_than_the_kernel_are_an_alarm_once() {
 
 #[test]
 fn requests_without_an_rpc_are_no_alarm() {
-    // A block layout moves bytes without RPCs: the kernel counts their bytes alone.
+    // A block layout moves bytes without RPCs: the kernel counts bytes only.
     let mut audit = audit();
     compare(&mut audit, reads(10, 100), 7, reads(0, 0));
     let comparison = compare(&mut audit, reads(10, 300), 7, reads(20, 200));
@@ -294,7 +294,7 @@ fn requests_without_an_rpc_are_no_alarm() {
         (comparison.is_excess, comparison.missed),
         (false, reads(0, 0))
     );
-    // One of which the programs were skipped has bytes alone.
+    // If the programs were skipped for such a request, only bytes are booked.
     compare(&mut audit, reads(10, 310), 7, reads(20, 200));
     let booked = compare(&mut audit, reads(10, 310), 7, reads(20, 200)).missed;
     assert_eq!(booked, reads(0, 10));
@@ -316,11 +316,11 @@ fn a_device_number_that_is_used_again_is_another_superblock() {
     let mut audit = audit();
     compare(&mut audit, reads(5, 500), 110, reads(5, 500));
     audit.follow_mounts(|_| false, || AHashMap::from([(DEV, reads(6, 600))]));
-    // Seen without a mount in between: its rows begin there.
+    // The device was seen without a mount in between: the new superblock's rows begin there.
     let next = compare(&mut audit, reads(2, 200), 150, reads(8, 800));
     assert_eq!((next.kernel, next.rows), (reads(2, 200), reads(2, 200)));
     assert!(!next.is_excess && !next.is_open);
-    // Not seen without a mount: what was before the first look cannot be told apart.
+    // It was not seen without a mount: rows before the first look cannot be assigned.
     let next = compare(&mut audit, reads(9, 900), 170, reads(10, 1000));
     assert_eq!((next.kernel, next.rows), (reads(0, 0), reads(0, 0)));
     let next = compare(&mut audit, reads(10, 1000), 170, reads(11, 1100));
@@ -441,13 +441,13 @@ fn a_young_superblock_that_lost_a_mount_may_be_another_one() {
     let mut audit = audit();
     compare(&mut audit, reads(5, 500), 199, reads(5, 500));
     audit.doubt([DEV]);
-    // As old as the one before, as far as seconds show, and it has more.
+    // The same age in whole seconds, and larger counters: possibly another superblock.
     let next = compare(&mut audit, reads(9, 900), 200, reads(20, 2000));
     assert_eq!(
         (next.kernel, next.missed, next.is_excess),
         (reads(0, 0), reads(0, 0), false)
     );
-    // One that is older than the last look is the same.
+    // A superblock older than the last look is the same one.
     compare(&mut audit, reads(10, 1000), 150, reads(21, 2100));
     audit.doubt([DEV]);
     let same = compare(&mut audit, reads(12, 1200), 150, reads(23, 2300));
@@ -456,7 +456,7 @@ fn a_young_superblock_that_lost_a_mount_may_be_another_one() {
 
 #[test]
 fn counters_of_requests_that_go_back_by_one_are_no_growth() {
-    // An attempt that fails is added to the attempts, and then to the errors.
+    // The kernel adds a failed attempt first to the attempts, then to the errors.
     let mut audit = audit();
     compare(&mut audit, reads(11, 100), 7, reads(0, 0));
     let back = compare(&mut audit, reads(10, 100), 7, reads(0, 0));
@@ -473,7 +473,7 @@ fn an_exact_look_leaves_nothing_open_after_a_first_one_that_was_not() {
     first.unsure = reads(1, 10);
     audit.looks.insert(DEV, first);
     assert!(audit.compare(DEV, reads(5, 50)).is_open && audit.follow_up());
-    // The kernel had not counted that request yet. No further look shows more.
+    // The kernel had not counted that request yet. Another look cannot improve this.
     let exact = compare(&mut audit, reads(21, 210), 7, reads(15, 150));
     assert_eq!((exact.missed, exact.is_open), (reads(0, 0), false));
     assert!(!audit.follow_up());
@@ -533,7 +533,7 @@ fn what_may_have_been_left_out_of_any_mount_is_not_missed() {
         of_others: reads(4, 40),
     };
     audit.see_left_out(MonotonicNs(201_000_000_000), sums);
-    // Nine requests may have been left out, and ten are not in rows.
+    // Nine requests may have been left out, and ten are missing from rows.
     for _ in 0..2 {
         let found = compare(&mut audit, reads(1009, 9090), 7, reads(0, 0));
         assert_eq!((found.missed, found.is_excess), (reads(0, 0), false));

@@ -1,25 +1,25 @@
-//! Successful requests and their bytes, and the bytes of calls: what both the kernel's counters and rows have.
+//! Successful requests and their bytes, and the bytes of calls: the counts that the kernel's counters and rows share.
 
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{AppCalls, Direction, Row};
 
-/// Stands for all block devices. A row of a file names its file system, which may be on several of them; so their counters are
-/// compared all together.
+/// Stands for all block devices. A row of a file names its file system, which may span several devices; so the counters of all devices
+/// are compared together.
 pub const DISKS: Dev = Dev(0);
 
 /// Requests read, bytes read, requests written, bytes written; then bytes of calls, in the kernel's order: read and written
 /// through the page cache, and read and written with `O_DIRECT`.
 const COUNTS: usize = 8;
-/// Of them those of requests.
+/// The leading counts, which are about requests.
 const OF_REQUESTS: usize = 4;
 
 /// Successful requests and their bytes, read and written, and the bytes that calls of applications read and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers([u64; COUNTS]);
 
-/// By how much one number of transfers is larger than another.
+/// The differences between the counts of two transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference([i64; COUNTS]);
 
@@ -64,7 +64,7 @@ impl Transfers {
             .fold(0, |sum, bytes| sum.wrapping_add(*bytes))
     }
 
-    /// Those of a row. Block devices count failed requests as well.
+    /// The transfers of a row. Block devices count failed requests as well.
     pub fn of_row(level: IoLevel, row: &Row) -> Self {
         let of = |d: &Direction| {
             let left_out = match level {
@@ -78,28 +78,28 @@ impl Transfers {
         all
     }
 
-    /// Those of a request.
+    /// The transfers of a request.
     pub fn of_record(record: &RequestRecord) -> Self {
         let is_write = record.flags & flags::WRITE != 0;
         let requests = u64::from(record.error >= 0);
         Self::of_direction(is_write, (requests, u64::from(record.done_bytes)))
     }
 
-    /// Those of a request to a block device, as the device counts it: with the bytes that failed.
+    /// The transfers of a request to a block device, as the device counts them: with the bytes that failed.
     pub fn of_disk_record(record: &RequestRecord) -> Self {
         let is_write = record.flags & flags::WRITE != 0;
         let requests = u64::from(record.flags & flags::PIECE == 0);
         Self::of_direction(is_write, (requests, u64::from(record.asked_bytes)))
     }
 
-    /// Of a request that failed, the bytes that rows do not have.
+    /// For a failed request: the bytes that rows do not have.
     pub fn of_failed(record: &RequestRecord) -> Self {
         let is_write = record.flags & flags::WRITE != 0;
         let bytes = record.asked_bytes.saturating_sub(record.done_bytes);
         Self::of_direction(is_write, (0, u64::from(bytes)))
     }
 
-    /// Those of a sum that the kernel has made.
+    /// The transfers of a folded sum.
     pub fn of_folded(key: &FoldKey, sum: &FoldValue) -> Self {
         let left_out = match key.direction & flags::BLOCK {
             0 => sum.errors,
@@ -118,13 +118,13 @@ impl Transfers {
         }
     }
 
-    /// Adds others. Counters of the kernel wrap around.
+    /// Adds other transfers. The kernel's counters wrap around.
     pub fn add(&mut self, other: Self) {
         let pairs = self.0.iter_mut().zip(other.0);
         pairs.for_each(|(count, more)| *count = count.wrapping_add(more));
     }
 
-    /// What has been added since `earlier`.
+    /// The transfers since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         let at = |i: usize| self.0[i].wrapping_sub(earlier.0[i]);
         Self(std::array::from_fn(at))
@@ -136,12 +136,12 @@ impl Transfers {
         self.difference(earlier).above(Difference::default())
     }
 
-    /// The smaller number of each.
+    /// The minimum of each count.
     pub fn min(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].min(other.0[i])))
     }
 
-    /// By how much these are more.
+    /// The surplus of each count over `other`'s.
     pub fn difference(self, other: Self) -> Difference {
         Difference(self.since(other).0.map(u64::cast_signed))
     }
@@ -167,7 +167,7 @@ impl Transfers {
         self.0[1].wrapping_add(self.0[3])
     }
 
-    /// A row of them. Nothing is known of their latencies.
+    /// A row of these transfers, without latencies.
     pub fn row(self) -> Row {
         let [reads, read_bytes, writes, written_bytes, ..] = self.0;
         let [.., called_read, called_written, direct_read, direct_written] = self.0;
@@ -207,12 +207,12 @@ impl Difference {
         }))
     }
 
-    /// The smaller of each.
+    /// The minimum of each difference.
     pub fn min(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].min(other.0[i])))
     }
 
-    /// How much each is above `limit`; 0 where it is not.
+    /// How much each is above `limit`, or 0.
     pub fn above(self, limit: Self) -> Transfers {
         let at = |i: usize| self.0[i].saturating_sub(limit.0[i]).max(0).unsigned_abs();
         Transfers(std::array::from_fn(at))

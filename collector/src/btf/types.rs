@@ -1,18 +1,18 @@
 //! Parser of the types in a BTF file (Documentation/bpf/btf.rst of Linux,
 //! include/uapi/linux/btf.h).
 //!
-//! It never reads beyond the file, whatever that says: damaged types are an error or `None`. It
+//! It never reads beyond the file: damaged types yield an error or `None`. It
 //! takes eight bytes of memory for each type, which has twelve or more in the file.
 
 use std::ops::Range;
 
-/// What a file begins with: magic, version 1, no flags.
+/// The begin of a file: magic, version 1, no flags.
 const MAGIC: [u8; 4] = [0x9f, 0xeb, 1, 0];
-/// The same in the other byte order. Machines with that are not supported.
+/// The magic of big-endian machines, which are not supported.
 const MAGIC_BIG_ENDIAN: [u8; 2] = [0xeb, 0x9f];
 /// Bytes of the header that are read.
 const HEADER: usize = 24;
-/// Bytes that each type has; some have more after them.
+/// Bytes that each type has; some kinds have more after them.
 const TYPE: usize = 12;
 /// Bytes of a member of a structure or a union.
 const MEMBER: usize = 12;
@@ -20,7 +20,7 @@ const MEMBER: usize = 12;
 const VALUE: usize = 8;
 /// Bytes of a parameter of a function.
 const PARAMETER: usize = 8;
-/// Most typedefs and qualifiers that are followed one after the other.
+/// Most consecutive typedefs and qualifiers that are followed.
 const MOST_LINKS: usize = 64;
 
 /// Why a file is not usable as BTF.
@@ -35,7 +35,7 @@ pub enum MalformedBtf {
     /// It is shorter than its header says.
     #[error("it is shorter than its header says")]
     Short,
-    /// A type goes on after the end of all types.
+    /// A type extends beyond the end of all types.
     #[error("type {0} is cut off")]
     CutOff(u32),
     /// A type is of a kind that Linux 7.2 does not have, so its length is not known.
@@ -43,7 +43,7 @@ pub enum MalformedBtf {
     Kind(u32, u8),
 }
 
-/// The types of a kernel, or those that a module adds to them.
+/// The types of a kernel, or those that a module adds.
 #[derive(Clone, Debug)]
 pub struct Btf<'b> {
     /// The kernel's types, if these are a module's. The module's numbers and names continue the
@@ -158,7 +158,7 @@ impl<'b> Btf<'b> {
         rest.get(name.len()) == Some(&0) && rest.starts_with(name.as_bytes())
     }
 
-    /// The first type of that kind and name, of a module's own types or else of its kernel's.
+    /// The first type of that kind and name: a module's own, or else its kernel's.
     pub fn find(&self, kind: Kind, name: &str) -> Option<(u32, Type<'b>)> {
         let own = self.find_own(kind, name);
         own.or_else(|| self.base?.find(kind, name))
@@ -191,7 +191,7 @@ impl<'b> Btf<'b> {
 /// How many [`Kind`]s there are.
 const KINDS: usize = 19;
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // as in C
 #[rustfmt::skip]
@@ -226,7 +226,7 @@ impl Kind {
         })
     }
 
-    /// Bytes after the first [`TYPE`]. `count` is that of members, values, parameters or variables.
+    /// Bytes after the first [`TYPE`]. `count` is the number of members, values, parameters or variables.
     fn bytes_after(self, count: usize) -> usize {
         match self {
             Self::Int | Self::Variable | Self::DeclarationTag => 4,
@@ -243,7 +243,7 @@ impl Kind {
 /// A type.
 #[derive(Clone, Copy, Debug)]
 pub struct Type<'b> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Offset of its name; 0 if it has none.
     pub name: u32,
@@ -268,7 +268,7 @@ impl<'b> Type<'b> {
         })
     }
 
-    /// Its size in bytes, if it says so.
+    /// Its size in bytes, if the kind has one.
     pub fn size(&self) -> Option<u32> {
         use Kind::{Enum, Enum64, Float, Int, Section, Struct, Union};
         matches!(
@@ -278,8 +278,8 @@ impl<'b> Type<'b> {
         .then_some(self.size_or_type)
     }
 
-    /// The type that it refers to: of a pointer, typedef or qualifier, of a function or its result,
-    /// or of an array's elements.
+    /// The type that it refers to: the target of a pointer, typedef or qualifier, the prototype or
+    /// result of a function, or the element of an array.
     pub fn target(&self) -> Option<u32> {
         use Kind::{Array, Enum, Enum64, Float, Forward, Int, Section, Struct, Union};
         match self.kind {
@@ -312,7 +312,7 @@ impl<'b> Type<'b> {
         })
     }
 
-    /// The names of an enumeration's values, as offsets, and the values. Those of 64 bits are not read.
+    /// The names of an enumeration's values, as offsets, and the values. 64-bit enumerations are not read.
     pub fn values(&self) -> impl Iterator<Item = (u32, u32)> + use<'b> {
         let is_enum = self.kind == Kind::Enum;
         let values = if is_enum { self.after } else { &[] };
@@ -344,7 +344,7 @@ fn kind_of(info: u32) -> u8 {
     (info >> 24) as u8 & 0x1f
 }
 
-/// How many members, values, parameters or variables follow.
+/// The number of members, values, parameters or variables that follow.
 fn count_of(info: u32) -> usize {
     (info & 0xffff) as usize
 }

@@ -1,4 +1,4 @@
-//! Sheds details and takes them up again.
+//! Sheds details, and resumes them.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::clock::MonotonicNs;
 /// Times of the controller.
 #[derive(Clone, Copy, Debug)]
 pub struct CeilingTimes {
-    /// Between two looks while tracing is near its ceiling, or details are shed.
+    /// Time between two looks while tracing is near its ceiling or details are shed.
     pub near: Duration,
-    /// Between two looks while it is far from it.
+    /// Time between two looks otherwise.
     pub far: Duration,
-    /// For how long it must be quiet before details are taken up again; longer if that was too early before.
+    /// How long it must be calm before details are resumed. Longer after details were resumed too early.
     pub calm: Duration,
 }
 
@@ -28,47 +28,47 @@ impl Default for CeilingTimes {
     }
 }
 
-/// Beyond this part of the ceiling looks are frequent.
+/// Above this part of the ceiling, looks are frequent.
 pub const NEAR: f64 = 0.5;
-/// So many details are shed that no more than this part of the ceiling remains, if that is possible.
+/// Sheds details until at most this part of the ceiling remains, if possible.
 const SHED_TO: f64 = 0.9;
-/// Details are taken up again if no more than this part of the ceiling is expected with them.
+/// Resumes details if at most this part of the ceiling is expected with them.
 const TAKE_UP_BELOW: f64 = 0.6;
-/// Details are shed only if that saves this part of the ceiling: what the recorder does for requests, or while it seals, is not theirs.
+/// Sheds details only if that saves this part of the ceiling: shedding does not help against the cost of requests or of sealing.
 const WORTH_SHEDDING: f64 = 0.1;
-/// Details that would add no more than this part of the ceiling are taken up whatever the rest takes.
+/// Details that would add at most this part of the ceiling are resumed, whatever the rest costs.
 const WORTH_NOTHING: f64 = 0.05;
-/// Beyond so many times the ceiling one look suffices; else a second one has to confirm it.
+/// Above this multiple of the ceiling one look suffices; below it, a second one must confirm.
 const FAR_BEYOND: f64 = 2.0;
-/// Details that are shed within this time after they were taken up were taken up too early.
+/// Details that are shed within this time after they were resumed were resumed too early.
 const TOO_EARLY: Duration = Duration::from_secs(60);
-/// The longest time for which it must be quiet.
+/// The longest calm time.
 const CALM_AT_MOST: Duration = Duration::from_secs(300);
 
-/// The ceiling, and what was shed to stay below.
+/// The ceiling, and the details shed to stay below it.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     /// CPU time that tracing may take, ns/s.
     ceiling_ns: f64,
     times: CeilingTimes,
     costs: Costs,
-    /// How many of the details are shed.
+    /// The number of shed details.
     shed: usize,
-    /// What it took at the last look, ns/s.
+    /// CPU time at the last look, ns/s.
     taken_ns: f64,
-    /// Since when it is quiet enough to take details up.
+    /// Since when it has been calm enough to resume details.
     calm_since: Option<MonotonicNs>,
     taken_up: Option<MonotonicNs>,
-    /// For how long it has to be.
+    /// How long it must be calm.
     calm: Duration,
-    /// The last look was beyond the ceiling.
+    /// Whether the last look was above the ceiling.
     is_beyond: bool,
-    /// How many of the details were shed when it was measured last.
+    /// The number of shed details at the last measurement.
     measured_at: usize,
 }
 
 impl Ceiling {
-    /// `details` are those that are recorded.
+    /// `details` are the recorded ones.
     pub fn new(details: Details, times: CeilingTimes) -> Self {
         Self {
             ceiling_ns: f64::INFINITY,
@@ -84,35 +84,35 @@ impl Ceiling {
         }
     }
 
-    /// Sets what tracing may take, in ns of CPU time for each second.
+    /// Sets the ceiling, in ns of CPU time for each second.
     pub fn set(&mut self, ceiling_ns: f64) {
         self.ceiling_ns = ceiling_ns;
     }
 
-    /// What is shed.
+    /// The shed details.
     pub fn shed(&self) -> Details {
         self.steps().iter().take(self.shed).copied().collect()
     }
 
-    /// What tracing took as of the last look, ns/s.
+    /// CPU time of tracing at the last look, ns/s.
     #[cfg(test)]
     fn taken_ns(&self) -> f64 {
         self.taken_ns
     }
 
-    /// What the programs take at this load now, ns/s.
+    /// CPU time of the programs at this load now, ns/s.
     pub fn programs_ns(&self, load: &Load) -> f64 {
         self.costs.programs_ns(load, self.measured_at, self.shed)
     }
 
-    /// Sheds all details. Returns whether something else is shed than before.
+    /// Sheds all details. Returns whether the shed details have changed.
     pub fn give_up(&mut self) -> bool {
         let all = self.steps().len();
         self.calm_since = None;
         std::mem::replace(&mut self.shed, all) != all
     }
 
-    /// Whether programs of a kind have nothing to do.
+    /// Whether programs of a kind have no work.
     pub fn is_idle(&self, kind: Kind) -> bool {
         self.costs.is_idle(kind, self.shed)
     }
@@ -121,7 +121,7 @@ impl Ceiling {
         self.costs.steps()
     }
 
-    /// Decides by what was measured until `now`. Returns whether something else is shed than before.
+    /// Decides by the measurements until `now`. Returns whether the shed details have changed.
     pub fn look(&mut self, now: MonotonicNs, load: &Load) -> bool {
         self.costs.learn(load, self.shed);
         let before = self.shed;
@@ -180,7 +180,7 @@ impl Ceiling {
         }
     }
 
-    /// After what time the next look is due, if nothing that is cheap to know changes: `expected_ns` is what tracing seems to take.
+    /// Time until the next look, unless the cheaply known events change: `expected_ns` is the CPU time estimated from them.
     pub fn look_after(&self, expected_ns: f64) -> Duration {
         let is_near = expected_ns.max(self.taken_ns) >= NEAR * self.ceiling_ns;
         match is_near || self.shed > 0 {
@@ -212,7 +212,7 @@ mod tests {
         MonotonicNs((1000 + second) * 1_000_000_000)
     }
 
-    /// A machine on which each event of a kind costs this much in ns, of which each detail has its share.
+    /// A machine with a fixed cost in ns for each event of a kind; each detail has a share of it.
     struct Machine {
         events: f64,
         /// Cost of a call: single, timed, counted, left alone.
@@ -292,7 +292,7 @@ mod tests {
         };
         let mut ceiling = ceiling(&OF_CALLS);
         let changes = busy.run(&mut ceiling, 0, 600);
-        // One look beyond the ceiling may be chance.
+        // A single look above the ceiling may be chance.
         assert_eq!(changes, [(1, first(1))]);
         assert!(ceiling.taken_ns() <= CEILING_NS);
     }
@@ -353,7 +353,7 @@ mod tests {
             ..Load::default()
         };
         assert!((0..60).all(|second| !ceiling.look(at(second), &sealing)));
-        // Nor does it keep details from being taken up.
+        // Nor does it keep details from being resumed.
         STORM.run(&mut ceiling, 60, 10);
         assert!(!ceiling.shed().is_empty());
         let looks = (70..90).filter(|second| ceiling.look(at(*second), &sealing));

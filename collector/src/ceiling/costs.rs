@@ -1,4 +1,4 @@
-//! What an event costs, by the kind of program that sees it and by how many details are shed.
+//! The cost of an event, by the kind of program that sees it and by the number of shed details.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use trackiops_schemas::shed::Detail;
 /// Programs that see the same events, and the recorder itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On completed requests, and whatever belongs to them.
+    /// On completed requests, and everything that belongs to them.
     Requests,
     /// On operations of the NFS client.
     Operations,
     /// On the ends of calls.
     Calls,
-    /// On their begins.
+    /// On the begins of calls.
     CallBegins,
     /// On pages of the cache.
     Pages,
@@ -21,11 +21,11 @@ pub enum Kind {
     Functions,
 }
 
-/// How many kinds of programs there are.
+/// The number of kinds.
 pub const KINDS: usize = 6;
 
 impl Kind {
-    /// All of them, in their order.
+    /// All kinds, in their order.
     pub const ALL: [Self; KINDS] = [
         Self::Requests,
         Self::Operations,
@@ -46,8 +46,8 @@ impl Kind {
         }
     }
 
-    /// What remains of the cost of an event once a detail is shed, until that is measured. By `make bench-overhead` and
-    /// `make bench-levels` (docs/results): a single call costs about as much as all else that is done for a call.
+    /// The part of an event's cost that remains once a detail is shed, until it is measured. From `make bench-overhead` and
+    /// `make bench-levels` (docs/results): a single call costs about as much as everything else that is done for a call.
     fn remains_without(self, detail: Detail) -> f64 {
         match (self, detail) {
             (Self::Calls | Self::CallBegins, Detail::SingleCalls) => 0.5,
@@ -60,13 +60,13 @@ impl Kind {
     }
 }
 
-/// What remains of a program that returns at once.
+/// The cost that remains of a program that returns at once.
 const IDLE: f64 = 0.15;
 
-/// What the recorder itself takes at most for an event of a detail, ns: for a single call that is written to the store.
+/// The recorder's greatest cost of an event of a detail, ns: that of a single call written to the store.
 const OWN_NS_AT_MOST: f64 = 3000.0;
 
-/// What remains of the recorder's own time for an event once a detail is shed, until that is measured.
+/// The part of the recorder's cost of an event that remains once a detail is shed, until it is measured.
 fn own_remains_without(detail: Detail) -> f64 {
     match detail {
         Detail::SingleCalls => 0.2,
@@ -75,16 +75,16 @@ fn own_remains_without(detail: Detail) -> f64 {
     }
 }
 
-/// Events of a kind, and what one took.
+/// Events of a kind, and the cost of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Events, 1/s.
     pub events: f64,
-    /// Time that an event took, ns: of the program, and of what the kernel does to run it.
+    /// Cost of an event, ns: the program's run time, and the kernel's cost to run it.
     pub ns: f64,
 }
 
-/// What tracing took while it was measured.
+/// The measured load of tracing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// By [`Kind`].
@@ -98,32 +98,32 @@ impl Load {
         self.programs[kind as usize]
     }
 
-    /// Those that the recorder does not see without their details.
+    /// Events that the recorder does not see without their details.
     fn events_of_details(&self) -> f64 {
         let kinds = [Kind::Calls, Kind::Pages, Kind::Functions];
         kinds.map(|kind| self.of(kind).events).iter().sum()
     }
 }
 
-/// What an event was seen to cost, ns, by how many details were shed.
+/// The measured cost of an event, ns, by the number of shed details.
 type Known = Vec<Option<f64>>;
 
-/// What is known of costs.
+/// The known costs.
 #[derive(Clone, Debug)]
 pub struct Costs {
-    /// The details that are recorded, in the order in which they are shed.
+    /// The recorded details, in the order in which they are shed.
     steps: Vec<Detail>,
     programs: [Known; KINDS],
     own: Known,
 }
 
-/// How much a new measurement counts beside those before.
+/// The weight of a new measurement against earlier ones.
 const WEIGHT: f64 = 0.5;
-/// Fewer events in a second say little about what one costs.
+/// With fewer events in a second, the measured cost of one is unreliable.
 const FEW: f64 = 100.0;
 
 impl Costs {
-    /// Nothing is known.
+    /// No cost is known.
     pub fn new(steps: Vec<Detail>) -> Self {
         let none = vec![None; steps.len() + 1];
         Self {
@@ -133,12 +133,12 @@ impl Costs {
         }
     }
 
-    /// The details that are recorded, in the order in which they are shed.
+    /// The recorded details, in the order in which they are shed.
     pub fn steps(&self) -> &[Detail] {
         &self.steps
     }
 
-    /// Takes over what was measured while the first `shed` details were shed.
+    /// Takes over a measurement made while the first `shed` details were shed.
     pub fn learn(&mut self, load: &Load, shed: usize) {
         for kind in Kind::ALL {
             let rate = load.of(kind);
@@ -152,12 +152,12 @@ impl Costs {
         }
     }
 
-    /// What tracing would take at this load, ns/s, if the first `to` details were shed. It was measured while `shed` were.
+    /// The expected CPU time of tracing at this load with the first `to` details shed, ns/s. The load was measured with `shed` details shed.
     pub fn predict(&self, load: &Load, shed: usize, to: usize) -> f64 {
         self.own_ns(load, shed, to) + self.programs_ns(load, shed, to)
     }
 
-    /// What the recorder itself would take. Only events of details can make it take less.
+    /// The recorder's part. Only events of details can reduce it.
     fn own_ns(&self, load: &Load, shed: usize, to: usize) -> f64 {
         let events = load.events_of_details();
         let remains = |steps: Range<usize>| {
@@ -174,7 +174,7 @@ impl Costs {
         load.own_ns + events * known * (1.0 - remains(to..shed))
     }
 
-    /// What the programs would take.
+    /// The programs' part.
     pub fn programs_ns(&self, load: &Load, shed: usize, to: usize) -> f64 {
         let busy = Kind::ALL
             .into_iter()
@@ -188,7 +188,7 @@ impl Costs {
         busy.map(of_kind).sum()
     }
 
-    /// Whether programs of a kind have nothing to do. They are detached soon then, and run for samples alone.
+    /// Whether programs of a kind have no work. They are soon detached then, and run only during samples.
     pub fn is_idle(&self, kind: Kind, shed: usize) -> bool {
         let without = kind.idle_without();
         self.steps[..shed].iter().any(|step| Some(*step) == without)
@@ -202,7 +202,7 @@ fn learn(known: &mut Known, shed: usize, ns: f64) {
     }
 }
 
-/// The cost with `to` details shed: as it is measured now or was before, or else by the nearest number of details with which it was.
+/// The cost with `to` details shed: measured now or before, or else scaled from the nearest number of details with a measurement.
 fn cost(
     known: &Known,
     (shed, now): (usize, Option<f64>),

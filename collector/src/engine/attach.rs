@@ -29,10 +29,10 @@ struct DirectProgram {
     by_cast: &'static str,
 }
 
-/// The tracepoint on which operations are seen.
+/// The tracepoint for operations.
 const OPERATION_EVENT: &str = "rpc_stats_latency";
 
-/// The direct engine's programs, that of operations last.
+/// The direct engine's programs; the one for operations is last.
 const ALONE: [DirectProgram; 3] = [
     DirectProgram {
         event: "nfs_readpage_done",
@@ -51,7 +51,7 @@ const ALONE: [DirectProgram; 3] = [
     },
 ];
 
-/// Those where the kernel may skip them. They mark what they have seen.
+/// The same for kernels that may skip the programs: these leave marks.
 const MARKED: [DirectProgram; 3] = [
     DirectProgram {
         event: "nfs_readpage_done",
@@ -77,7 +77,7 @@ const BLOCK: DirectProgram = DirectProgram {
     by_cast: "block_request_by_cast",
 };
 
-/// Those on the page cache. The tracepoint of the last one has another name before Linux 5.18.
+/// The programs on the page cache. Before Linux 5.18 the last one has another tracepoint.
 const CACHE: [DirectProgram; 3] = [
     DirectProgram {
         event: "mm_filemap_add_to_page_cache",
@@ -96,7 +96,7 @@ const CACHE: [DirectProgram; 3] = [
     },
 ];
 
-/// Those on system calls: one returns, and a request of io_uring completes.
+/// The programs on system calls: a call returns; an io_uring request completes.
 const SYSCALLS: [DirectProgram; 2] = [
     DirectProgram {
         event: "sys_exit",
@@ -109,31 +109,31 @@ const SYSCALLS: [DirectProgram; 2] = [
         by_cast: "app_ring_by_cast",
     },
 ];
-/// The tracepoint on which system calls begin, and the program for it where they are timed.
+/// The tracepoint on the begin of system calls, and its program, used if calls are timed.
 const SYSCALL_BEGIN_EVENT: &str = "sys_enter";
 const SYSCALL_BEGIN: &str = "app_syscall_begin";
-/// The program on the submission of requests of io_uring, where single calls are kept.
+/// The program on the submission of io_uring requests, used if single calls are kept.
 const RING_BEGIN: &str = "app_ring_begin";
 
-/// The program that handles completions for which the kernel skipped those, where it skips any.
+/// The program that recovers completions for which the kernel skipped the programs above.
 const RELEASED_BY_PROBE: &str = "released_by_probe";
 const RELEASED_BY_CAST: &str = "released_by_cast";
-/// Its tracepoints. Loaded once for both, because it is the largest program, and most of a start is loading.
+/// Its tracepoints. One program serves both, because it is the largest, and loading dominates the time of a start.
 const RELEASE_EVENTS: [&str; 2] = ["xprt_release_xprt", "xprt_release_cong"];
 
-/// The tracepoint on which renames are seen, and the program for it. If the kernel skips it, the
+/// The tracepoint on renames, and its program. If the kernel skips it, the
 /// new path is noticed when the file is used again.
 const RENAME_EVENT: &str = "nfs_rename_exit";
 const RENAME: &str = "renamed";
 
-/// The programs and links that the BPF loader does not keep.
+/// The programs and links that the BPF loader does not own.
 #[derive(Default)]
 pub struct AttachedPrograms {
     /// The programs whose skipped runs the kernel counts.
     pub counted: CountedPrograms,
-    /// All programs, for measuring what they take. Those that have nothing to do while details are shed have their links here.
+    /// All programs, for measuring their run times. Also holds the links of those that are detached while they have no work.
     pub measured: Vec<MeasuredProgram>,
-    /// Programs and what keeps them attached.
+    /// Other programs and links.
     links: Vec<OwnedFd>,
 }
 
@@ -145,7 +145,7 @@ fn is_detachable(name: &str) -> bool {
 }
 
 impl AttachedPrograms {
-    /// Keeps a program attached, that was attached to tracepoints by name.
+    /// Keeps a program that was attached to tracepoints by name.
     fn keep(
         &mut self,
         name: &'static str,
@@ -158,7 +158,7 @@ impl AttachedPrograms {
         Ok(program)
     }
 
-    /// The same of one link.
+    /// [`Self::keep`] for one link.
     fn keep_link(
         &mut self,
         name: &'static str,
@@ -170,7 +170,7 @@ impl AttachedPrograms {
             MeasuredProgram::detachable(name, program, event, link)
         } else {
             self.links.push(link);
-            // One that is attached twice counts its runs once.
+            // A program that is attached twice counts its runs once.
             if self.measured.last().is_some_and(|last| last.name() == name) {
                 return Ok(());
             }
@@ -181,7 +181,7 @@ impl AttachedPrograms {
     }
 }
 
-/// A program that was attached to tracepoints by their names.
+/// A program that was attached to tracepoints by name.
 struct AttachedByName {
     program: OwnedFd,
     links: Vec<(&'static str, OwnedFd)>,
@@ -189,11 +189,11 @@ struct AttachedByName {
 
 /// The direct engine's programs that read kernel memory by plain loads, ready to be attached.
 pub struct LoadedByCast {
-    /// The rings that they write into.
+    /// The rings that they write to.
     pub memory: RecordMemory,
     /// In the order of [`used_programs`].
     programs: Vec<OwnedFd>,
-    /// That on releases.
+    /// The program on releases.
     released: Option<OwnedFd>,
 }
 
@@ -217,7 +217,7 @@ pub fn load_by_cast(
     let cast = (*cast)?;
     let object = relocations::complete(OBJECT, Some(cast), &offsets.words())?;
     let used = used_programs(plan);
-    // A plan has `cast` only if the types of all of them are known.
+    // A plan has `cast` only if the types of all tracepoints are known.
     let levels = plan.levels();
     let syscalls = cast.syscalls.into_iter();
     let syscalls = syscalls.flat_map(|(exit, ring)| [Some(exit), ring]);
@@ -254,7 +254,7 @@ pub fn load_by_cast(
     Some(load())
 }
 
-/// The programs on system calls that are used.
+/// The programs on system calls that a plan uses.
 fn used_syscalls(plan: &Plan) -> &'static [DirectProgram] {
     match &plan.programs {
         Programs::Direct {
@@ -267,8 +267,8 @@ fn used_syscalls(plan: &Plan) -> &'static [DirectProgram] {
     }
 }
 
-/// The direct engine's programs on tracepoints that are used: those on system calls first, then those of the page cache, that of the block level,
-/// and those of the wire; that of operations last.
+/// The direct engine's programs on tracepoints that a plan uses. In this order: system calls, page cache, block level, wire; the one for
+/// operations is last.
 fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
     let levels = plan.levels();
     let recovers = matches!(plan.programs, Programs::Direct { recovers: true, .. });
@@ -287,7 +287,7 @@ fn used_programs(plan: &Plan) -> Vec<DirectProgram> {
     others.chain(of_wire.iter().copied()).collect()
 }
 
-/// Attaches the programs of a plan; `by_cast` and `calls` are those that are loaded already.
+/// Attaches the programs of a plan; `by_cast` and `calls` are loaded already.
 pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
@@ -324,8 +324,8 @@ pub fn attach(
             }
             Ok(attached)
         }
-        // In the order in which a request meets them. So a request that starts meanwhile may be
-        // counted without a latency, but is never linked to the wrong start.
+        // In the order in which a request meets them. So a request that starts meanwhile may have
+        // no latency, but is never linked to the wrong start.
         Programs::Tracepoint(_) => {
             let mut attached = AttachedPrograms::default();
             for (category, event) in TRACEPOINTS {
@@ -338,7 +338,7 @@ pub fn attach(
     }
 }
 
-/// At which end of a function a program is attached.
+/// Selects the end of a function at which a program is attached.
 type Attaching = fn(BtfType) -> AttachedTo;
 
 /// Programs on functions of the NFS client, in the order of [`CallPrograms::OfNfs`].
@@ -349,11 +349,11 @@ const CALLS: [(&str, Attaching); 5] = [
     ("app_direct_read", AttachedTo::Entry),
     ("app_direct_write", AttachedTo::Entry),
 ];
-/// The first of these are timed, where calls are.
+/// The first of these are timed, if calls are.
 const TIMED_CALLS: usize = 3;
-/// The program on the begins of these functions where calls are timed.
+/// The program on the begins of these functions, used if calls are timed.
 const TIMED_BEGIN: &str = "app_begin";
-/// Programs that probe the begins of functions of the NFS client, and those that probe their ends: the last one of each is for splicing.
+/// Programs that probe the begins of functions of the NFS client, then programs that probe their ends. The last of each list is for splicing.
 const PROBED_BEGINS: [(&str, &[&str]); 2] = [
     ("app_probed_begin", &["nfs_file_read", "nfs_file_write"]),
     ("app_probed_splice_begin", &["nfs_file_splice_read"]),
@@ -375,12 +375,12 @@ const PROBED_CALLS: [(&str, &str); 2] = [
 pub struct LoadedCall {
     name: &'static str,
     program: OwnedFd,
-    /// The functions that it probes, if it does, and whether at their ends.
+    /// The functions that it probes, if any, and whether at their ends.
     probes: Option<(&'static [&'static str], bool)>,
 }
 
 impl LoadedCall {
-    /// Whether calls are missing for which the kernel skips it. Without [`TIMED_BEGIN`] they are not timed.
+    /// Whether calls are missed when the kernel skips it. Without [`TIMED_BEGIN`] they only lack a duration.
     fn counts(&self) -> bool {
         self.name != TIMED_BEGIN
     }
@@ -416,7 +416,7 @@ pub fn load_calls(
             let left_out = usize::from(!splices);
             let ends = &PROBED_ENDS[..PROBED_ENDS.len() - left_out];
             let begins = &PROBED_BEGINS[..PROBED_BEGINS.len() - left_out];
-            // Ends first: what begins meanwhile is counted once the begins are attached.
+            // Ends first, so that every call whose begin is probed also has its end probed.
             let used = ends.iter().map(|(name, functions)| (name, functions, true));
             let begins = begins
                 .iter()
@@ -436,7 +436,7 @@ pub fn load_calls(
     };
     let names: Vec<_> = used.iter().map(|(name, ..)| *name).collect();
     let types: Vec<_> = used.iter().filter_map(|(_, on, _)| on.of()).collect();
-    // Offsets that do not fit were found out before, when the programs on completions were loaded.
+    // Loading the programs on completions has already checked that the offsets fit.
     let object = relocations::complete(OBJECT, None, &offsets.words());
     let object = object.ok_or(EngineError::Object("app_read"))?;
     let cannot = |event| move |source| EngineError::AttachTyped { event, source };
@@ -456,7 +456,7 @@ pub fn load_calls(
     used.into_iter().map(load).collect()
 }
 
-/// Attaches the programs that count the calls of applications, those `loaded` and those that probe.
+/// Attaches the programs that count the calls of applications: those in `loaded`, and probes.
 fn attach_calls(
     programs: &mut Ebpf,
     plan: &Plan,
@@ -508,7 +508,7 @@ fn attach_calls(
     Ok(())
 }
 
-/// A program that the loader keeps.
+/// A program that the loader owns.
 fn measured(
     name: &'static str,
     program: Result<&ProgramFd, ProgramError>,
@@ -538,7 +538,7 @@ fn attach_tracepoint(
     measured(event, program.fd())
 }
 
-/// Attaches the direct engine's programs: those that are loaded, or else those that call a helper
+/// Attaches the direct engine's programs: those in `by_cast`, or else those that call a helper
 /// for each read.
 fn attach_direct(
     programs: &mut Ebpf,
@@ -584,7 +584,7 @@ fn attach_direct(
     all.counted = CountedPrograms {
         of_requests,
         of_operations,
-        // What is added up in the same way is missed in the same way.
+        // Page cache changes are added up like calls, so they are missed like calls.
         of_calls: attached,
     };
     Ok(all)

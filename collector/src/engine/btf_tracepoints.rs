@@ -1,5 +1,5 @@
-//! Loads programs for tracepoints and functions whose arguments the verifier knows by type. The BPF loader can do
-//! so for those of the kernel proper only, and the NFS client is a module.
+//! Loads programs for tracepoints and functions with typed arguments. The BPF loader supports them only in the
+//! kernel proper, and the NFS client is a module.
 
 use std::collections::HashSet;
 use std::ffi::{CString, c_char};
@@ -20,17 +20,17 @@ use crate::btf::BtfType;
 use crate::engine::bpf_calls::{bpf, create, empty, info_of};
 use crate::rings::record_ring::RecordMemory;
 
-/// Followed by the name of an array, this is the section of the array's only element.
+/// Prefix of the section that stands for the only element of an array, followed by the array's name.
 const ELEMENT_PREFIX: &str = ".bss.";
 
-/// An array that stands for the rings in programs that have none.
+/// An array that stands for the rings in programs that do not use them.
 const NO_RECORD_RINGS: &str = "NO_RECORD_RINGS";
 
-/// `BPF_LOG_LEVEL2` (include/linux/bpf_verifier.h): the verifier logs each instruction on each way through the program, and what it knows then.
+/// `BPF_LOG_LEVEL2` (include/linux/bpf_verifier.h): the verifier logs each instruction on each path, with the state after it.
 const LOG_STEPS: u32 = 2;
-/// `BPF_LOG_LEVEL1`: only the way on which it refuses a program.
+/// `BPF_LOG_LEVEL1`: only the path on which the verifier refuses the program.
 const LOG_WAYS: u32 = 1;
-/// Room for it. The largest program takes 100,000 to 300,000 steps, of some 150 bytes each.
+/// Size of the log. The largest program takes 100,000 to 300,000 steps, of about 150 bytes each.
 const LOG_BYTES: u32 = 512 << 20;
 
 /// What a program is attached to.
@@ -47,7 +47,7 @@ pub enum AttachedTo {
 }
 
 impl AttachedTo {
-    /// The type of that; probes have none.
+    /// The type of its target; probes have none.
     pub fn of(self) -> Option<BtfType> {
         match self {
             Self::Tracepoint(of) | Self::Entry(of) | Self::Return(of) => Some(of),
@@ -56,10 +56,10 @@ impl AttachedTo {
     }
 }
 
-/// Programs that are ready to be loaded.
+/// Linked programs that can be loaded.
 pub struct CastPrograms {
     object: Object,
-    /// The types of the object's functions: the verifier follows those with a symbol once, by themselves.
+    /// BTF of the object's functions: the verifier follows functions with a symbol separately, once.
     types: OwnedFd,
     /// The BTF of the modules that the tracepoints are in.
     modules: Vec<(&'static str, OwnedFd)>,
@@ -67,7 +67,7 @@ pub struct CastPrograms {
 
 impl CastPrograms {
     /// Links these programs of the object with the maps that the loader has made for it, and with
-    /// the rings in `memory`, if they use these. `attached_to` has the types of what they are for.
+    /// the rings in `memory`, if they use them. `attached_to` has the types of their targets.
     pub fn link(
         object: &[u8],
         used: &[&str],
@@ -90,7 +90,7 @@ impl CastPrograms {
             let fd = match array {
                 RECORD_RINGS_MAP => match memory {
                     Some(memory) => memory.as_fd(),
-                    // Another program's, which is not loaded.
+                    // The section belongs to another program, which is not loaded.
                     None => descriptor(loaded.map(NO_RECORD_RINGS)?)?,
                 },
                 _ => descriptor(loaded.map(array)?)?,
@@ -114,8 +114,8 @@ impl CastPrograms {
         })
     }
 
-    /// Loads a program for what it is to be attached to; without that, for any tracepoint that it is attached to by
-    /// name. The verifier logs its steps where there is room for a `log`.
+    /// Loads a program for its target. Without a target, the program fits any tracepoint, and is attached by name.
+    /// With `log`, the verifier writes its steps there.
     pub fn load(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl CastPrograms {
         let instructions = &function.instructions;
         let functions = function.func_info.func_info_bytes();
         let mut attributes = empty();
-        // SAFETY: all fields are integers, which may be zero.
+        // SAFETY: all fields of the union are integers, for which zero is valid.
         let mut load = unsafe { attributes.__bindgen_anon_3 };
         load.prog_type = bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT as u32;
         load.insns = instructions.as_ptr().expose_provenance() as u64;
@@ -161,32 +161,32 @@ impl CastPrograms {
             let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
             load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
         }
-        // The name that the kernel shows for it. The last byte stays zero.
+        // The name that the kernel shows. The last byte stays zero.
         let shown = load.prog_name.len() - 1;
         for (to, from) in load.prog_name[..shown].iter_mut().zip(name.bytes()) {
             *to = from as c_char;
         }
         attributes.__bindgen_anon_3 = load;
         if log.is_none() {
-            // SAFETY: instructions, functions and licence outlive the call.
+            // SAFETY: instructions, functions and licence outlive the call, with the lengths in the attributes.
             let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
             if loaded.is_ok() {
                 return loaded;
             }
         }
-        // What was refused is loaded once more, for the reason.
+        // A refused program is loaded once more to get the reason.
         let mut reasons = Vec::new();
         let (log, level) = match log {
             Some(log) => (log, LOG_STEPS),
             None => (&mut reasons, LOG_WAYS),
         };
-        // The kernel gives memory only to the pages that are written.
+        // Only pages that are written take memory.
         *log = vec![0; LOG_BYTES as usize];
         load.log_level = level;
         load.log_size = LOG_BYTES;
         load.log_buf = log.as_mut_ptr().expose_provenance() as u64;
         attributes.__bindgen_anon_3 = load;
-        // SAFETY: as above, and the log is as long as it says.
+        // SAFETY: instructions, functions, licence and log outlive the call, with the lengths in the attributes.
         let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
         let end = log.iter().position(|byte| *byte == 0);
         log.truncate(end.unwrap_or(log.len()));
@@ -198,7 +198,7 @@ impl CastPrograms {
     }
 }
 
-/// Gives the kernel the BTF of the object.
+/// Passes the BTF of the object to the kernel.
 fn load_types(object: &mut Object) -> io::Result<OwnedFd> {
     let features = aya::features().btf();
     let features = features.ok_or(io::ErrorKind::Unsupported)?;
@@ -206,16 +206,16 @@ fn load_types(object: &mut Object) -> io::Result<OwnedFd> {
     let types = types.map_err(io::Error::other)?;
     let types = types.ok_or(io::ErrorKind::NotFound)?.to_bytes();
     let mut attributes = empty();
-    // SAFETY: all fields are integers, which may be zero.
+    // SAFETY: all fields of the union are integers, for which zero is valid.
     let mut load = unsafe { attributes.__bindgen_anon_7 };
     load.btf = types.as_ptr().expose_provenance() as u64;
     load.btf_size = u32::try_from(types.len()).map_err(io::Error::other)?;
     attributes.__bindgen_anon_7 = load;
-    // SAFETY: the types outlive the call.
+    // SAFETY: `types` outlives the call, and `btf_size` is its length.
     unsafe { create(bpf_cmd::BPF_BTF_LOAD, &mut attributes) }
 }
 
-/// Why the verifier has refused a program: the last line of its log but for its statistics.
+/// Why the verifier has refused a program: the last line of its log before the statistics.
 fn reason(log: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(log);
     let is_statistics = |line: &&str| {
@@ -226,8 +226,8 @@ fn reason(log: &[u8]) -> Option<String> {
     lines.find(|line| !is_statistics(line)).map(str::to_owned)
 }
 
-/// Attaches a program to what it was loaded for, until the returned descriptor is closed. The tracepoint is
-/// `named` if the program was loaded for any.
+/// Attaches a program to its target, until the returned descriptor is closed. The tracepoint is
+/// `named` if the program was loaded without a target.
 pub fn attach(program: BorrowedFd<'_>, named: Option<&str>) -> io::Result<OwnedFd> {
     let name = named.map(CString::new).transpose()?;
     let mut attributes = empty();
@@ -240,7 +240,7 @@ pub fn attach(program: BorrowedFd<'_>, named: Option<&str>) -> io::Result<OwnedF
 }
 
 /// Attaches a program that was loaded for [`AttachedTo::Probe`] to functions of these names, until the returned descriptor is closed: to their ends
-/// if it is `at_end`, and else to their begins.
+/// if `at_end`, else to their begins.
 pub fn attach_probe(
     program: BorrowedFd<'_>,
     functions: &[&str],
@@ -250,7 +250,7 @@ pub fn attach_probe(
     let names = names.collect::<Result<Vec<CString>, _>>()?;
     let addresses: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let mut attributes = empty();
-    // SAFETY: all fields are integers, which may be zero.
+    // SAFETY: all fields of the union are integers, for which zero is valid.
     let mut create_link = unsafe { attributes.link_create };
     create_link.__bindgen_anon_1.prog_fd = program.as_raw_fd().cast_unsigned();
     create_link.attach_type = bpf_attach_type::BPF_TRACE_KPROBE_MULTI as u32;
@@ -263,7 +263,7 @@ pub fn attach_probe(
             cookies: 0,
         };
     attributes.link_create = create_link;
-    // SAFETY: the names outlive the call, and end with a zero each.
+    // SAFETY: the names outlive the call, and each ends with a zero byte.
     unsafe { create(bpf_cmd::BPF_LINK_CREATE, &mut attributes) }
 }
 
@@ -280,21 +280,21 @@ fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
     }
 }
 
-/// Goes through the ids of all BTF in the kernel, of modules and of programs.
+/// The BTF of a module. Searches all BTF in the kernel, of modules and of programs.
 fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
     let mut id = 0;
     loop {
         let mut attributes = empty();
         attributes.__bindgen_anon_6.__bindgen_anon_1.start_id = id;
-        // SAFETY: no memory is passed.
+        // SAFETY: the attributes of this command have no addresses.
         unsafe { bpf(bpf_cmd::BPF_BTF_GET_NEXT_ID, &mut attributes) }?;
-        // SAFETY: the kernel has written it; any bytes are an integer.
+        // SAFETY: the kernel has written the field, and every value of an integer is valid.
         id = unsafe { attributes.__bindgen_anon_6 }.next_id;
         let mut attributes = empty();
         attributes.__bindgen_anon_6.__bindgen_anon_1.btf_id = id;
-        // SAFETY: no memory is passed.
+        // SAFETY: the attributes of this command have no addresses.
         let btf = match unsafe { create(bpf_cmd::BPF_BTF_GET_FD_BY_ID, &mut attributes) } {
-            // It was of a program that was just unloaded.
+            // It belonged to a program that was just unloaded.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
@@ -304,16 +304,16 @@ fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether it is the kernel's own BTF of that name, and not a program's.
+/// Whether this is the kernel's own BTF of that name, not a program's.
 fn is_named(btf: BorrowedFd<'_>, module: &str) -> io::Result<bool> {
     let mut name = [0_u8; 64];
-    // SAFETY: all fields are integers, which may be zero.
+    // SAFETY: all fields are integers, for which zero is valid.
     let mut info: bpf_btf_info = unsafe { mem::zeroed() };
     info.name = name.as_mut_ptr().expose_provenance() as u64;
     info.name_len = name.len() as u32;
-    // SAFETY: `name` is as long as `name_len` says.
+    // SAFETY: `info` is a `bpf_btf_info`, and `name` is `name_len` bytes long.
     match unsafe { info_of(btf, &mut info) } {
-        // The name is longer than any that is looked for.
+        // The name is longer than every name that is searched.
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return Ok(false),
         told => told?,
     };

@@ -26,7 +26,7 @@ pub enum EngineError {
         /// What the kernel said.
         source: ProgramError,
     },
-    /// The same, for a program that is attached without the BPF loader.
+    /// A program that is attached without the BPF loader could not be attached.
     #[error("cannot attach to the tracepoint `{event}`: {source}")]
     AttachTyped {
         /// The tracepoint.
@@ -37,7 +37,7 @@ pub enum EngineError {
     /// A function cannot be followed.
     #[error(transparent)]
     Function(#[from] UserFunctionError),
-    /// The kernel does not tell the programs which function is called.
+    /// The kernel lacks attach cookies, by which the programs identify the called function.
     #[error("functions of programs can be followed since Linux 5.15: leave out --user")]
     FunctionsSince5_15,
     /// A program could not be attached to a function.
@@ -65,13 +65,13 @@ pub enum EngineError {
     /// Memory that is shared with the programs cannot be mapped.
     #[error("cannot map the counters of the BPF programs into memory: {0}")]
     Shared(#[source] io::Error),
-    /// What the programs have added up cannot be read.
+    /// The programs' sums of requests cannot be read.
     #[error("cannot read the BPF programs' sums of requests: {}", causes(.0))]
     Folds(#[source] MapError),
-    /// What the programs have added up of operations cannot be read.
+    /// The programs' sums of operations cannot be read.
     #[error("cannot read the BPF programs' sums of operations: {}", causes(.0))]
     Operations(#[source] MapError),
-    /// What the programs have added up of calls of applications cannot be read.
+    /// The programs' sums of calls cannot be read.
     #[error("cannot read the BPF programs' sums of calls: {}", causes(.0))]
     Calls(#[source] MapError),
     /// The number of CPUs cannot be read.

@@ -1,4 +1,4 @@
-//! The kernel side of a filter: the keys that the programs compare requests with.
+//! The kernel side of a filter: the keys that the programs compare with requests.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct FilterMaps {
 }
 
 impl FilterMaps {
-    /// Fills the map, which has this many entries, with the keys that the filter has now.
+    /// Fills the map, which has this many entries, with the filter's current keys.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
         mut filter: ResolvedFilter,
@@ -43,7 +43,7 @@ impl FilterMaps {
             return Ok(());
         }
         let mut keys = self.filter.keys();
-        // Those that came first stay when there is no room for all.
+        // If there is no room for all, earlier keys stay.
         let mut newcomers: Vec<_> = keys.difference(&self.there).copied().collect();
         let room = (self.entries as usize).saturating_sub(keys.len() - newcomers.len());
         for key in newcomers.drain(..).skip(room) {
@@ -59,7 +59,7 @@ impl FilterMaps {
     }
 
     fn put(&mut self, keys: BTreeSet<FilterKey>) -> Result<(), MapError> {
-        // New ones first: a volume may be wanted by its directory from now on, and no longer by its superblock.
+        // New keys first: a volume may move from its superblock's key to its directory's, without a gap in between.
         for new in keys.difference(&self.there) {
             self.map.insert(new.words(), 1, 0)?;
         }
@@ -71,7 +71,7 @@ impl FilterMaps {
     }
 }
 
-/// Why the map cannot be made.
+/// Why the map cannot be filled.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterMapError {
     /// The filter cannot be used.

@@ -1,4 +1,4 @@
-//! What is set before the programs are loaded: their globals, and the sizes of maps.
+//! Settings from before the programs are loaded: their globals, and the sizes of maps.
 
 use aya::EbpfLoader;
 use trackiops_schemas::ebpf::app_sums::{
@@ -39,22 +39,22 @@ pub struct ProgramGlobals {
     latency_parts: u32,
     syscalls: [u8; SYSCALLS],
     cpus: u32,
-    /// Calls of applications, or pages of the cache, are counted.
+    /// Whether calls of applications or page cache changes are counted.
     counts_calls: bool,
-    /// They are timed.
+    /// Whether they are timed.
     times_calls: bool,
     /// Bytes of the ring of single calls.
     call_ring_bytes: u32,
     map_share: u32,
-    /// Single calls are kept.
+    /// Whether single calls are kept.
     keeps_calls: bool,
-    /// Functions of programs are followed.
+    /// Whether functions of programs are followed.
     has_functions: bool,
-    /// Calls that may be under way at once where they are probed at begin and end.
+    /// Most calls that may be under way at once, if they are probed at begin and end.
     calls_under_way: u32,
 }
 
-/// Values that only one engine has.
+/// Values for one engine only.
 enum OffsetGlobals {
     Direct {
         offsets: Box<[u32; DIRECT_WORDS]>,
@@ -63,7 +63,7 @@ enum OffsetGlobals {
     Tracepoint([u32; TRACEPOINT_WORDS]),
 }
 
-/// The kinds of keys that the programs compare. Volumes that share a superblock are told apart by their directories, if the programs can do so.
+/// The kinds of keys that the programs compare. Directories distinguish volumes that share a superblock, if the programs support that.
 fn filter_kinds(plan: &Plan, filter: &Filter) -> u32 {
     match filter.mounts.is_empty() || !plan.has_paths() {
         true => filter.kinds(),
@@ -112,18 +112,18 @@ impl ProgramGlobals {
         }
     }
 
-    /// Whether single calls are handed over, of system or of functions.
+    /// Whether single calls, of system calls or functions, are handed over.
     pub fn keeps_single_calls(&self) -> bool {
         self.keeps_calls || self.has_functions
     }
 
-    /// Has the loader set the globals, and the sizes of the maps that the programs will use.
+    /// Sets the globals in the loader, and the sizes of the maps that the programs will use.
     pub fn hand_to<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         match &self.offsets {
             OffsetGlobals::Direct { offsets, cells } => {
                 loader.override_global(DIRECT_GLOBAL, offsets.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
-                // Maps of the other engine: they are in the object as well, but stay unused.
+                // Maps of the other engine are in the object as well, but stay unused.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
                     loader.map_max_entries(map, 1);
                 }

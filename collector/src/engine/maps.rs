@@ -37,13 +37,13 @@ use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord, SharedWords};
 
 /// Paths that the programs report.
 pub struct PathFeed {
-    /// Where they arrive.
+    /// The ring in which they arrive.
     pub ring: PathRing,
     epoch: SharedWord,
 }
 
 impl PathFeed {
-    /// Has the programs report the paths of files in use once more.
+    /// Makes the programs report the paths of files in use again.
     pub fn tell_again(&self) {
         self.epoch.increment();
     }
@@ -54,7 +54,7 @@ pub fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {
     move |source| EngineError::Map { name, source }
 }
 
-/// Takes a map out of the loader, which would close it when it is dropped.
+/// Takes a map out of the loader, which would otherwise close it when dropped.
 fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, EngineError> {
     programs.take_map(name).ok_or(EngineError::Object(name))
 }
@@ -76,7 +76,7 @@ pub fn rings(
         .map_err(map_error(RINGS_MAP))
 }
 
-/// The sums of requests that find the rings full. `share` is as in [`crate::Settings::map_share`], here and below.
+/// The sums of requests that find the rings full. `share` means [`crate::Settings::map_share`], here and below.
 pub fn folds(programs: &mut Ebpf, share: u32) -> Result<Folds, EngineError> {
     ArrayOfMaps::try_from(take(programs, FOLDS_MAP)?)
         .and_then(|map| Folds::create(map, share))
@@ -88,22 +88,22 @@ pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
     SharedBooks::map(array_fd(programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)
 }
 
-/// What the filter leaves out.
+/// The sums of requests that the filter leaves out.
 pub fn left_out(programs: &Ebpf, cpus: u32) -> Result<SharedLeftOut, EngineError> {
     SharedLeftOut::map(array_fd(programs, LEFT_OUT_MAP)?, cpus).map_err(EngineError::Shared)
 }
 
-/// The word by which the programs know the time.
+/// The word with the programs' clock.
 pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
     SharedWord::map(array_fd(programs, CLOCK_MAP)?).map_err(EngineError::Shared)
 }
 
-/// The words by which the programs know which details are shed.
+/// The words with the shed details.
 pub fn ceiling(programs: &Ebpf) -> Result<SharedCeiling, EngineError> {
     shared_words(programs, CEILING_MAP, CEILING_WORDS).map(SharedCeiling::new)
 }
 
-/// What is recovered at the release of RPCs.
+/// The counters of recovery at the release of RPCs.
 pub fn recovery(programs: &Ebpf) -> Result<SharedRecovery, EngineError> {
     shared_words(programs, RECOVERY_MAP, RECOVERY_WORDS).map(SharedRecovery::new)
 }
@@ -176,7 +176,7 @@ pub fn file_operations(programs: &mut Ebpf, share: u32) -> Result<FileOpSums, En
         .map_err(map_error(FILE_OPS_MAP))
 }
 
-/// The sums of calls of applications, which are made on `cpus` CPUs, and are `timed` or not.
+/// The sums of calls of applications on `cpus` CPUs, which are `timed` or not.
 pub fn calls(
     programs: &mut Ebpf,
     cpus: u32,

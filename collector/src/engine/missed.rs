@@ -1,4 +1,4 @@
-//! Completions that are in nobody's books, because the kernel skipped a program for them.
+//! Missed completions: the kernel skipped a program for them, so no counter has them.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,15 +13,15 @@ use crate::clock::MonotonicNs;
 use crate::engine::bpf_calls::program_counters;
 use crate::shared_memory::SharedWords;
 
-/// Looks for which a completion is not recovered before it counts as missed: its RPC is released right after it, unless its thread is
+/// A completion counts as missed if it is not recovered within this many looks. Its RPC is released right after it, unless the thread is
 /// interrupted in between.
 const LOOKS: usize = 3;
 /// How often the last look is repeated, and after what time, before unrecovered completions count.
 const LAST_LOOKS: usize = 20;
 const LAST_LOOKS_APART: Duration = Duration::from_millis(5);
 
-/// Completions at which the kernel skipped the programs, because it was in the middle of one on that CPU. 0 before Linux
-/// 5.12, which does not tell.
+/// Completions for which the kernel skipped the programs, because that CPU was inside of one. 0 before Linux
+/// 5.12, which does not count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissedCompletions {
     /// At most this number of requests is missing from the books.
@@ -51,7 +51,7 @@ pub struct CountedPrograms {
 }
 
 impl CountedPrograms {
-    /// How often the kernel has skipped them.
+    /// How often the kernel has skipped these programs.
     fn skipped(&self) -> io::Result<MissedCompletions> {
         let sum = |programs: &[OwnedFd]| {
             let counts = programs.iter().map(|fd| program_counters(fd.as_fd()));
@@ -67,7 +67,7 @@ impl CountedPrograms {
     }
 }
 
-/// What the programs at the release of an RPC have recovered.
+/// Counters of the programs at the release of an RPC.
 pub struct SharedRecovery {
     words: SharedWords,
 }
@@ -80,7 +80,7 @@ impl SharedRecovery {
         recovery
     }
 
-    /// All programs are attached by now.
+    /// Starts recovery: all programs are attached by now.
     pub fn begin(&self, now: MonotonicNs) {
         self.set_since(now.0);
     }
@@ -100,7 +100,7 @@ impl SharedRecovery {
     }
 }
 
-/// Tells what was missed from what is about to be recovered.
+/// Separates missed completions from those that are about to be recovered.
 #[derive(Default)]
 pub struct MissedCounter {
     looks: [MissedCompletions; LOOKS],
@@ -108,7 +108,7 @@ pub struct MissedCounter {
 }
 
 impl MissedCounter {
-    /// What was missed by now, as far as several looks have seen it.
+    /// Completions that several looks have seen as unrecovered.
     pub fn look(
         &mut self,
         programs: &CountedPrograms,
@@ -128,7 +128,7 @@ impl MissedCounter {
         self.missed
     }
 
-    /// The same where no other look follows.
+    /// [`Self::look`] when no other look follows.
     pub fn last_look(
         &mut self,
         programs: &CountedPrograms,
@@ -147,8 +147,8 @@ impl MissedCounter {
     }
 }
 
-/// Completions that a program was skipped for, or left to the release, and that were not recovered yet. What is skipped meanwhile is not
-/// recovered before it counts as skipped.
+/// Completions that a program was skipped for or left to the release, less those recovered. Reads `recovered` first, so that no recovery
+/// counts before its skipped run.
 fn unrecovered(
     programs: &CountedPrograms,
     recovery: &SharedRecovery,

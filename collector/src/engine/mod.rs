@@ -1,4 +1,4 @@
-//! Executes a plan: loads the programs, attaches them, and hands out rings, sums and counters. The
+//! Executes a plan: loads and attaches the programs, and provides rings, sums and counters. The
 //! only module that knows the BPF loader.
 
 mod attach;
@@ -66,22 +66,22 @@ pub struct Engine {
     pub single_calls: Option<CallRing>,
     /// Sums of RPCs by file, if operations are recorded.
     pub file_operations: Option<FileOpSums>,
-    /// Sums of the calls of applications and of pages of the cache, if any are counted.
+    /// Sums of the calls of applications and of page cache changes, if any are counted.
     pub calls: Option<CallSums>,
     /// Whether calls are counted.
     pub has_calls: bool,
     /// Whether requests to block devices are recorded.
     pub has_block: bool,
-    /// Whether operations are recorded of all levels that have any.
+    /// Whether operations of all recorded levels are recorded.
     pub has_operations: bool,
     books: SharedBooks,
     clock: SharedWord,
     /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
-    /// What it leaves out.
+    /// The requests that it leaves out.
     left_out: Option<SharedLeftOut>,
     attached: AttachedPrograms,
-    /// Measures the programs, and holds the links of some; `None` once detached.
+    /// Measures the programs, and holds some of their links; `None` once detached.
     sampler: Option<Sampler>,
     ceiling: SharedCeiling,
     refused: Option<io::Error>,
@@ -202,7 +202,7 @@ impl Engine {
         missed.map_err(EngineError::Missed)
     }
 
-    /// The same, for the last time.
+    /// [`Self::missed`], for the last time.
     pub fn missed_at_last(&mut self) -> Result<MissedCompletions, EngineError> {
         let missed = self
             .missed
@@ -210,13 +210,13 @@ impl Engine {
         missed.map_err(EngineError::Missed)
     }
 
-    /// Records for which each ring has room, and how many were in one at most since the last call.
+    /// Records for which each ring has room, and the most that were in one ring since the last call.
     pub fn rings_used(&mut self) -> (u64, u64) {
         (self.rings.capacity(), self.rings.take_used_max())
     }
 
-    /// Asks for a sample of what the programs take, unless one is under way. Afterwards programs of these kinds are detached, as far as
-    /// they can be, and all others attached.
+    /// Requests a sample of the programs' run times, unless one is under way. Afterwards programs of the `idle` kinds are detached, if
+    /// possible, and all others attached.
     pub fn measure(&mut self, idle: Vec<Kind>) {
         if let Some(sampler) = &mut self.sampler {
             sampler.ask(idle);
@@ -233,7 +233,7 @@ impl Engine {
         self.sampler.as_mut()?.sample()
     }
 
-    /// Has the programs leave out these details.
+    /// Sets the details that the programs leave out.
     pub fn shed(&self, details: Details, now: MonotonicNs) {
         self.ceiling.shed(details, now);
     }
@@ -243,7 +243,7 @@ impl Engine {
         self.books.read()
     }
 
-    /// What the filter has left out, if there is one.
+    /// The sums of left-out requests, if there is a filter.
     pub fn left_out(&self) -> Option<LeftOutSums> {
         self.left_out.as_ref().map(SharedLeftOut::read)
     }
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Whether the filter may want requests of a device; the block devices are one.
+    /// Whether the filter may want requests of a device; all block devices count as one.
     pub fn may_want(&self, dev: Dev) -> bool {
         let filter = self.filter_maps.as_ref();
         dev == DISKS || filter.is_none_or(|filter| filter.may_want(dev))
@@ -278,14 +278,14 @@ impl Engine {
     }
 }
 
-/// What is loaded before anything is attached.
+/// Everything that is loaded before anything is attached.
 struct Loaded {
     /// The loader, with maps, and with programs that are not loaded yet.
     programs: Ebpf,
     cpus: u32,
     sizes: RingSizes,
     globals: ProgramGlobals,
-    /// The programs that read kernel memory by plain loads, if the plan has them and the kernel takes them.
+    /// The programs that read kernel memory by plain loads, if the plan has them and the kernel accepts them.
     by_cast: Option<LoadedByCast>,
     refused: Option<io::Error>,
     calls: Vec<LoadedCall>,
@@ -322,7 +322,7 @@ impl Loaded {
     }
 }
 
-/// Has the verifier look at the programs of a plan that read kernel memory by plain loads, and attaches nothing.
+/// Passes a plan's programs with plain loads to the verifier, without attaching them.
 pub(crate) fn verify(
     plan: &Plan,
     settings: &Settings,
@@ -334,7 +334,7 @@ pub(crate) fn verify(
     }
 }
 
-/// The filter with its names resolved, if there is one. Refuses what the engine cannot filter by.
+/// The filter with its names resolved, if there is one. Refuses filters that the engine does not support.
 fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>, FilterError> {
     let kinds = filter.kinds();
     match &plan.programs {
@@ -366,15 +366,15 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
         .transpose()
 }
 
-/// A loader that does not know the kernel's BTF, where Landlock can keep it from that (Linux 5.13). It would read and parse all of it, which takes
-/// 75 million instructions, to relocate programs by it that we relocate ourselves.
+/// A loader that cannot read the kernel's BTF, if Landlock can deny that (Linux 5.13). It would parse all of the BTF, which takes 75 million
+/// instructions, to relocate programs that TrackIOps relocates itself.
 fn loader<'a>() -> EbpfLoader<'a> {
     let confined = || {
         let confine = || {
             let ruleset = Ruleset::default().handle_access(AccessFs::ReadFile)?;
             ruleset.create()?.restrict_self()
         };
-        // Unconfined it does the same, and takes longer.
+        // Without the restriction the loader works as well, but takes longer.
         let _: Result<_, RulesetError> = confine();
         EbpfLoader::new()
     };
@@ -382,7 +382,7 @@ fn loader<'a>() -> EbpfLoader<'a> {
     made.unwrap_or_else(|_| EbpfLoader::new())
 }
 
-/// How many CPUs there may ever be. All numbers of CPUs are below this.
+/// The largest possible number of CPUs. All CPU numbers are below it.
 fn cpus() -> Result<u32, EngineError> {
     let cpus = aya::util::nr_cpus().map_err(|(path, source)| EngineError::Cpus { path, source })?;
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))

@@ -23,8 +23,8 @@ const MOVES: [u8; 2] = [0xb4, 0xb7];
 /// `BPF_LDX | BPF_MEM` of 4, 2, 1 and 8 bytes.
 const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
 
-/// The object with these programs complete; `None` if an offset is too large for an instruction. Without `cast` those
-/// are complete that call no function of the kernel.
+/// The object with these programs complete; `None` if an offset is too large for an instruction. Without `cast`, only
+/// programs that call no kernel function are complete.
 pub fn complete(
     object: &[u8],
     cast: Option<CastBtfIds>,
@@ -123,7 +123,7 @@ mod tests {
             assert!(types > 0);
             assert_eq!(count(&complete, &of.to_ne_bytes()), types);
         }
-        // In programs only: tables have bytes that look like it.
+        // Only in programs: tables have bytes that look the same.
         let stand_in = |object: &[u8]| {
             let file = object::File::parse(object).unwrap();
             let programs = file.sections().filter(|s| s.kind() == SectionKind::Text);

@@ -1,8 +1,8 @@
-//! Measures what the programs take, by short samples of the kernel's own run times.
+//! Measures the programs' CPU time, by short samples of the kernel's own run times.
 //!
-//! A thread of its own waits for that: it alone keeps the capability that measuring needs. It also holds the links of the programs that have
-//! nothing to do while details are shed. Those programs are attached for samples alone then, since even a program that returns at once costs an
-//! event some tens of ns.
+//! A separate thread waits for each sample: it alone keeps the capability that measuring needs. It also holds the links of programs that
+//! have no work while details are shed. Such a program is attached only during samples, because even a program that returns at once
+//! costs an event some tens of ns.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -18,15 +18,15 @@ use crate::engine::btf_tracepoints;
 const SAMPLE: Duration = Duration::from_millis(25);
 const STACK_BYTES: usize = 128 << 10;
 
-/// What the kernel does for an event besides running the program, which its run time does not have, ns.
+/// The kernel's cost of an event around the program, which run times do not include, ns.
 ///
-/// Measured on Linux 6.18 (x86-64, 2 CPUs) as the time that a program adds which returns at once: `docs/internals/collector.md` has the
+/// Measured on Linux 6.18 (x86-64, 2 CPUs) as the time added by a program that returns at once: `docs/internals/collector.md` has the
 /// figures, and how to measure them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Surroundings {
     /// A tracepoint.
     Tracepoint = 30,
-    /// A tracepoint of all system calls: they all leave the kernel's short way.
+    /// A tracepoint of all system calls, which makes every call take the kernel's slow path.
     SystemCall = 60,
     /// A function's begin or end, by a trampoline.
     Trampoline = 50,
@@ -40,19 +40,19 @@ enum Surroundings {
 pub struct MeasuredProgram {
     name: &'static str,
     program: OwnedFd,
-    /// What keeps it attached, if it may be detached.
+    /// Its link, if it may be detached.
     link: Option<DetachableLink>,
 }
 
-/// Keeps a program attached to a tracepoint, or no longer.
+/// A link to a tracepoint that can be detached and attached again.
 struct DetachableLink {
-    /// Its name, if the program was loaded for any.
+    /// The tracepoint, if the program was loaded for any.
     event: Option<&'static str>,
     link: Option<OwnedFd>,
 }
 
 impl MeasuredProgram {
-    /// One that stays attached.
+    /// A program that stays attached.
     pub fn new(name: &'static str, program: &OwnedFd) -> io::Result<Self> {
         Ok(Self {
             name,
@@ -61,7 +61,7 @@ impl MeasuredProgram {
         })
     }
 
-    /// One that is detached while it has nothing to do.
+    /// A program that is detached while it has no work.
     pub fn detachable(
         name: &'static str,
         program: &OwnedFd,
@@ -128,22 +128,22 @@ impl MeasuredProgram {
     }
 }
 
-/// What a sample showed.
+/// The result of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// By [`Kind`]; `None` if the kernel does not let the recorder measure.
+    /// By [`Kind`]; `None` if the kernel does not allow measuring.
     pub programs: Option<[Rate; KINDS]>,
     /// CPUs of the machine.
     pub cpus: u32,
 }
 
-/// What the thread is asked for.
+/// A request to the thread.
 struct Order {
-    /// Programs that are to be detached after the sample.
+    /// Programs to detach after the sample.
     idle: Vec<Kind>,
 }
 
-/// The thread that measures. Dropping it detaches what it holds.
+/// The measuring thread. Dropping it detaches the programs that it holds.
 pub struct Sampler {
     orders: Option<SyncSender<Order>>,
     samples: Receiver<io::Result<Sample>>,
@@ -170,12 +170,12 @@ impl Sampler {
         })
     }
 
-    /// Whether a sample that was asked for was not taken yet.
+    /// Whether a requested sample is still pending.
     pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Asks for a sample, unless it is busy. Afterwards programs of these kinds are detached, and all others attached.
+    /// Requests a sample, unless one is pending. Afterwards programs of these kinds are detached, and all others attached.
     pub fn ask(&mut self, idle: Vec<Kind>) {
         if !self.is_busy
             && let Some(orders) = &self.orders
@@ -184,7 +184,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the sample that was asked for, once it is there.
+    /// Takes the requested sample, once it is ready.
     pub fn sample(&mut self) -> Option<io::Result<Sample>> {
         let sample = self.samples.try_recv().ok()?;
         self.is_busy = false;
@@ -196,7 +196,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was reported.
+            // Its panic was already reported.
             let _ = thread.join();
         }
     }
@@ -230,7 +230,7 @@ fn sample(programs: &mut [MeasuredProgram]) -> io::Result<Sample> {
         let counters = counters.map(|one| program_counters(one.program.as_fd()));
         counters.collect::<io::Result<Vec<_>>>()
     };
-    // Forbidden to a recorder with fewer capabilities. Others may have switched it on for good.
+    // Fails for a recorder with fewer capabilities. Measurement may still be enabled permanently by others.
     let Ok(measuring) = measure_run_times() else {
         return Ok(Sample {
             programs: None,
@@ -246,7 +246,7 @@ fn sample(programs: &mut [MeasuredProgram]) -> io::Result<Sample> {
         let runs = after.runs.wrapping_sub(before.runs) as f64;
         let run_ns = after.run_ns.wrapping_sub(before.run_ns) as f64;
         let rate = &mut rates[program.kind() as usize];
-        // In `ns` the sum for now.
+        // `ns` holds the sum for now.
         rate.events += runs / seconds;
         rate.ns += (run_ns + runs * f64::from(program.surroundings() as u16)) / seconds;
     }

@@ -1,4 +1,4 @@
-//! Attaches the programs to functions of programs that are followed.
+//! Attaches the programs to followed functions.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,7 +19,7 @@ const RETURN: &str = "span_return";
 const END: &str = "span_end";
 const MARK: &str = "span_mark";
 
-/// Says why functions cannot be followed, if they cannot.
+/// Reports why functions cannot be followed, if so.
 pub fn check_functions(functions: &[UserFunction]) -> Result<(), EngineError> {
     find(functions).map(drop)
 }
@@ -37,7 +37,7 @@ pub fn find(functions: &[UserFunction]) -> Result<Vec<(&UserFunction, Points)>, 
     found.collect()
 }
 
-/// Follows them. The cookies of their probes have their places in the list.
+/// Attaches the probes. Their cookies are the functions' places in the list.
 pub fn attach(
     programs: &mut Ebpf,
     functions: &[(&UserFunction, Points)],
@@ -67,7 +67,7 @@ pub fn attach(
             }
             Ok::<_, EngineError>(())
         };
-        // Ends first: what has begun before is left out.
+        // Ends first, so that every call whose begin is seen also has its end seen.
         match &points.end {
             End::Return => {
                 attach(RETURN, &points.begins, number)?;
@@ -84,7 +84,7 @@ pub fn attach(
     Ok(())
 }
 
-/// The programs that follow them, for measuring what they take.
+/// The programs that follow functions, for measuring their run times.
 pub fn measured(programs: &Ebpf) -> io::Result<Vec<MeasuredProgram>> {
     let loaded = [BEGIN, RETURN, END, MARK].into_iter().filter_map(|name| {
         let program: &UProbe = programs.program(name)?.try_into().ok()?;

@@ -1,4 +1,4 @@
-//! Calls by which applications read and write, and pages of the page cache, added up in the kernel.
+//! Calls by which applications read and write, and page cache changes, added up in the kernel.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -27,15 +27,15 @@ pub struct CallSums {
     by_mount: DoubleBufferedMap<APP_KEY_WORDS, APP_VALUE_WORDS>,
     begun: BegunCounts<APP_CALLS_MAPS>,
     places: SharedWords,
-    /// Elements that places have where calls are timed.
+    /// Histograms of the places, if calls are timed.
     latencies: SharedWords,
-    /// How often places of each CPU had been taken at the last look.
+    /// How many places of each CPU had been taken at the last look.
     taken: Vec<u64>,
 }
 
 impl CallSums {
-    /// Makes the maps, and lets the programs use them. `places` has an [`AppPlaces`] for each CPU, `latencies` the [`AppLatencies`] that
-    /// they name, `begun` counts the sums that were begun in each map; `share` is as in [`crate::Settings::map_share`].
+    /// Makes the maps, and passes them to the programs. `places` has an [`AppPlaces`] for each CPU, `latencies` the [`AppLatencies`] that
+    /// they refer to; `begun` counts the sums begun in each map; `share` means [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<APP_KEY_WORDS, APP_VALUE_WORDS>,
         places: SharedWords,
@@ -56,7 +56,7 @@ impl CallSums {
         })
     }
 
-    /// Takes everything that was added up so far.
+    /// Takes all sums so far.
     pub fn take(&mut self) -> Result<Vec<CallsInWindow>, MapError> {
         let mut taken = Vec::new();
         let halves = self.exchange();
@@ -66,7 +66,7 @@ impl CallSums {
                 &transmute!(value),
             ));
         };
-        // Taking a map waits for the programs that still add to what was exchanged. That includes
+        // Taking a map waits for the programs that still add to exchanged memory. That includes
         // the halves.
         if self.begun.is_new(APP_CALLS_BY_FILE) || !halves.is_empty() {
             self.by_file.take(&mut self.programs, &mut sum)?;
@@ -80,8 +80,8 @@ impl CallSums {
         Ok(taken)
     }
 
-    /// Lets the programs add to the other halves of CPUs that have new sums. Returns each with its previous half.
-    /// Programs that are in the middle of adding still finish in it.
+    /// Switches CPUs with new sums to their other halves. Returns each such CPU with its previous half.
+    /// Programs that are adding finish in the previous half.
     fn exchange(&mut self) -> Vec<(usize, usize)> {
         let of_cpus = self.places.words().chunks_exact(APP_PLACES_WORDS);
         let mut halves = Vec::new();
@@ -98,7 +98,7 @@ impl CallSums {
         halves
     }
 
-    /// Takes what is in a half that no program adds to any more.
+    /// Takes the sums of a half to which no program adds any more.
     fn drain(&self, cpu: usize, half: usize, taken: &mut Vec<CallsInWindow>) {
         let of_cpu = self.places.words().chunks_exact(APP_PLACES_WORDS).nth(cpu);
         let halves = of_cpu.and_then(|of| of.get(offset_of!(AppPlaces, halves) / 8..));
@@ -124,7 +124,7 @@ impl CallSums {
         }
     }
 
-    /// Takes how long the calls of a place took.
+    /// Takes the latencies of a place.
     fn take_latencies(&self, of: &AppValue) -> Histogram {
         let mut histogram = Histogram::default();
         let element = of.latencies.checked_sub(1);
@@ -134,7 +134,7 @@ impl CallSums {
             let counts: AppLatencies = transmute!(load_words::<APP_LATENCY_WORDS>(words));
             for (bucket, count) in counts.into_iter().enumerate().filter(|(_, n)| *n > 0) {
                 let (first, last) = app_latency_bounds(bucket);
-                // None was longer than the longest.
+                // No call took longer than the longest one.
                 let middle = (first + last.min(of.latency_ns_max).max(first)) / 2;
                 histogram.add(bucket_of(middle), count.into());
             }
@@ -146,26 +146,26 @@ impl CallSums {
     }
 }
 
-/// What is added up.
+/// The kinds of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summed {
     /// Calls that read.
     Reads,
     /// Calls that write.
     Writes,
-    /// Pages that come into the cache: the bytes alone count, as of the next ones.
+    /// Pages added to the cache. For the three page kinds, only the bytes count.
     PagesAdded,
-    /// Pages that leave it.
+    /// Pages evicted from it.
     PagesEvicted,
-    /// Pages that become dirty.
+    /// Pages dirtied.
     PagesDirtied,
-    /// Calls that wait until the file is on its disk. Neither they nor the next ones move bytes.
+    /// Calls that wait until the file is on its disk. Syncs and opens move no bytes.
     Syncs,
-    /// Calls that open it.
+    /// Calls that open the file.
     Opens,
 }
 
-/// Calls of one direction about one file, or pages of it, in one window.
+/// Calls of one kind on one file, or changes of its pages, in one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallsInWindow {
     /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
@@ -175,14 +175,14 @@ pub struct CallsInWindow {
     pub window: u64,
     /// The process that made the first of them.
     pub pid: u32,
-    /// What they are.
+    /// Their kind.
     pub what: Summed,
     /// The sums.
     pub calls: AppCalls,
 }
 
 impl CallsInWindow {
-    /// What the audit knows of them.
+    /// The bytes that the audit compares.
     pub fn transfers(&self) -> Transfers {
         let none = AppCalls::default();
         match self.what {
@@ -192,7 +192,7 @@ impl CallsInWindow {
         }
     }
 
-    /// `None` if there are none.
+    /// `None` if the sum is empty.
     fn from_map(key: &AppKey, value: &AppValue) -> Option<Self> {
         let AppValue {
             calls,

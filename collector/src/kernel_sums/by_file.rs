@@ -24,8 +24,8 @@ pub struct FileOpSums {
 }
 
 impl FileOpSums {
-    /// Makes the maps, and lets the programs use them. `begun` counts the sums that were begun in
-    /// each; `share` is as in [`crate::Settings::map_share`].
+    /// Makes the maps, and passes them to the programs. `begun` counts the sums begun in
+    /// each; `share` means [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
         begun: SharedWords,
@@ -45,7 +45,7 @@ impl FileOpSums {
         })
     }
 
-    /// Takes everything that was added up so far. Maps without new sums are left alone.
+    /// Takes all sums so far. Maps without new sums are skipped.
     pub fn take(&mut self) -> Result<Vec<FileOpInWindow>, MapError> {
         let mut taken = Vec::new();
         for (index, sums) in &mut self.sums {

@@ -28,8 +28,8 @@ pub struct OpSums {
 }
 
 impl OpSums {
-    /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`], `begun` counts
-    /// the sums that were begun in each map.
+    /// Makes the maps, and passes them to the programs. `table` is an [`OpTable`]; `begun` counts
+    /// the sums begun in each map.
     pub fn create(
         mut programs: MapsInUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
         table: SharedWords,
@@ -59,7 +59,7 @@ impl OpSums {
         self.table.set_clock(sample);
     }
 
-    /// Takes everything that was added up so far. Maps without new sums are left alone, unless the
+    /// Takes all sums so far. Maps without new sums are skipped, unless the
     /// table has some.
     pub fn take(&mut self, mut each: impl FnMut(OpKey, OpValue)) -> Result<(), MapError> {
         let half = self.table.exchange();
@@ -67,7 +67,7 @@ impl OpSums {
         let mut sum = |key, value: [u64; OP_VALUE_WORDS]| {
             each(transmute!(key), transmute!(value));
         };
-        // Taking a map waits for the programs that still add to what was exchanged. That includes
+        // Taking a map waits for the programs that still add to exchanged memory. That includes
         // the half of the table.
         let is_new = self.begun.is_new(OPS_BY_PROCEDURE);
         if half.is_some() || is_new {
@@ -96,7 +96,7 @@ struct DoubleBufferedTable {
 }
 
 impl DoubleBufferedTable {
-    /// Tells the programs when their half's window begins by this clock.
+    /// Sets the begin of the half's window by this clock.
     fn set_clock(&mut self, sample: ClockSample) {
         self.clock = sample;
         let half = self.half_in_use();
@@ -105,7 +105,7 @@ impl DoubleBufferedTable {
         }
     }
 
-    /// Makes the half count this window.
+    /// Assigns the half to this window.
     fn set_window(&self, half: usize, window: u64) {
         self.set_begin(half, window);
         if let Some(word) = self.word(half, offset_of!(OpHalf, window)) {
@@ -125,8 +125,8 @@ impl DoubleBufferedTable {
         word.map_or(0, |half| half.load(Ordering::Relaxed) as usize & 1)
     }
 
-    /// Lets the programs add to the other half. Returns the previous one if it has any sums.
-    /// Programs that are in the middle of adding still finish in it.
+    /// Switches the programs to the other half. Returns the previous one if it has any sums.
+    /// Programs that are adding finish in it.
     fn exchange(&self) -> Option<usize> {
         let (half, other) = match self.half_in_use() {
             0 => (0, 1),
@@ -140,7 +140,7 @@ impl DoubleBufferedTable {
             .then_some(half)
     }
 
-    /// Takes what is in a half that no program adds to any more.
+    /// Takes the sums of a half to which no program adds any more.
     fn drain(
         &self,
         half: usize,
@@ -198,7 +198,7 @@ fn key_of(owner: &[AtomicU64]) -> OpKey {
     transmute!(load_words::<OP_KEY_WORDS>(owner))
 }
 
-/// The table by which the programs find buckets, which they count from [`first_bucket`].
+/// The table by which the programs find buckets, counted from [`first_bucket`].
 pub fn bucket_cells() -> [u64; OP_CELLS] {
     let mut cells = [0; OP_CELLS];
     let known = histogram::cells(OP_FIRST_OCTAVE, OP_END_OCTAVE);

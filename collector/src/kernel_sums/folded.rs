@@ -17,7 +17,7 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Makes the maps, and lets the programs use them. `share` is as in [`crate::Settings::map_share`].
+    /// Makes the maps, and passes them to the programs. `share` means [`crate::Settings::map_share`].
     pub fn create(
         mut programs: MapsInUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
         share: u32,
@@ -29,7 +29,7 @@ impl Folds {
         })
     }
 
-    /// Takes everything that was added up so far.
+    /// Takes all sums so far.
     pub fn take(&mut self) -> Result<Vec<(FoldKey, FoldValue)>, MapError> {
         let mut taken = Vec::new();
         for sums in [&mut self.by_file, &mut self.by_mount] {

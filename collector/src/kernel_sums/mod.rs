@@ -1,4 +1,4 @@
-//! Maps in which the programs add up. A map is read after the programs were given another one.
+//! Maps in which the programs add up. A map is read only after the programs have switched to another one.
 
 pub(crate) mod by_call;
 pub(crate) mod by_file;
@@ -15,7 +15,7 @@ use crate::shared_memory::SharedWords;
 /// A map whose keys and values are words.
 pub type SumMap<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;
 
-/// Where the programs find their maps.
+/// The arrays in which the programs find their current maps.
 pub type MapsInUse<const KEY: usize, const VALUE: usize> = ArrayOfMaps<MapData, SumMap<KEY, VALUE>>;
 
 /// Two maps that take turns: the programs add to one, and the other one is empty or being read.
@@ -26,7 +26,7 @@ pub struct DoubleBufferedMap<const KEY: usize, const VALUE: usize> {
 }
 
 impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
-    /// Makes both, and lets the programs use one as the element `index`.
+    /// Makes both maps, and passes one to the programs as the element `index`.
     pub fn create(
         programs: &mut MapsInUse<KEY, VALUE>,
         index: u32,
@@ -41,9 +41,9 @@ impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
         })
     }
 
-    /// Takes what was added up so far.
+    /// Takes all sums so far.
     ///
-    /// Before anything is read, the kernel switches the programs to the other map and waits for
+    /// First the kernel switches the programs to the other map and waits for
     /// those that still add to this one. So each sum is taken whole, and once.
     pub fn take(
         &mut self,
@@ -62,7 +62,7 @@ impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
     }
 }
 
-/// Tells by counts of the programs whether maps have new sums. Without it the kernel would scan
+/// Detects maps with new sums by the programs' counts. Without it the kernel would scan
 /// empty maps from end to end.
 pub struct BegunCounts<const MAPS: usize> {
     counts: SharedWords,
@@ -70,7 +70,7 @@ pub struct BegunCounts<const MAPS: usize> {
 }
 
 impl<const MAPS: usize> BegunCounts<MAPS> {
-    /// `counts` is how often the programs began a sum in each of the maps, by index.
+    /// `counts` has the number of sums begun in each map, by index.
     pub fn new(counts: SharedWords) -> Self {
         Self {
             counts,
@@ -92,7 +92,7 @@ impl<const MAPS: usize> BegunCounts<MAPS> {
     }
 }
 
-/// Words that programs may write, each read whole.
+/// Words that programs may write, each read with one load.
 fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
     let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
     array::from_fn(|_| words.next().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Finds the loads of kernel memory in what the verifier logs of a program (`log_level` 2): the type of each pointer, instruction by instruction.
+//! Finds the loads of kernel memory in a program's verifier log (`log_level` 2), which has the type of each pointer, instruction by instruction.
 //!
 //! ```text
 //! 0: R1=ctx() R10=fp0
@@ -16,52 +16,52 @@ use std::collections::BTreeSet;
 /// A load from a pointer to a structure of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoggedLoad {
-    /// The structure, as the verifier calls it.
+    /// The structure, by the verifier's name.
     pub structure: String,
-    /// Bytes from its begin, and how many are loaded.
+    /// Offset from its begin, and bytes loaded.
     pub offset: i64,
     pub size: u32,
     /// Whether the verifier trusts the pointer, so that the load has no fault handler (`convert_ctx_accesses`, kernel/bpf/verifier.c).
     pub is_plain: bool,
 }
 
-/// What is found in a log.
+/// The loads in a log.
 #[derive(Debug, Default)]
 pub struct Logged {
     pub loads: BTreeSet<LoggedLoad>,
-    /// Loads that were not understood, or from a register whose type was not found: nothing is known of these.
+    /// Loads that were not understood, or whose pointer's type is unknown.
     pub unknown: BTreeSet<String>,
 }
 
-/// Codes of loads from memory (`BPF_LDX`), as the log begins instructions with.
+/// Opcodes of loads from memory (`BPF_LDX`), which begin an instruction in the log.
 const LOADS: [&str; 7] = ["(61)", "(69)", "(71)", "(79)", "(81)", "(89)", "(91)"];
 /// Registers of a program.
 const REGISTERS: usize = 11;
 /// Functions that call each other (`MAX_CALL_FRAMES`).
 const FRAMES: usize = 8;
 
-/// The types of all registers, as the verifier writes them.
+/// The types of all registers, by the verifier's names.
 #[derive(Default)]
 struct State {
     frames: [[Option<String>; REGISTERS]; FRAMES],
-    /// The function that runs.
+    /// The function that the verifier follows.
     frame: usize,
 }
 
-/// Lines that Linux 7.2 begins lists of instructions with before it follows any.
+/// Prefixes of instruction lists that Linux 7.2 logs before it follows the program.
 const LISTS: [&str; 3] = ["subprog#", "stack use/def ", "Live regs before insn"];
 
 /// Reads a whole log.
 pub fn read(log: &str) -> Logged {
     let (mut state, mut logged) = (State::default(), Logged::default());
-    // What is known comes first, before the program is followed.
+    // Lists of instructions come first, before the verifier follows the program.
     let mut is_list = true;
     for line in log.lines() {
         let line = line.trim_start();
         if LISTS.iter().any(|list| line.starts_with(list)) {
             is_list = true;
         } else if let Some(way) = line.strip_prefix("from ") {
-            // `from 2 to 9: ` is followed by all that is known there.
+            // `from 2 to 9: ` is followed by the whole state there.
             if let Some((_, known)) = way.split_once(": ") {
                 state.begin(known);
                 is_list = false;
@@ -86,7 +86,7 @@ pub fn read(log: &str) -> Logged {
 }
 
 impl State {
-    /// All that is known of the function that runs.
+    /// Replaces the state of the current function.
     fn begin(&mut self, known: &str) {
         self.frame = frame_of(known);
         if let Some(frame) = self.frames.get_mut(self.frame) {
@@ -95,7 +95,7 @@ impl State {
         self.learn(known);
     }
 
-    /// What is known of some registers.
+    /// Updates the state of some registers.
     fn learn(&mut self, known: &str) {
         self.frame = frame_of(known);
         let Some(frame) = self.frames.get_mut(self.frame) else {
@@ -112,11 +112,11 @@ impl State {
         }
     }
 
-    /// An instruction, and what is known after it.
+    /// Reads an instruction and the state after it.
     fn step(&mut self, instruction: &str, known: &str, logged: &mut Logged) {
         if let Some(load) = Load::parse(instruction) {
             let before = || self.frames.get(self.frame)?.get(load.base)?.clone();
-            // Where the register keeps its value, what is known afterwards is newer.
+            // If the register keeps its value, the state after the instruction is more recent.
             let after = || {
                 let mut after = Self::default();
                 after.learn(known);
@@ -144,14 +144,14 @@ impl State {
     }
 }
 
-/// The number of the function that a state is of.
+/// The number of the function that a state belongs to.
 fn frame_of(known: &str) -> usize {
     let frame = known.trim_start().strip_prefix("frame");
     let number = frame.and_then(|frame| frame.split_once(':')?.0.parse().ok());
     number.unwrap_or(0)
 }
 
-/// A load of an instruction: `(79) r1 = *(u64 *)(r6 +24)`.
+/// A load instruction: `(79) r1 = *(u64 *)(r6 +24)`.
 struct Load {
     target: usize,
     base: usize,

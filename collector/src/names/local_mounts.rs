@@ -14,7 +14,7 @@ use crate::names::mountinfo::{HOST, in_octal, unescape};
 use crate::names::paths::is_below;
 use crate::plan::Levels;
 
-/// What is known of device numbers. A file system that is unmounted stays known until the mounts change once more: its last requests may still
+/// The local file systems of device numbers. An unmounted file system stays known until the mounts change once more: its last requests may still
 /// arrive.
 #[derive(Debug, Default)]
 pub struct LocalMounts {
@@ -23,20 +23,20 @@ pub struct LocalMounts {
     is_news: bool,
 }
 
-/// By the device of the superblock.
+/// Keyed by the device of the superblock.
 type Devices = HashMap<Dev, LocalFileSystem>;
 
 /// Which file systems count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Those on block devices.
+    /// File systems on block devices.
     OnDevices,
-    /// All that an application may read and write files of.
+    /// All file systems whose files an application may read and write.
     All,
 }
 
 impl Counted {
-    /// Those of whose files there are rows.
+    /// The file systems whose files have rows.
     pub fn at(levels: Levels) -> Self {
         match levels.app {
             true => Self::All,
@@ -45,7 +45,7 @@ impl Counted {
     }
 }
 
-/// Types of file systems that have no device, and whose files the kernel makes up; and NFS, which is not local.
+/// Types of file systems without a device, whose files the kernel generates; and NFS, which is not local.
 const NOT_COUNTED: [&str; 24] = [
     "autofs",
     "binder",
@@ -76,28 +76,28 @@ const NOT_COUNTED: [&str; 24] = [
 /// A file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFileSystem {
-    /// The device that was mounted, such as `/dev/sda1`; of a file system without one its type and its first mount point, such as
+    /// The mounted device, such as `/dev/sda1`; for a file system without a device its type and first mount point, such as
     /// `tmpfs:/tmp`.
     source: String,
-    /// The device number of that, which may be another one than that of the superblock (btrfs).
+    /// The number of that device. It may differ from the superblock's (btrfs).
     device: Option<Dev>,
-    /// Where it is mounted, the mounts of all of it first.
+    /// Its mounts; mounts of the whole file system come first.
     points: Vec<LocalMount>,
 }
 
-/// Where something is mounted.
+/// One mount of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LocalMount {
-    /// The directory of the file system that is mounted; empty for all of it.
+    /// The directory of the file system that is mounted; empty for the root.
     root: String,
     mount_point: String,
     options: String,
 }
 
-/// The mounts of now.
+/// The current mounts.
 pub fn read(counted: Counted) -> HashMap<Dev, LocalFileSystem> {
     let own = fs::read(format!("/proc/{HOST}/mountinfo")).unwrap_or_default();
-    // A service may have mounts of its own.
+    // A service may have a private mount namespace.
     let mine = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let device_of = |source: &str| {
         let number = fs::metadata(source).ok()?.rdev();
@@ -126,7 +126,7 @@ fn parse(text: &[u8], counted: Counted, device_of: impl Fn(&str) -> Option<Dev>)
         }
     }
     for known in devices.values_mut() {
-        // A stable sort: of mounts of one directory the oldest comes first.
+        // A stable sort: among mounts of one directory the oldest comes first.
         known.points.sort_by_key(|point| point.root.len());
     }
     devices
@@ -160,20 +160,20 @@ fn parse_line(line: &str, counted: Counted) -> Option<(Dev, String, LocalMount)>
 }
 
 impl LocalMounts {
-    /// The devices whose file system is another one, or is not mounted any more, if `next` are those of now.
+    /// The devices whose file system has changed or is unmounted, if `next` are the current mounts.
     pub fn left(&self, next: &HashMap<Dev, LocalFileSystem>) -> HashSet<Dev> {
         let stays = |(dev, known): &(&Dev, &LocalFileSystem)| {
             let next = next.get(dev);
             next.is_some_and(|next| next.source == known.source && next.points == known.points)
         };
         let left = self.now.iter().filter(|device| !stays(device));
-        // The file system itself may have rows under the number of its device.
+        // The file system's metadata may have rows under the number of its device.
         left.flat_map(|(dev, known)| [Some(*dev), known.device])
             .flatten()
             .collect()
     }
 
-    /// Takes over the mounts of now.
+    /// Takes over the current mounts.
     pub fn follow(&mut self, next: HashMap<Dev, LocalFileSystem>) {
         if next != self.now {
             self.is_news = true;
@@ -196,7 +196,7 @@ impl LocalMounts {
         all.find(|known| known.device == Some(dev))
     }
 
-    /// Whether it is known what is on a device.
+    /// Whether the file system on a device is known.
     pub fn knows(&self, dev: Dev) -> bool {
         self.file_system(dev).is_some()
     }
@@ -216,7 +216,7 @@ impl LocalMounts {
         })
     }
 
-    /// What is mounted where.
+    /// All mounts.
     pub fn mount_points(&self) -> impl Iterator<Item = MountPoint> {
         self.now.iter().flat_map(|(dev, known)| {
             known.points.iter().map(|point| MountPoint {
@@ -245,8 +245,8 @@ pub fn key(source: Option<&str>, file: FileId) -> FileKey {
     FileKey::new(Some(&device), file)
 }
 
-/// The device of the superblock that a path is on, if that is a local file system. The kernel side compares it; `stat` tells that of a subvolume
-/// (btrfs), so it is found by the mount.
+/// The device of the superblock of a local path, as the kernel side sees it. Found by the mount, because `stat` returns the device of a subvolume
+/// (btrfs).
 pub fn device_of(path: &Path, counted: Counted) -> Option<Dev> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
@@ -258,12 +258,12 @@ pub fn device_of(path: &Path, counted: Counted) -> Option<Dev> {
         path.starts_with(at)
             .then(|| (at.components().count(), line))
     });
-    // Of two mounts at one place, the later one is seen.
+    // Of two mounts at one place, the later one hides the other.
     let (_, nearest) = above.max_by_key(|(depth, _)| *depth)?;
     parse_line(nearest, counted).map(|(dev, ..)| dev)
 }
 
-/// The devices of the file systems of which a mount is wanted, by its source and its mount point: of their superblocks, and their own.
+/// The devices of the file systems with a wanted mount, by source and mount point: of the superblock and of the mounted device.
 pub fn devices_of(
     counted: Counted,
     wanted: impl Fn(&str, &str) -> bool,

@@ -1,7 +1,7 @@
-//! Files that processes have mapped, looked up on a thread of its own, which may block.
-//! `/proc/PID/maps` is read under the lock of the process's address space. If a thread of the
-//! process writes to a mapped file on a hung server while another one maps or unmaps something,
-//! that lock is held until the server is back.
+//! Files that processes have mapped, looked up on a separate thread, which may block.
+//! `/proc/PID/maps` is read under the lock of the process's address space. Suppose one thread of the
+//! process writes to a mapped file on a hung server, and another one maps or unmaps memory:
+//! then that lock is held until the server is back.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,16 +14,16 @@ use trackiops_threads::fail_point;
 
 use crate::names::open_files::{OpenFile, mapped};
 
-/// How long an answer is waited for, so that names are nearly always there when a window closes.
+/// How long to wait for an answer, so that names are nearly always known when a window closes.
 const PATIENCE: Duration = Duration::from_millis(20);
 const STACK_BYTES: usize = 256 << 10;
 
 /// Asks for the mapped files of processes, one batch at a time.
 pub struct Mappings {
-    /// The processes still to be asked about.
+    /// The processes to ask about next.
     wanted: HashSet<u32>,
     thread: Option<Thread>,
-    /// A batch was sent and is not answered yet.
+    /// Whether a batch was sent and is not yet answered.
     asked: bool,
 }
 
@@ -55,7 +55,7 @@ impl Mappings {
         self.wanted.insert(pid);
     }
 
-    /// What was found since the last call. Waits no longer than [`PATIENCE`], and only for a batch
+    /// The files found since the last call. Waits at most [`PATIENCE`], and only for a batch
     /// that this call has sent.
     pub fn look(&mut self) -> Vec<OpenFile> {
         let Some(thread) = &self.thread else {
@@ -86,7 +86,7 @@ impl Mappings {
 }
 
 impl Thread {
-    /// `mapped` returns what a process has mapped. The thread ends when the sender is dropped.
+    /// `mapped` returns the files that a process has mapped. The thread ends when the sender is dropped.
     fn start(mapped: fn(u32) -> Vec<OpenFile>) -> io::Result<Self> {
         let (processes, asked) = channel::<Vec<u32>>();
         let (answer, found) = channel();

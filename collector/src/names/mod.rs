@@ -1,4 +1,4 @@
-//! Files of this host and what is known of them: mount, key on disk, name.
+//! Attributes of this host's files: mount, key on disk, name.
 
 pub(crate) mod local_mounts;
 pub(crate) mod mappings;
@@ -43,29 +43,29 @@ use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
 use crate::tenants::naming::{Named, Naming};
 
-/// A name found is looked at again after this time: files are renamed while they are open.
+/// A name is checked again after this time: files are renamed while they are open.
 const RECHECK: Duration = Duration::from_secs(30);
 /// Least time between searches of all processes for files without a name, and of all mount
 /// namespaces for a device without a mount.
 const FULL_SCAN: Duration = Duration::from_secs(5);
-/// How often all mount namespaces are read in any case.
+/// All mount namespaces are read at least this often.
 const MOUNT_SCAN: Duration = Duration::from_secs(60);
-/// How often a file is looked for among all processes before it stays without a name.
+/// Number of searches through all processes before a file stays without a name.
 const FULL_SCAN_TRIES: u8 = 3;
-/// Descriptors looked at in one go: about 20 ms of system calls.
+/// Descriptors that are read in one go: about 20 ms of system calls.
 const DESCRIPTORS: usize = 8192;
 
 struct KnownFile {
     attributes: Arc<FileAttributes>,
-    /// The reported path that the attributes were made of.
+    /// The reported path from which the attributes were made.
     place: Option<ExportPath>,
     checked: MonotonicNs,
     tries_left: u8,
-    /// What rules have made of the attributes.
+    /// The result of the tenant rules for the attributes.
     named: Option<Named>,
 }
 
-/// Names and mounts of the files that were active lately.
+/// Names and mounts of recently active files.
 pub struct Names {
     mounts: Mounts,
     /// Readable for exceptions (`POLLPRI`) when a mount came or went.
@@ -77,25 +77,25 @@ pub struct Names {
     nameless: HashSet<RowKey>,
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
-    /// What was looked for in all mount namespaces lately, and when: devices, and `server:/export`
+    /// Recent searches in all mount namespaces, with their times: devices, and `server:/export`
     /// if that is known.
     looked_for: HashMap<(Dev, Option<String>), MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
-    /// Paths that the kernel side reports, if it does. Then no paths are looked for in `/proc`.
+    /// Paths that the kernel side reports. If it does, `/proc` is not searched for paths.
     paths: Option<KnownPaths>,
-    /// Local file systems, if rows are of their files.
+    /// Local file systems, if rows are about their files.
     local: Option<LocalMounts>,
-    /// Which of them these are.
+    /// The local file systems whose files have rows.
     counted: Counted,
-    /// Those of now, if mounts have changed, until they are taken over.
+    /// The new local mounts after a change, until they are taken over.
     local_next: Option<HashMap<Dev, LocalFileSystem>>,
     local_scanned: Option<MonotonicNs>,
-    /// Functions of programs that are followed, by their numbers.
+    /// Followed functions of programs, by number.
     functions: Vec<String>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, `levels` are those that are recorded, and
+    /// Reads the current mounts; no file is known yet. `are_told` says whether the kernel side reports paths, `levels` are the recorded levels, and
     /// `rules` name tenants.
     pub fn new(are_told: bool, levels: Levels, rules: Option<Rules>) -> io::Result<Self> {
         let counted = Counted::at(levels);
@@ -137,7 +137,7 @@ impl Names {
         })
     }
 
-    /// The mounts of now, if any came or went since the last call. Cheap: one poll without waiting.
+    /// The current mounts, if any came or went since the last call. Cheap: one poll without waiting.
     pub fn changed_mounts(&mut self) -> Option<Vec<NfsMount>> {
         let fd = self.mountinfo.as_ref()?;
         let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::PRI)];
@@ -152,18 +152,18 @@ impl Names {
         changed.then(|| mounts_of(HOST).ok()).flatten()
     }
 
-    /// A process of each other mount namespace with NFS mounts, and the devices of these.
+    /// One process for each other mount namespace with NFS mounts, and the devices of those mounts.
     pub fn namespaces(&self) -> &[(u32, Vec<Dev>)] {
         self.mounts.namespaces()
     }
 
-    /// Whether a device has a mount, as far as it is known.
+    /// Whether a device is known to be mounted.
     pub fn is_mounted(&self, dev: Dev) -> bool {
         self.mounts.is_mounted(dev)
     }
 
-    /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
-    /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
+    /// Devices that have lost a mount, if `mounts` are the current ones. Earlier activity of their files
+    /// belongs to the previous mount and path. So call this before [`Self::see_mounts`].
     pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
         let mut changed = self.mounts.left_devices(mounts);
         if let (Some(local), Some(next)) = (&self.local, &self.local_next) {
@@ -172,12 +172,12 @@ impl Names {
         changed
     }
 
-    /// Devices that may be another superblock's than at the last look, if `mounts` are those of now.
+    /// Devices that may belong to another superblock than at the last look, if `mounts` are the current ones.
     pub fn replaced_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
         self.mounts.replaced_devices(mounts)
     }
 
-    /// What is mounted, if that has changed since the last call. To be called regularly: other
+    /// All mounts, if they have changed since the last call. Call it regularly: other
     /// mount namespaces are read once a minute.
     pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {
         if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
@@ -193,7 +193,7 @@ impl Names {
         Some(told)
     }
 
-    /// Whether a file's path shows that it is not on what its device number stood for at the last
+    /// Whether a file's path shows that the file is not on the file system that had its device number at the last
     /// look.
     pub fn is_of_another(&self, file: FileId) -> bool {
         if self
@@ -207,8 +207,8 @@ impl Names {
         place.is_some() && self.mounts.cannot_hold(file.dev, place)
     }
 
-    /// Takes over the mounts of now. Files on mounts that are gone are forgotten, because their
-    /// device number may be reused for others.
+    /// Takes over the current mounts. Files on mounts that are gone are forgotten, because their
+    /// device number may be reused.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
         if let (Some(local), Some(next)) = (&mut self.local, self.local_next.take()) {
             let left = local.left(&next);
@@ -230,14 +230,14 @@ impl Names {
         self.forget_begins();
     }
 
-    /// The files whose known path this changes. What was seen of them so far belongs to the
+    /// The files whose known path this event changes. Their earlier activity belongs to the
     /// previous path.
     pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         let paths = self.paths.as_ref();
         paths.map_or_else(HashSet::new, |paths| paths.moved_by(told))
     }
 
-    /// Takes over what the kernel side reported.
+    /// Takes over a path that the kernel side reported.
     pub fn learn(&mut self, told: PathEvent) {
         if let Some(paths) = &mut self.paths {
             if let PathChange::Seen(file, place) = &told.news
@@ -252,7 +252,7 @@ impl Names {
         }
     }
 
-    /// Remembers the paths of no more than so many files.
+    /// Limits the number of files whose paths are remembered.
     pub fn remember_at_most(&mut self, files: usize) {
         if let Some(paths) = &mut self.paths {
             paths.remember_at_most(files);
@@ -264,28 +264,28 @@ impl Names {
         self.paths.as_ref().is_some_and(KnownPaths::is_full)
     }
 
-    /// The name in rows of what is known of a device alone, as far as it is known.
+    /// The name in rows for a device without a file's place, if known.
     pub fn whole(&self, dev: Dev) -> Option<&str> {
         self.mounts.whole(dev)
     }
 
-    /// The key of what stands for files of a device.
+    /// The key of an entry that stands for files of a device.
     pub fn key(&self, file: FileId) -> FileKey {
         self.mounts.key(file, None)
     }
 
-    /// The id of a cgroup that the kernel found by a thread, as it stands in rows.
+    /// The id in rows for a cgroup that the kernel found by a thread.
     pub fn cgroup_of_thread(&self, cgroup: u64) -> u64 {
         self.tenants.cgroup_of_thread(cgroup)
     }
 
-    /// The name of a process; none if it is not known.
+    /// The name of a process; empty if unknown.
     pub fn process(&mut self, pid: u32, now: MonotonicNs) -> ProcessName {
         self.processes.name(pid, now)
     }
 
-    /// Looks for mounts, tenants and paths of what was just seen, each with the process that used
-    /// it. To be called regularly, even if nothing was seen.
+    /// Looks up mounts, tenants and paths of recently seen rows, each with a process that used the
+    /// file. Call it regularly, even if nothing was seen.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         for (row, _) in seen {
             match row.level {
@@ -300,7 +300,7 @@ impl Names {
         if self.paths.is_some() {
             return;
         }
-        // The files of processes that earlier calls did not wait for.
+        // Files found since by searches that earlier calls did not wait for.
         let mapped = self.mappings.look();
         self.name(mapped, now);
         if seen.is_empty() {
@@ -366,7 +366,7 @@ impl Names {
         }
     }
 
-    /// Looks for the mount of a file in other mount namespaces, if none is known that it can be on.
+    /// Looks for the mount of a file in other mount namespaces, if no known mount can contain it.
     /// At once, because the namespace may be gone soon.
     fn look_for_mount(&mut self, file: FileId, now: MonotonicNs) {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
@@ -399,12 +399,12 @@ impl Names {
         known_file(&mut self.known, &self.mounts, row, now)
     }
 
-    /// What names tenants.
+    /// The rules that name tenants.
     pub fn naming(&mut self) -> &mut Naming {
         &mut self.naming
     }
 
-    /// The attributes of a row, by what is known now.
+    /// The attributes of a row, from current knowledge.
     pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey {
             file,
@@ -420,12 +420,12 @@ impl Names {
         let tenant = self.tenants.tenant(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
         let mount = self.mounts.name_of(file.dev, place.as_deref());
-        // Compared by address, because each path is kept only once.
+        // Compared by address, because each path is stored only once.
         let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
         let known = known_file(&mut self.known, &self.mounts, row, now);
         let is_mount_new = known.attributes.mount != mount;
         let is_place_new = at(&known.place) != at(&place);
-        // When mounts change, what is known is forgotten, unless nothing reports paths.
+        // When mounts change, attributes are forgotten, except where no paths are reported.
         let may_be_another = is_mount_new || is_place_new || self.paths.is_none();
         if is_place_new || is_mount_new && place.is_some() {
             let path = place.as_ref();
@@ -442,8 +442,8 @@ impl Names {
             || known.attributes.key != key
             || *known.attributes.tenant != tenant
         {
-            // Another mount behind the same device number means another file: its name is not
-            // known.
+            // Another mount behind the same device number means another file, whose name is
+            // unknown.
             let path = known.attributes.path.clone().filter(|_| {
                 known.attributes.mount.is_none()
                     || known.attributes.mount == mount
@@ -463,12 +463,12 @@ impl Names {
         self.naming.named(&known.attributes, &mut known.named)
     }
 
-    /// Names the functions of programs that are followed.
+    /// Sets the names of the followed functions of programs.
     pub fn follow_functions(&mut self, functions: Vec<String>) {
         self.functions = functions;
     }
 
-    /// A function stands where a file does.
+    /// The attributes of a function, which takes the place of a file.
     fn function_attributes(&self, row: RowKey) -> FileAttributes {
         let name = usize::try_from(row.file.fileid)
             .ok()
@@ -519,7 +519,7 @@ impl Names {
         self.naming.named(&known.attributes, &mut known.named)
     }
 
-    /// Looks for the file system on a device, if none is known: it may be mounted where no changes are reported.
+    /// Looks for the file system on an unknown device: it may be mounted where no changes are reported.
     fn look_for_local_mount(&mut self, dev: Dev, now: MonotonicNs) {
         let Some(local) = &mut self.local else {
             return;
@@ -531,7 +531,7 @@ impl Names {
 
     /// Forgets the files that were idle since the previous call.
     ///
-    /// Those whose rows are still open stay. The kernel side has to report the paths of the others
+    /// Files with open rows stay. The kernel side must report the paths of the others
     /// again.
     pub fn rotate(&mut self, open: impl Iterator<Item = FileId>) {
         self.known.rotate();
@@ -545,7 +545,7 @@ impl Names {
     }
 }
 
-/// What is known of a row; of a new one, its mount.
+/// The entry of a row. A new entry has only the mount.
 fn known_file<'k>(
     known: &'k mut Generations<RowKey, KnownFile>,
     mounts: &Mounts,

@@ -1,11 +1,11 @@
-//! How rows name a mount: `server:/export/directory` as the kernel shows it, and behind it what else tells its server apart.
+//! The name of a mount in rows: `server:/export/directory` as the kernel shows it, plus options that distinguish its server.
 //!
-//! `127.0.0.1:/exp,port=20049` is another server than `127.0.0.1:/exp`: behind local ports are tunnels to servers anywhere. The same address may
-//! lead to different servers from two network namespaces: `nas:/exp,net=blue`.
+//! `127.0.0.1:/exp,port=20049` is another server than `127.0.0.1:/exp`: local ports may be tunnels to any server. From two network
+//! namespaces, the same address may lead to different servers: `nas:/exp,net=blue`.
 
-/// The port that a mount has if no other one is said.
+/// The default port of a mount.
 const PORT: &str = "2049";
-/// The same for RDMA.
+/// The default port for RDMA.
 const RDMA_PORT: &str = "20049";
 
 /// The name of a source whose superblock has these options and this network namespace.
@@ -22,26 +22,26 @@ pub fn name(source: &str, options: &str, network: Option<&str>) -> String {
     name
 }
 
-/// The port of a superblock with these options, if it is not the usual one.
+/// The port of a superblock with these options, if it is not the default.
 pub fn port(options: &str) -> Option<&str> {
     let is_rdma = option(options, "proto=").is_some_and(|proto| proto.starts_with("rdma"));
     option(options, "port=").filter(|port| !is_usual(port, is_rdma))
 }
 
-/// Whether a server has this port if no other one is said. With 0, mount(8) has asked the port mapper.
+/// Whether this is a default port. With 0, mount(8) has asked the port mapper.
 pub fn is_usual(port: &str, is_rdma: bool) -> bool {
     let usual = if is_rdma { RDMA_PORT } else { PORT };
     port == "0" || port == usual
 }
 
-/// The value of an option, which is given with its `=`.
+/// The value of an option, whose key includes the `=`.
 pub fn option<'o>(options: &'o str, key: &str) -> Option<&'o str> {
     options
         .split(',')
         .find_map(|option| option.strip_prefix(key))
 }
 
-/// The options that another superblock does not have.
+/// The options that another superblock lacks.
 pub fn difference<'o>(options: &'o str, of_other: &str) -> impl Iterator<Item = &'o str> {
     let is_other = |option: &&str| !of_other.split(',').any(|other| other == *option);
     options.split(',').filter(is_other)
@@ -53,7 +53,7 @@ pub fn server_of(source: &str) -> &str {
     server.unwrap_or(source.trim_end_matches(':'))
 }
 
-/// The directory that two sources, `server:/export/directory`, are in.
+/// The deepest directory that contains two sources, `server:/export/directory`.
 pub fn common<'s>(source: &'s str, other: &str) -> &'s str {
     let mut end = 0;
     let mut others = other.split('/');

@@ -1,4 +1,4 @@
-//! The NFS mounts of a mount namespace, from `mountinfo` (proc(5)). Reading it never touches a
+//! The NFS mounts of a mount namespace, from `mountinfo` (proc(5)). Reading it never contacts a
 //! server.
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ pub struct NfsMount {
     pub source: String,
     /// Where it is mounted, in that mount namespace.
     pub mount_point: String,
-    /// Options of the mount, and behind them those of its file system.
+    /// Options of the mount, then options of its file system.
     pub options: String,
 }
 
@@ -40,7 +40,7 @@ pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
     in_octal(text).lines().filter_map(parse_line).collect()
 }
 
-/// A text of the kernel, with bytes that are not UTF-8 escaped as it escapes blanks, so that none is lost.
+/// Decodes a text of the kernel. Bytes that are not UTF-8 are escaped like blanks, so that none is lost.
 pub fn in_octal(text: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(text) {
         return Cow::Borrowed(text);
@@ -78,17 +78,17 @@ fn parse_line(line: &str) -> Option<NfsMount> {
     })
 }
 
-/// Where hierarchies of cgroups are mounted. Each numbers its cgroups by itself.
+/// Mount points of the cgroup hierarchies. Each hierarchy numbers its cgroups separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupRoots {
-    /// That of version 1 with the memory controller, if there is one: memory is charged to its cgroups.
+    /// The version 1 hierarchy with the memory controller, if there is one: memory is charged to its cgroups.
     pub memory: Option<PathBuf>,
-    /// That of version 2, in which programs in the kernel find the cgroup of a thread.
+    /// The version 2 hierarchy, in which kernel programs find the cgroup of a thread.
     pub unified: Option<PathBuf>,
 }
 
 impl CgroupRoots {
-    /// Those of this process.
+    /// The mount points in this process's namespace.
     pub fn new() -> Self {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self::of(&text)
@@ -99,7 +99,7 @@ impl CgroupRoots {
         self.memory.as_deref().or(self.unified.as_deref())
     }
 
-    /// Whether the cgroup of a thread is of another hierarchy than the one that its memory is charged to.
+    /// Whether a thread's cgroup is in another hierarchy than its memory's.
     pub fn are_apart(&self) -> bool {
         self.memory.is_some()
     }
@@ -124,7 +124,7 @@ impl CgroupRoots {
     }
 }
 
-/// Undoes the octal escapes of blanks, backslashes and line ends. What is not UTF-8 then is written as paths are ([`path_text`]).
+/// Undoes the octal escapes of blanks, backslashes and line ends. Bytes that are not UTF-8 are then written as in paths ([`path_text`]).
 pub fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -147,8 +147,8 @@ pub fn unescape(text: &str) -> String {
     path_text(&bytes)
 }
 
-/// The process whose mount namespace is the host's: the first one. A service may have one of its own, in which nobody sees that
-/// something was mounted again with other options.
+/// The process whose mount namespace is the host's: the first one. A private namespace of a service would not show
+/// remounts with other options.
 pub const HOST: u32 = 1;
 
 /// The NFS mounts of the process `pid`'s mount namespace.
@@ -158,8 +158,8 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
     ))?))
 }
 
-/// The mounts from a server's address and port, if that is not the usual one, of a version of NFS (3, 4), in the mount
-/// namespace of the host. Without a port those at any one. `root` is where the kernel's files are.
+/// The host's mounts from a server's address, of one version of NFS (3, 4). [`Port`] selects a port or all
+/// ports. `root` has the kernel's files.
 pub fn mounts_at(root: &Path, (address, port): (&str, Port<'_>), version: u8) -> Vec<NfsMount> {
     let text = fs::read(root.join(format!("proc/{HOST}/mountinfo"))).unwrap_or_default();
     let is_there = |mount: &NfsMount| {
@@ -176,16 +176,16 @@ pub fn mounts_at(root: &Path, (address, port): (&str, Port<'_>), version: u8) ->
     mounts
 }
 
-/// Where a server is asked at an address.
+/// The port of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Port<'p> {
-    /// It is not known.
+    /// Unknown: matches all ports.
     Any,
-    /// This one; `None` is the usual one.
+    /// This one; `None` is the default port.
     Is(Option<&'p str>),
 }
 
-/// The processes that exist.
+/// The existing processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(Path::new("/proc"))
         .into_iter()
@@ -194,7 +194,7 @@ pub fn pids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What tests read.
+/// Sample text for tests.
 #[cfg(test)]
 pub const TEXT: &[u8] = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
     36 22 0:49 / /mnt/a\\040b rw,relatime shared:1 master:2 - nfs4 [::1]:/exp rw,vers=4.2\n\

@@ -1,4 +1,4 @@
-//! Which NFS file system a device number stands for, and where that is mounted.
+//! The NFS file system of a device number, and where it is mounted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -15,47 +15,47 @@ use crate::names::volumes::{Volume, Volumes};
 
 /// Most file systems that are remembered for one device number.
 const REMEMBERED: usize = 4;
-/// Most mounts of a superblock that are remembered after they have left: data of their files may still be written back.
+/// Most former mounts of a superblock that are remembered: data of their files may still be written back.
 const LEFT: usize = 64;
-/// Names of mounts of a superblock after which those of mounts that left long ago are forgotten.
+/// Above this number of mount names of a superblock, the names of mounts that left long ago are forgotten.
 const MOST_NAMES: usize = 4096;
 
-/// What is known of device numbers. A mount that is gone stays known until its number is used
+/// The file systems of device numbers. A mount that is gone stays known until its number is used
 /// again: its last requests may still arrive.
 #[derive(Default)]
 pub struct Mounts {
     /// The NFS mounts of the host's mount namespace at the last look.
     own: Vec<NfsMount>,
-    /// The file systems that had each number, the one that has it now last.
+    /// The file systems that had each number; the current one is last.
     devices: HashMap<Dev, Vec<FileSystem>>,
-    /// What was mounted with each number, as the paths of files show; the latest last.
+    /// The `server:/export` tops that the paths of each number's files have shown; the latest is last.
     tops: HashMap<Dev, Vec<String>>,
-    /// A mount came, went or changed since the last [`Self::take_news`].
+    /// Whether a mount came, went or changed since the last [`Self::take_news`].
     is_news: bool,
-    /// A process of each other mount namespace that had NFS mounts when it was last read, and their
-    /// devices.
+    /// One process for each other mount namespace that had NFS mounts when it was last read, and the
+    /// devices of those mounts.
     namespaces: Vec<(u32, Vec<Dev>)>,
     superblocks: Superblocks,
     volumes: Volumes,
 }
 
-/// A superblock, as far as its mounts show it.
+/// A superblock, as its mounts show it.
 #[derive(Debug)]
 struct FileSystem {
     superblock: Superblock,
-    /// The name in rows of each of its sources, `server:/export/directory`. It stays as long as the superblock does.
+    /// The name in rows of each of its sources, `server:/export/directory`. A name lives as long as the superblock.
     names: BTreeMap<String, String>,
-    /// The directory of the server that all of its sources are in, and the name of what is known of the superblock alone.
+    /// The server's directory that contains all of its sources, and the name for files whose mount is unknown.
     top: String,
     whole: String,
-    /// Its mounts: the host's first, and of each part those that begin deepest in the export. If it has left, those that it had last.
+    /// Its mounts: the host's first, and within each group those deepest in the export. After it has left, its last mounts.
     points: Vec<MountedPoint>,
-    /// Mounts that it had before, the latest first.
+    /// Its former mounts, the latest first.
     left: Vec<MountedPoint>,
     has_left: bool,
 }
 
-/// Where something is mounted.
+/// One place where a superblock is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MountedPoint {
     is_foreign: bool,
@@ -63,7 +63,7 @@ struct MountedPoint {
 }
 
 impl Mounts {
-    /// Devices that were mounted at the last look, but are unmounted or mounted from somewhere else
+    /// Devices that were mounted at the last look, but are unmounted or mounted from another source
     /// in `now`: the kernel reuses a number as soon as it is free.
     pub fn gone_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let before = self.own.iter().map(|mount| mount.dev);
@@ -80,7 +80,7 @@ impl Mounts {
         not_among(&self.own, now).collect()
     }
 
-    /// Devices that were mounted at the last look and of whose mounts none is left: if they are mounted, that may be another
+    /// Devices that were mounted at the last look and have lost all those mounts. If such a device is mounted again, it may be another
     /// superblock.
     pub fn replaced_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let mut left = self.left_devices(now);
@@ -91,7 +91,7 @@ impl Mounts {
         left
     }
 
-    /// Reads what the client knows of its superblocks, to be called before [`Self::follow_own`].
+    /// Reads the client's list of superblocks. Call it before [`Self::follow_own`].
     pub fn read_superblocks(&mut self, now: &[NfsMount]) {
         self.superblocks.refresh_host();
         let is_new = |mount: &NfsMount| {
@@ -103,20 +103,20 @@ impl Mounts {
         }
     }
 
-    /// Takes over the mounts of the host.
+    /// Replaces the host's mounts by `now`.
     pub fn follow_own(&mut self, now: &[NfsMount]) {
         let left = mem::replace(&mut self.own, now.to_vec());
-        // In the order in which they were mounted, after those that have left: the first one has the shortest name.
+        // Devices that left first, then in mount order: the first one gets the shortest name.
         let stays = |mount: &&NfsMount| now.iter().any(|now| now.dev == mount.dev);
         let left = left.iter().filter(|mount| !stays(mount));
         for dev in in_order(left.chain(now)) {
             let known = self.devices.get(&dev).and_then(|known| known.last());
             let known = known.map_or(&[][..], |known| &known.points);
             let mut points = mounts_of_device(now, dev, false);
-            // If the number is another file system's now, mounts of the previous one in other
+            // If the number now belongs to another file system, mounts of the previous one in other
             // namespaces are out of date.
             if points.is_empty() || share_a_mount(known, &points) {
-                // Services with a namespace of their own have copies of the host's mounts, which are unmounted there, too.
+                // Services with private mount namespaces have copies of the host's mounts; these are unmounted there, too.
                 let is_copy_of_left = |foreign: &MountedPoint| {
                     let mut own = known.iter().filter(|point| !point.is_foreign);
                     own.any(|own| {
@@ -134,10 +134,10 @@ impl Mounts {
         }
     }
 
-    /// Takes over the mounts of every mount namespace, reading each once.
+    /// Reads the mounts of every mount namespace, each namespace once.
     pub fn refresh_all_namespaces(&mut self) {
         let mut seen = HashSet::new();
-        // This process's has copies of the host's, which may be out of date.
+        // This process's namespace has copies of the host's mounts, which may be out of date.
         for known in ["self".to_owned(), HOST.to_string()] {
             seen.extend(fs::read_link(format!("/proc/{known}/ns/mnt")));
         }
@@ -154,16 +154,16 @@ impl Mounts {
                 found.extend(mounts);
             }
         }
-        // What has changed on the host meanwhile is still to be followed. Until then, a mount of a number's next file system that was
-        // found elsewhere must not be taken for one of the file system that had the number before.
+        // Changes on the host are followed later. Until then, a mount of a number's next file system that was found
+        // elsewhere must not be assigned to the previous file system.
         let host = mounts_of(HOST).unwrap_or_default();
-        // After the mounts: what is mounted is listed.
+        // Read after the mounts, so that every mount found has its superblock in the list.
         self.superblocks.refresh_all(pids());
         let changed = not_among(&host, &self.own).chain(not_among(&self.own, &host));
         self.follow_foreign(&found, &changed.collect());
     }
 
-    /// Takes over the mounts that were found in other mount namespaces, but for those of devices that have `changed` on the host.
+    /// Replaces the mounts found in other mount namespaces, except on devices that have `changed` on the host.
     fn follow_foreign(&mut self, found: &[NfsMount], changed: &HashSet<Dev>) {
         let is_foreign = |known: &FileSystem| known.points.iter().any(|point| point.is_foreign);
         let known = self.devices.iter();
@@ -185,9 +185,9 @@ impl Mounts {
         }
     }
 
-    /// Sets the mounts that a device has now.
+    /// Sets the current mounts of a device.
     fn set_mounts(&mut self, dev: Dev, mut points: Vec<MountedPoint>) {
-        // A stable sort: of mounts with one source the oldest stands for all.
+        // A stable sort: of several mounts with one source, the oldest represents all.
         points.sort_by_key(|point| (point.is_foreign, usize::MAX - point.source().len()));
         let superblock = self.superblocks.get(dev);
         let known = self.devices.get(&dev).and_then(|known| known.last());
@@ -241,7 +241,7 @@ impl Mounts {
         }
     }
 
-    /// Names of a superblock's mounts and of itself that nothing else has that is mounted now.
+    /// Names for a superblock's mounts and for itself, different from the names of everything else that is mounted.
     fn names_of(
         &self,
         dev: Dev,
@@ -252,7 +252,7 @@ impl Mounts {
         let others = self.devices.iter().filter(|(other, _)| **other != dev);
         let others = others.filter_map(|(other, known)| Some((*other, known.last()?)));
         let others: Vec<_> = others.filter(|(_, other)| !other.has_left).collect();
-        // The oldest one tells the options of all: a superblock has them, but for those of its mounts.
+        // Any mount has the options of its superblock; the oldest one is used.
         let Some(options) = points.first().map(|point| point.mount.options.as_str()) else {
             return Default::default();
         };
@@ -292,7 +292,7 @@ impl Mounts {
             .into_iter()
             .chain(sources);
         let first = sources.next().unwrap_or_default();
-        // One server may have several names.
+        // One server may be mounted by several names.
         let top = sources.fold(first, |top, source| {
             match mount_names::common(top, source) {
                 "" => top,
@@ -309,7 +309,7 @@ impl Mounts {
         (names, top, whole)
     }
 
-    /// What is mounted, as far as it is known, if that has changed since the last call, or is wanted `anyway`.
+    /// The known mounts, if they have changed since the last call or `anyway` is set.
     pub fn take_news(&mut self, anyway: bool) -> Option<Vec<MountPoint>> {
         let is_news = mem::take(&mut self.is_news) || anyway;
         is_news.then(|| {
@@ -328,33 +328,33 @@ impl Mounts {
     }
 
     /// The path on this host of a file whose `place` is known: `server:/export` and the path below
-    /// it. It begins where the mount is that the file is on.
+    /// it. The result begins with the mount point of the file's mount.
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
         let point = self.file_system(dev, Some(place))?.point_of(place)?;
         point.path(place)
     }
 
-    /// A process of each other mount namespace that had NFS mounts when it was last read, and their
-    /// devices.
+    /// One process for each other mount namespace that had NFS mounts when it was last read, and the
+    /// devices of those mounts.
     pub fn namespaces(&self) -> &[(u32, Vec<Dev>)] {
         &self.namespaces
     }
 
-    /// Whether a device has a mount, as far as it is known.
+    /// Whether a device is known to be mounted.
     pub fn is_mounted(&self, dev: Dev) -> bool {
         let now = self.devices.get(&dev).and_then(|known| known.last());
         now.is_some_and(|now| !now.has_left)
     }
 
-    /// The name in rows of what is known of a device alone, as it is now: that of its mount, or the directory of the server that all of its
-    /// mounts are in.
+    /// The name in rows for a device without a file's place: the name of its only mount, or of the server's directory that contains
+    /// all of its mounts.
     pub fn whole(&self, dev: Dev) -> Option<&str> {
         self.file_system(dev, None)
             .map(|known| known.whole.as_str())
     }
 
-    /// The name in rows of the mount that a file is on. Its place, if known, also finds what had the device number
-    /// before, whose last requests may still arrive, and what was mounted too briefly to be seen.
+    /// The name in rows of the mount that a file is on. If the file's place is known, this also finds mounts too brief
+    /// to be seen, and the device number's previous file systems: their last requests may still arrive.
     pub fn name_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
         let seen = self.file_system(dev, place);
         let name = |seen: &FileSystem| seen.name_of(place).to_owned();
@@ -364,8 +364,8 @@ impl Mounts {
         }
     }
 
-    /// The key of a file. It is made of its server and of what the server calls the file system, where that is known, and never of its mount:
-    /// so it does not depend on what else is mounted.
+    /// The key of a file: its server and the server's identification of the file system, if known. It never contains the mount,
+    /// so it does not depend on other mounts.
     pub fn key(&self, file: FileId, place: Option<&[u8]>) -> FileKey {
         let dev = file.dev;
         if let Some(top) = self.unseen_top(dev, place) {
@@ -377,7 +377,7 @@ impl Mounts {
         FileKey::new(file_system.as_deref(), file)
     }
 
-    /// The top of a file's path, if nothing is known to have been mounted that it could be on.
+    /// The top of a file's path, if no known mount can contain the file.
     fn unseen_top(&self, dev: Dev, place: Option<&[u8]>) -> Option<&str> {
         let place = place?;
         let is_seen = self
@@ -386,7 +386,7 @@ impl Mounts {
         self.top(dev, place).filter(|_| !is_seen)
     }
 
-    /// The `server:/export` that a file's place is below, as far as paths have shown it.
+    /// The `server:/export` that contains a file's place, if a path has shown it.
     pub fn top(&self, dev: Dev, place: &[u8]) -> Option<&str> {
         let tops = self.tops.get(&dev).into_iter().flatten().rev();
         let mut tops = tops.map(String::as_str);
@@ -405,7 +405,7 @@ impl Mounts {
         }
     }
 
-    /// Whether a file cannot be on what is known to have its device number now.
+    /// Whether the file system that now has the device number cannot contain the file.
     pub fn cannot_hold(&self, dev: Dev, place: Option<&[u8]>) -> bool {
         let now = self.devices.get(&dev).and_then(|known| known.last());
         now.is_none_or(|now| now.has_left || place.is_some_and(|place| !now.contains_place(place)))
@@ -421,7 +421,7 @@ impl Mounts {
 
 impl FileSystem {
     /// Its mounts. Mount namespaces begin as copies, so foreign mounts at the same place as one of
-    /// this process's own are left out.
+    /// the host's are left out.
     fn mount_points(&self, volumes: &Volumes) -> impl Iterator<Item = MountPoint> {
         let place =
             |point: &MountedPoint| (point.mount.source.clone(), point.mount.mount_point.clone());
@@ -444,8 +444,8 @@ impl FileSystem {
         sources.any(|source| is_below(place, source.as_bytes()))
     }
 
-    /// The mount that a file is on: of those that it can be on, the host's come first, and then the one that begins deepest in the export. A
-    /// request does not know through which mount the file was opened.
+    /// The mount that a file is on: the first match, with host mounts first and deeper ones before others. A request does not reveal
+    /// through which mount its file was opened.
     fn point_of(&self, place: &[u8]) -> Option<&MountedPoint> {
         let mut points = self.points.iter().chain(&self.left);
         points.find(|point| is_below(place, point.source().as_bytes()))
@@ -454,7 +454,7 @@ impl FileSystem {
     /// The name in rows of the mount that a file is on.
     fn name_of(&self, place: Option<&[u8]>) -> &str {
         let source = match (place, self.names.len()) {
-            // All of its files are on its only mount, also those whose path is not known.
+            // All files are on the only mount, including those whose path is unknown.
             (_, 1) => self.names.keys().next().map(String::as_str),
             (Some(place), _) => self.point_of(place).map(MountedPoint::source),
             (None, _) => None,
@@ -463,7 +463,7 @@ impl FileSystem {
         name.unwrap_or(&self.whole)
     }
 
-    /// What tells its files from those of other file systems, on each host that mounts the server by this name.
+    /// Distinguishes its files from files of other file systems, on every host that mounts the server by this name.
     fn identity(&self, place: Option<&[u8]>) -> String {
         let point = place.and_then(|place| self.point_of(place));
         let point = point.or(self.points.first());
@@ -473,7 +473,7 @@ impl FileSystem {
         let network = self.superblock.network.as_deref();
         match &self.superblock.fsid {
             Some(fsid) => mount_names::name(server_of(source), options, network) + "#" + fsid,
-            // Nothing better is known. The export is the same for all of its mounts, if they were seen in time.
+            // Without an fsid, the export is the best identification. It is the same for all mounts that were seen in time.
             None => mount_names::name(&self.top, options, network),
         }
     }
@@ -482,7 +482,7 @@ impl FileSystem {
         self.whole == name || self.names.values().any(|own| own == name)
     }
 
-    /// Whether these can be mounts of it: one of them was there, or another one of what it has been mounted from.
+    /// Whether these can be its mounts: one was there before, or has the same source as an earlier one.
     fn is_of(&self, points: &[MountedPoint]) -> bool {
         share_a_mount(&self.points, points)
             || points
@@ -532,7 +532,7 @@ impl MountedPoint {
         self.mount.source == other.mount.source && self.mount.mount_point == other.mount.mount_point
     }
 
-    /// The path of what is at a place, if this mount has it.
+    /// The path on this host of a place, if this mount contains it.
     fn path(&self, place: &[u8]) -> Option<Vec<u8>> {
         let below = place.strip_prefix(self.source().as_bytes())?;
         let top = match self.mount.mount_point.as_str() {
@@ -551,7 +551,7 @@ fn mounts_of_device(mounts: &[NfsMount], dev: Dev, is_foreign: bool) -> Vec<Moun
         .collect()
 }
 
-/// Whether one of the mounts is still there, and so the same file system.
+/// Whether one of the mounts is still there, which proves that the file system is the same.
 fn share_a_mount(before: &[MountedPoint], now: &[MountedPoint]) -> bool {
     before.iter().any(|before| {
         now.iter().any(|now| {
@@ -645,7 +645,7 @@ mod tests {
         assert_eq!(path(&known, 52, b"other:/x/f").as_deref(), Some("/m/f"));
     }
 
-    /// The mounts of a host whose superblock 0:50 is what the server calls 29:0.
+    /// The mounts of a host whose superblock 0:50 has the fsid 29:0.
     fn volumes(known: &mut Mounts, mounts: &[(u32, &str)]) {
         known.superblocks = Superblocks::listed(b"v4 7f000001 801 0:50 29:0 no\n", None);
         let line = |(id, volume): &(u32, &str)| {
@@ -691,7 +691,7 @@ mod tests {
         assert_eq!(name.as_deref(), Some("s:/exp/pvc-0001"));
         assert_eq!(path.as_deref(), Some(&b"/mnt/pvc-0001/f"[..]));
         assert_eq!(*key, FileKey::new(Some("s#29:0"), file));
-        // What was written through a volume that has left is written back later.
+        // Data that was written through a volume before it left is written back later.
         let late: &[u8] = b"s:/exp/x/g";
         assert_eq!(
             known.name_of(Dev(50), Some(late)).as_deref(),
@@ -703,7 +703,7 @@ mod tests {
             Some("s:/exp"),
             "sums of the superblock"
         );
-        // The key is that of a recorder that starts now, or that had only ever seen another volume.
+        // A recorder that starts now, or has only seen another volume, computes the same key.
         let mut other = Mounts::default();
         volumes(&mut other, &[two]);
         assert_eq!(other.key(file, None), *key);
@@ -764,7 +764,7 @@ mod tests {
         for same in [43, 44, 45, 46] {
             assert_eq!(key(same), key(40), "the same server, asked otherwise");
         }
-        // Nothing is renamed when the first one goes.
+        // Nothing is renamed when the first mount goes.
         known.follow_own(&parse_mountinfo(lines[1..].concat().as_bytes()));
         let names = (41..48).map(|dev| known.whole(Dev(dev)).unwrap().to_owned());
         assert_eq!(names.collect::<Vec<_>>(), expected[1..]);
@@ -857,7 +857,7 @@ mod tests {
         assert!(known.cannot_hold(Dev(50), None), "the copy has left, too");
         assert_eq!(known.take_news(false), Some(vec![]));
 
-        // The number is used again, of which a look at all namespaces shows more than was followed.
+        // The number is used again. A look at all namespaces shows more than was followed.
         known.follow_own(&mounts(9, "s:/e"));
         let changed = HashSet::from([Dev(50)]);
         known.follow_foreign(&mounts(12, "s:/f"), &changed);

@@ -1,5 +1,5 @@
-//! Names of files that a process has open, from its `/proc` entry alone: no path is walked and no
-//! server is asked. A hung mount cannot hold up reading descriptors. It can hold up reading
+//! Names of a process's open files, from its `/proc` entry alone: no path is walked and no
+//! server is contacted. A hung mount cannot block reading descriptors. It can block reading
 //! mappings: see [`crate::names::mappings`].
 
 use std::fs;
@@ -24,7 +24,7 @@ pub struct OpenFile {
 /// Appended by the kernel to the last name of a deleted file.
 const DELETED: &str = " (deleted)";
 
-/// What `pid` holds open on NFS by descriptor. Looks at up to `limit` descriptors, and lowers
+/// The files on NFS that `pid` has open by descriptor. Reads at most `limit` descriptors, and reduces
 /// `limit` by their number.
 pub fn descriptors(pid: u32, limit: &mut usize) -> Vec<OpenFile> {
     let mounts = mounts_of(pid).unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn descriptors(pid: u32, limit: &mut usize) -> Vec<OpenFile> {
     descriptors_on(pid, &mounts, limit)
 }
 
-/// What `pid` has mapped on NFS. Waits for the lock of its address space.
+/// The files on NFS that `pid` has mapped. Waits for the lock of its address space.
 pub fn mapped(pid: u32) -> Vec<OpenFile> {
     let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else {
         return Vec::new();
@@ -61,7 +61,7 @@ fn descriptors_on(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenF
             continue;
         };
         let path = path_text(&link.into_os_string().into_vec());
-        // Saves two system calls for everything that is not on NFS.
+        // Saves two system calls for every file that is not on NFS.
         if !path.starts_with('/')
             || !mounts
                 .iter()

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use crate::clock::MonotonicNs;
 
-/// Where a file is: `server:/export`, and its path below that, as text ([`path_text`]).
+/// The path of a file: `server:/export` and the path below it, as text ([`path_text`]).
 pub type ExportPathBuf = Vec<u8>;
 
 /// A path or a rename that the kernel side reported.
@@ -15,7 +15,7 @@ pub type ExportPathBuf = Vec<u8>;
 pub struct PathEvent {
     /// It holds for requests that complete from this time on.
     pub at: MonotonicNs,
-    /// Which files are where now.
+    /// The files and their new paths.
     pub news: PathChange,
     /// Length of the `server:/export` with which the path begins.
     pub top_bytes: usize,
@@ -24,16 +24,16 @@ pub struct PathEvent {
     pub is_directory: bool,
 }
 
-/// Which files are where.
+/// A change of the known paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChange {
     /// A file is at this path.
     Seen(FileId, ExportPathBuf),
-    /// What was at the first path, or below it, is now at the second one.
+    /// The file or directory at the first path, with everything below it, is now at the second one.
     Renamed(Dev, ExportPathBuf, ExportPathBuf),
 }
 
-/// The ring that paths arrive in.
+/// The ring in which paths arrive.
 pub struct PathRing(RingBuf<MapData>);
 
 impl PathRing {
@@ -55,7 +55,7 @@ impl PathRing {
 }
 
 impl PathEvent {
-    /// Decodes a record. Any bytes are safe to pass; `None` if they are no record.
+    /// Decodes a record. Any bytes are safe to pass; `None` if they are not a record.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = PathHead::read_from_prefix(bytes).ok()?;
         let (path, rest) = rest.split_at_checked(head.path_bytes as usize)?;
@@ -85,8 +85,8 @@ impl PathEvent {
     }
 }
 
-/// Builds a path from names that end with a zero byte, the file's own first. Also returns how long
-/// the last one is.
+/// Builds a path from names that end with a zero byte, the file's own first. Also returns the length of
+/// the last one.
 fn place(names: &[u8]) -> (ExportPathBuf, usize) {
     let names = names.strip_suffix(b"\0").unwrap_or(names);
     let mut names = names.rsplit(|byte| *byte == 0);
@@ -153,7 +153,7 @@ mod tests {
         }
         assert_eq!(PathEvent::decode(&record(b"", b"")), None);
         assert_eq!(PathEvent::decode(&record(b"a", b"")), None);
-        // The ring rounds up.
+        // The ring rounds lengths up.
         assert!(PathEvent::decode(&[whole, vec![0; 3]].concat()).is_some());
     }
 

@@ -11,7 +11,7 @@ use crate::clock::MonotonicNs;
 use crate::generations::Generations;
 use crate::names::path_ring::{PathChange, PathEvent};
 
-/// Most files of a generation, of which there are two. Each takes some 200 bytes and twice its
+/// Most files of a generation; there are two generations. Each file takes about 200 bytes and twice its
 /// path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
 /// Most directories of a generation that were only seen in operations. So a walk through a tree
@@ -30,23 +30,23 @@ const UNLINKED: (&[u8], usize) = (b".nfs", 16);
 /// `server:/export` and the path below it.
 pub type ExportPath = Arc<[u8]>;
 
-/// Paths of the files that were active lately.
+/// Paths of the recently active files.
 pub struct KnownPaths {
     known: Generations<FileId, ExportPath>,
     /// The file that was last seen at each path.
     owners: BTreeMap<(Dev, ExportPath), FileId>,
     /// Paths that were renamed, and when.
     left: VecDeque<(MonotonicNs, Dev, ExportPath)>,
-    /// Directories that were added since the last rotation.
+    /// Number of directories added since the last rotation.
     directories: usize,
     /// Most files of a generation.
     most: usize,
-    /// There was no room for a file.
+    /// Whether there was no room for a file.
     is_full: bool,
 }
 
 impl KnownPaths {
-    /// Knows none.
+    /// Without paths yet.
     pub fn new() -> Self {
         Self {
             known: Generations::new(),
@@ -58,12 +58,12 @@ impl KnownPaths {
         }
     }
 
-    /// Remembers no more than so many files of a generation from now on.
+    /// Limits the number of files that are remembered of a generation.
     pub fn remember_at_most(&mut self, files: usize) {
         self.most = files.min(MOST);
     }
 
-    /// Where a file is.
+    /// The path of a file.
     pub fn get(&mut self, file: FileId) -> Option<ExportPath> {
         self.known.get(file).map(|place| Arc::clone(place))
     }
@@ -73,7 +73,7 @@ impl KnownPaths {
         self.known.peek(&file).map(|place| &**place)
     }
 
-    /// The files whose known path is another one than the reported one.
+    /// The files whose known path differs from the reported one.
     pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         match &told.news {
             PathChange::Seen(file, place) => {
@@ -91,11 +91,11 @@ impl KnownPaths {
         }
     }
 
-    /// Takes over what the kernel side reported.
+    /// Takes over a report of the kernel side.
     pub fn learn(&mut self, told: PathEvent) {
         match told.news {
             PathChange::Seen(file, place) => match self.get(file) {
-                // Another file may have been there in between.
+                // Another file may have had this path in between.
                 Some(known) if *known == *place => {
                     self.owners.insert((file.dev, known), file);
                 }
@@ -123,7 +123,7 @@ impl KnownPaths {
         }
     }
 
-    /// Whether to believe a path if the file is known at another one: not if it was just renamed,
+    /// Whether to believe a path although the file is known at another one. Not if the path was just renamed,
     /// nor if the client gave it to an unlinked file.
     fn is_credible(&self, at: MonotonicNs, file: FileId, place: &[u8]) -> bool {
         let left = |(since, dev, before): &(MonotonicNs, Dev, ExportPath)| {
@@ -169,14 +169,14 @@ impl KnownPaths {
         self.is_full
     }
 
-    /// Forgets the files for which `is_gone` holds, given their places.
+    /// Forgets the files for which `is_gone` holds, given their paths.
     pub fn forget(&mut self, is_gone: impl Fn(FileId, &[u8]) -> bool) {
         self.known.retain(|file, place| !is_gone(*file, place));
         self.owners
             .retain(|(_, place), file| !is_gone(*file, place));
     }
 
-    /// Forgets the files that were idle since the previous call. After this the kernel side has to
+    /// Forgets the files that were idle since the previous call. After this the kernel side must
     /// report all paths again.
     pub fn rotate(&mut self) {
         for (file, place) in self.known.rotate() {
@@ -202,7 +202,7 @@ pub fn is_below(place: &[u8], top: &[u8]) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Whether the client has given a file this name when it was unlinked.
+/// Whether the client gave this name to a file when it was unlinked.
 fn is_unlinked(place: &[u8]) -> bool {
     let name = place.rsplit(|byte| *byte == b'/').next();
     let (prefix, digits) = UNLINKED;
@@ -300,7 +300,7 @@ mod tests {
         see(&mut paths, 1, 2, "s:/e/log");
         assert_eq!(rename(&mut paths, 2, "s:/e/log", "s:/e/log.1"), [2]);
         assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/log"));
-        // The new one is not the one that was moved.
+        // The new file is not the one that was moved.
         see(&mut paths, 3, 3, "s:/e/log");
         assert_eq!(place(&mut paths, 3).as_deref(), Some("s:/e/log"));
     }

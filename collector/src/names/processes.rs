@@ -1,4 +1,4 @@
-//! Names of processes, as `/proc/PID/comm` has them while they live.
+//! Names of processes, from `/proc/PID/comm` while they live.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,16 +9,16 @@ use trackiops_schemas::request::ProcessName;
 
 use crate::clock::MonotonicNs;
 
-/// Inode of the host's PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h). In another one, `/proc` has other numbers than the kernel.
+/// Inode of the host's PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h). In other ones, the numbers in `/proc` differ from the kernel's.
 const HOST_NAMESPACE: u64 = 0xeffffffc;
-/// A process may begin another program, and its number may go to another process.
+/// Time after which a name is read again: a process may execute another program, and numbers are reused.
 const RECHECK: Duration = Duration::from_secs(1);
-/// What has ended keeps its name for this long. Numbers go round: with 32,768 of them, that takes 3,277 new processes a second.
+/// How long the name of an ended process is kept. Numbers wrap around: 32,768 of them within this time takes 3,277 new processes a second.
 const KEPT: Duration = Duration::from_secs(10);
-/// Processes that are remembered, and how many new ones are looked at in a second: 160 KiB.
+/// Most remembered processes, and most new ones looked at in a second: 160 KiB.
 const MOST: usize = 4096;
 
-/// The names of the processes that were seen last.
+/// The names of recently seen processes.
 pub struct Processes {
     /// Whether `/proc` numbers processes as the kernel does.
     is_host: bool,
@@ -26,10 +26,10 @@ pub struct Processes {
     known: AHashMap<u32, Known>,
 }
 
-/// What is known of a process.
+/// A process that was read.
 #[derive(Clone, Copy)]
 struct Known {
-    /// None if it had ended when it was first looked at.
+    /// Empty if it had ended before it was first looked at.
     name: ProcessName,
     /// When it had this name.
     seen: MonotonicNs,
@@ -38,7 +38,7 @@ struct Known {
 }
 
 impl Processes {
-    /// Knows none.
+    /// Without names yet.
     pub fn new() -> Self {
         let namespace = fs::metadata("/proc/self/ns/pid");
         Self {
@@ -47,7 +47,7 @@ impl Processes {
         }
     }
 
-    /// The name of a process; none if it is not known.
+    /// The name of a process; empty if unknown.
     pub fn name(&mut self, pid: u32, now: MonotonicNs) -> ProcessName {
         if pid == 0 || !self.is_host {
             return ProcessName::default();
@@ -101,7 +101,7 @@ mod tests {
             known: AHashMap::new(),
         };
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        // It is named a moment after it is there.
+        // It gets its name a moment after it exists.
         let comm = format!("/proc/{}/comm", child.id());
         while std::fs::read_to_string(&comm).unwrap() != "cat\n" {
             std::thread::yield_now();

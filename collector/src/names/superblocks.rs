@@ -1,6 +1,6 @@
-//! What the NFS client knows of its superblocks: how the server calls each file system, and in which network namespace the server is.
-//! From `/proc/PID/net/nfsfs/volumes` (`nfs_volume_list_show`, fs/nfs/client.c), which lists those of the process's network namespace.
-//! Reading it never touches a server.
+//! The NFS client's list of superblocks: each one's fsid on the server, and the network namespace in which it reaches the server.
+//! From `/proc/PID/net/nfsfs/volumes` (`nfs_volume_list_show`, fs/nfs/client.c), which lists the superblocks of the process's network namespace.
+//! Reading it never contacts a server.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -12,15 +12,15 @@ use trackiops_schemas::identity::{Dev, path_text};
 
 use crate::names::mountinfo::HOST;
 
-/// What stands for a network namespace without a process, whose superblocks nobody can list.
+/// Stands for a network namespace without a process, whose superblocks cannot be listed.
 const UNSEEN: &str = "other";
 /// Where `ip netns` names network namespaces, as the first process sees it.
 const NAMED: &str = "/proc/1/root/run/netns";
 
-/// What is known of a superblock beside its mounts.
+/// Properties of a superblock that its mounts do not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
-    /// Major and minor fsid, as the server says them, in hexadecimal. `None` where the list is not to be seen.
+    /// Major and minor fsid from the server, in hexadecimal. `None` if the list is not readable.
     pub fsid: Option<String>,
     /// The network namespace in which it reaches its server, if that is not the host's: the name that `ip netns` gave it, or its number.
     pub network: Option<String>,
@@ -29,19 +29,19 @@ pub struct Superblock {
 /// The superblocks of all network namespaces that have a process.
 #[derive(Debug, Default)]
 pub struct Superblocks {
-    /// Those of the host; `None` if the kernel does not list them.
+    /// Superblocks of the host's network namespace; `None` if the kernel does not list them.
     host: Option<HashMap<Dev, String>>,
-    /// Those of other network namespaces.
+    /// Superblocks of other network namespaces.
     others: HashMap<Dev, Superblock>,
 }
 
 impl Superblocks {
-    /// Reads those of the host again.
+    /// Reads the host's list again.
     pub fn refresh_host(&mut self) {
         self.host = volumes_of(HOST).map(|volumes| volumes.into_iter().collect());
     }
 
-    /// Reads those of all network namespaces again. `processes` are one of each, or more.
+    /// Reads the lists of all network namespaces again. `processes` has at least one process of each.
     pub fn refresh_all(&mut self, processes: impl Iterator<Item = u32>) {
         self.refresh_host();
         self.others.clear();
@@ -68,13 +68,13 @@ impl Superblocks {
         }
     }
 
-    /// Whether a superblock is listed, or none is.
+    /// Whether a superblock is listed, or lists are not available.
     pub fn knows(&self, dev: Dev) -> bool {
         let host = self.host.as_ref();
         host.is_none_or(|host| host.contains_key(&dev)) || self.others.contains_key(&dev)
     }
 
-    /// What is known of a superblock.
+    /// The properties of a superblock.
     pub fn get(&self, dev: Dev) -> Superblock {
         let Some(host) = &self.host else {
             return Superblock::default();
@@ -95,7 +95,7 @@ impl Superblocks {
 
 #[cfg(test)]
 impl Superblocks {
-    /// Those that the host would list like this, and one of another network namespace.
+    /// A host with this list, and one superblock of another network namespace.
     pub fn listed(text: &[u8], other: Option<(Dev, Superblock)>) -> Self {
         Self {
             host: Some(parse_volumes(text).into_iter().collect()),
@@ -110,7 +110,7 @@ fn volumes_of(pid: u32) -> Option<Vec<(Dev, String)>> {
     Some(parse_volumes(&text))
 }
 
-/// Parses `v4 7f000001  801 0:43         2900000000:0                      no`. Of a superblock that is being made the device is 0:0.
+/// Parses `v4 7f000001  801 0:43         2900000000:0                      no`. A superblock that is still being set up has device 0:0.
 pub(crate) fn parse_volumes(text: &[u8]) -> Vec<(Dev, String)> {
     let text = String::from_utf8_lossy(text);
     let line = |line: &str| {
@@ -126,7 +126,7 @@ fn network_of(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
-/// The name of the namespace that a link such as `net:[4026532287]` leads to, or that number.
+/// The name of the network namespace of a link such as `net:[4026532287]`, or its number.
 fn network_name(link: &str) -> String {
     let number = link.trim_start_matches("net:[").trim_end_matches(']');
     let mut names: Vec<_> = fs::read_dir(NAMED)

@@ -1,4 +1,4 @@
-//! Which volume a mount is: the name that the kubelet or a container engine keeps beside it.
+//! Finds the volume of a mount: the name that the kubelet or a container engine keeps for it.
 //!
 //! ```text
 //! /var/lib/kubelet/pods/<pod>/volumes/kubernetes.io~nfs/<volume>
@@ -8,7 +8,7 @@
 //! /var/lib/docker/volumes/<volume>/_data
 //! ```
 //!
-//! All of it is on disks of the host: no server is asked.
+//! All of these files are on the host's disks: no server is contacted.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,13 +19,13 @@ use serde_json::Value;
 
 use crate::names::mountinfo::HOST;
 
-/// More of a `vol_data.json` is not read: it has about 1 KiB.
+/// Most bytes of a `vol_data.json` that are read: it has about 1 KiB.
 const MOST_DATA: u64 = 64 << 10;
-/// What the kubelet writes beside volumes of CSI drivers (`volDataFileName`, pkg/volume/csi/csi_plugin.go).
+/// The file that the kubelet writes beside volumes of CSI drivers (`volDataFileName`, pkg/volume/csi/csi_plugin.go).
 const DATA: &str = "vol_data.json";
 /// Directories `<namespace>_<pod>_<uid>` of Pods' logs.
 const LOGS: &str = "/var/log/pods";
-/// Where provisioners say for which claim they made a volume (external-provisioner, `--extra-create-metadata`).
+/// Keys under which provisioners store the claim of a volume (external-provisioner, `--extra-create-metadata`).
 const CLAIM: [&str; 2] = [
     "csi.storage.k8s.io/pvc/namespace",
     "csi.storage.k8s.io/pvc/name",
@@ -36,17 +36,17 @@ const CLAIM: [&str; 2] = [
 pub struct Volume {
     /// Name of the PersistentVolume, or of the engine's volume.
     pub name: String,
-    /// The PersistentVolumeClaim, `namespace/name` or as much of that as is known.
+    /// The PersistentVolumeClaim: `namespace/name`, or the known part of it.
     pub claim: Option<String>,
 }
 
-/// The volumes of mounts that exist.
+/// The volumes of the current mounts.
 #[derive(Debug, Default)]
 pub struct Volumes(HashMap<(String, String), Option<Volume>>);
 
 impl Volumes {
-    /// Looks up those of these mounts, each given by its source and mount point, and forgets others. What is looked up once is not looked up
-    /// again as long as it exists.
+    /// Looks up the volumes of these mounts, each given by its source and mount point, and forgets others. A mount is looked up once, as
+    /// long as it exists.
     pub fn follow<'m>(&mut self, mounts: impl Iterator<Item = (&'m str, &'m str)>) {
         let mut before = std::mem::take(&mut self.0);
         for (source, point) in mounts {
@@ -57,14 +57,14 @@ impl Volumes {
         }
     }
 
-    /// That of a mount.
+    /// The volume of a mount.
     pub fn get(&self, source: &str, point: &str) -> Option<&Volume> {
         let key = (source.to_owned(), point.to_owned());
         self.0.get(&key)?.as_ref()
     }
 }
 
-/// Where a volume is mounted.
+/// The parts of a volume's mount point.
 #[derive(Debug, PartialEq, Eq)]
 struct Place<'p> {
     name: Option<&'p str>,
@@ -73,13 +73,13 @@ struct Place<'p> {
     data: Option<PathBuf>,
 }
 
-/// The volume of a mount of the host whose files are below `root`.
+/// The volume of a mount, on a host whose files are below `root`.
 fn volume(root: &str, source: &str, point: &str) -> Option<Volume> {
     let Place { name, pod, data } = place(point)?;
     let data =
         data.and_then(|directory| read_data(&format!("{root}{}/{DATA}", directory.display())));
     let said = |key: &str| data.as_ref().and_then(|data| find(data, key));
-    // That of the PersistentVolume; the directory's is the same but for characters that no directory can have.
+    // The name of the PersistentVolume. The directory has the same name, except for characters that a directory cannot have.
     let name = said("specVolID").or(name)?;
     let [namespace, claim] = CLAIM.map(said);
     let claim = match (namespace, claim) {
@@ -99,7 +99,7 @@ fn claim_text(namespace: Option<&str>, claim: &str) -> String {
     }
 }
 
-/// By the directory that nfs-subdir-external-provisioner makes: `<namespace>-<claim>-<volume>`.
+/// The claim from a directory of nfs-subdir-external-provisioner: `<namespace>-<claim>-<volume>`.
 fn claim_of_directory(root: &str, source: &str, volume: &str, pod: Option<&str>) -> Option<String> {
     let (_, directory) = source.trim_end_matches('/').rsplit_once('/')?;
     let claim = directory.strip_suffix(volume)?.strip_suffix('-')?;
@@ -111,7 +111,7 @@ fn claim_of_directory(root: &str, source: &str, volume: &str, pod: Option<&str>)
     Some(named.unwrap_or_else(|| claim.to_owned())).filter(|claim| !claim.is_empty())
 }
 
-/// The namespace of a Pod, by the directory of its logs.
+/// The namespace of a Pod, from the directory of its logs.
 fn namespace_of(root: &str, pod: &str) -> Option<String> {
     let mut logs = fs::read_dir(format!("{root}{LOGS}")).ok()?.flatten();
     logs.find_map(|entry| {
@@ -122,7 +122,7 @@ fn namespace_of(root: &str, pod: &str) -> Option<String> {
     })
 }
 
-/// What a mount point says.
+/// Parses a mount point.
 fn place(point: &str) -> Option<Place<'_>> {
     let parts: Vec<_> = point.split('/').collect();
     let directory = |parts: &[&str]| Some(PathBuf::from(parts.join("/")));
@@ -178,7 +178,7 @@ fn read_data(path: &str) -> Option<Value> {
     serde_json::from_slice(&text).ok()
 }
 
-/// The text that an object has under a key, at whatever depth.
+/// The text under a key, at any depth of an object.
 fn find<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     let object = value.as_object()?;
     let own = object.get(key).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Operations: the kernel's sums of RPCs, under the names that rows have.
+//! Operations: the kernel's sums of RPCs, under their names in rows.
 
 pub(crate) mod rpc_clients;
 
@@ -16,14 +16,14 @@ use crate::clock::MonotonicNs;
 use crate::kernel_sums::by_operation::{OpSums, first_bucket};
 use crate::operations::rpc_clients::{RpcClient, RpcClients};
 
-/// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are programs
-/// of their own.
+/// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are separate
+/// programs.
 const NFS_PROGRAM: u32 = 100_003;
 
 /// The operations of a window.
 pub type WindowOps = BTreeMap<Operation, OperationSums>;
 
-/// What is needed to name operations.
+/// The state needed to name operations.
 pub struct Operations {
     clients: RpcClients,
     /// Numbers of connections that the kernel does not number, by address.
@@ -41,13 +41,13 @@ impl Operations {
         }
     }
 
-    /// To be called when a mount came or went.
+    /// Call this when a mount came or went.
     pub fn mounts_changed(&mut self) {
         self.clients.forget_look();
     }
 
-    /// Takes what the kernel has added up. `each` gets every operation with its window; `None` is
-    /// the current one. `source` returns `server:/export` of a device.
+    /// Takes the kernel's sums. `each` gets every operation with its window; `None` is
+    /// the current window. `source` returns `server:/export` of a device.
     pub fn take<'m>(
         &mut self,
         sums: &mut OpSums,
@@ -76,7 +76,7 @@ impl Operations {
         Ok(())
     }
 
-    /// RPCs that were lost since the last call, if `all` were lost so far.
+    /// RPCs lost since the last call; `all` is the total so far.
     fn lost_since(&mut self, all: u64) -> Option<OperationSums> {
         let before = mem::replace(&mut self.lost, all);
         (all > before).then(|| OperationSums {
@@ -102,7 +102,7 @@ impl Operations {
         Operation {
             mount: self.clients.mount(&client, source),
             op: match (text_before_zero(&value.name), value.index) {
-                // The call of any program that does nothing; sunrpc has no name for its own (`rpcproc_null`, net/sunrpc/clnt.c).
+                // The null procedure, which every program has; sunrpc does not name it (`rpcproc_null`, net/sunrpc/clnt.c).
                 ("", 0) => "NULL".to_owned(),
                 ("", index) => index.to_string(),
                 (name, _) => name.to_owned(),
@@ -150,7 +150,7 @@ fn operation_sums(value: &OpValue) -> OperationSums {
     sums
 }
 
-/// Up to its zero. The kernel's names are ASCII.
+/// The text before the zero byte. The kernel's names are ASCII.
 fn text_before_zero(bytes: &[u8]) -> &str {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     std::str::from_utf8(text).unwrap_or_default()

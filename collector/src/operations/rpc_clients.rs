@@ -1,13 +1,12 @@
-//! Which mount an RPC client belongs to.
+//! Finds the mount of an RPC client.
 //!
 //! From Linux 6.5 on `/sys/fs/nfs/MAJOR:MINOR` has a link to each RPC client that a superblock uses
-//! (fs/nfs/sysfs.c). Without links, a client belongs to the only superblock from its server's address,
-//! if there is only one.
+//! (fs/nfs/sysfs.c). Without links, a client belongs to the superblock from its server's address,
+//! if there is exactly one.
 //!
-//! Links may lead astray. While `mount` looks for the way to an export over v4, a superblock that
-//! nobody has mounted has links, too. After a migration a superblock keeps the link to the client of
-//! the server that it has left (6.12, 7.2: the kernel warns of a duplicate name), and another client
-//! gets that one's number.
+//! Links may mislead. While `mount` looks for the way to an export over v4, a temporary superblock
+//! has links, too. After a migration a superblock keeps the link to the old server's client (6.12, 7.2: the
+//! kernel warns of a duplicate name). Another client may get that client's number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,30 +18,30 @@ use trackiops_schemas::identity::Dev;
 use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::{Port, mounts_at};
 
-/// Below the root.
+/// Path below the root.
 const DIRECTORY: &str = "sys/fs/nfs";
 /// The kernel reuses numbers of clients. So links are read again after this time, even if no mount
 /// of this namespace came or went.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What is known of RPC clients. One that is gone stays known until its number is used again: its
+/// The mounts of RPC clients. A client that is gone stays known until its number is used again: its
 /// last RPCs may still arrive.
 pub struct RpcClients {
     root: PathBuf,
     linked: AHashMap<u32, Linked>,
     looked: Option<MonotonicNs>,
-    /// What was found by version and address since the last look.
+    /// Superblocks by version and address, looked up since the last look.
     superblocks: AHashMap<(u8, String), Vec<Dev>>,
-    /// Without links: the only mount that was last found, by client.
+    /// Without links: the last known single mount of each client.
     only: AHashMap<u32, String>,
 }
 
-/// What links say of a client.
+/// A client and its links.
 struct Linked {
     devices: AHashSet<Dev>,
-    /// Whether the last look still showed it.
+    /// Whether the last look still showed a link.
     is_linked: bool,
-    /// Address of its server, once it was met.
+    /// Address of its server, once an RPC has shown it.
     server: Option<String>,
 }
 
@@ -50,14 +49,14 @@ struct Linked {
 pub struct RpcClient<'a> {
     /// Its number.
     pub number: u32,
-    /// Its version of NFS (3, 4).
+    /// Its NFS version (3, 4).
     pub version: u32,
     /// Address of its server.
     pub server: &'a str,
 }
 
 impl RpcClients {
-    /// Those of the kernel whose files are below `root`.
+    /// The clients of the kernel whose files are below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -68,13 +67,13 @@ impl RpcClients {
         }
     }
 
-    /// To be called when a mount came or went.
+    /// Call this when a mount came or went.
     pub fn forget_look(&mut self) {
         self.looked = None;
     }
 
-    /// To be called before [`Self::mount`]. Reads the links if they may have changed, or if one of
-    /// these clients is not known.
+    /// Call this before [`Self::mount`]. Reads the links if they may have changed, or if one of
+    /// these clients is unknown.
     pub fn look(&mut self, clients: impl IntoIterator<Item = u32>, now: MonotonicNs) {
         self.superblocks.clear();
         let mut clients = clients.into_iter();
@@ -100,7 +99,7 @@ impl RpcClients {
         }
     }
 
-    /// `server:/export` of a client, if it belongs to one mount only. `source` returns that of a
+    /// `server:/export` of a client, if it belongs to exactly one mount. `source` returns that of a
     /// device.
     pub fn mount<'m>(
         &mut self,
@@ -114,7 +113,7 @@ impl RpcClients {
                     .server
                     .get_or_insert_with(|| client.server.to_owned());
             }
-            // Otherwise these are its last RPCs, or another client has the number, and no link.
+            // Without a link, these are the client's last RPCs, or another client has taken its number.
             let is_same =
                 linked.is_linked || linked.server.as_deref().is_some_and(|s| s == client.server);
             match mount {
@@ -130,7 +129,7 @@ impl RpcClients {
             .entry((version, client.server.to_owned()))
             .or_insert_with(|| superblocks_at(root, client.server, version));
         let name = match superblocks.as_slice() {
-            // It was just unmounted.
+            // The mount has just been unmounted.
             [] => return self.only.get(&client.number).cloned(),
             [dev] => source(*dev).map(str::to_owned),
             _ => None,
@@ -143,7 +142,7 @@ impl RpcClients {
     }
 }
 
-/// The superblocks of a version of NFS whose server is at this address, at whatever port: sums of RPCs do not have it.
+/// The superblocks of an NFS version with a server at this address, on any port: sums of RPCs have no port.
 fn superblocks_at(root: &Path, address: &str, version: u8) -> Vec<Dev> {
     let mounts = mounts_at(root, (address, Port::Any), version);
     let mut devices: Vec<_> = mounts.into_iter().map(|mount| mount.dev).collect();
@@ -152,7 +151,7 @@ fn superblocks_at(root: &Path, address: &str, version: u8) -> Vec<Dev> {
     devices
 }
 
-/// The mounts that links lead to.
+/// The mounts that a client's links lead to.
 enum Mounts<'m> {
     None,
     One(&'m str),
@@ -266,7 +265,7 @@ mod tests {
         let (a, b) = (Some("nas:/a".to_owned()), Some("nas:/b".to_owned()));
         assert_eq!(told, [None, a.clone(), b.clone(), a.clone(), a, None]);
 
-        // Gone, and its number in use again.
+        // The client is gone, and its number is in use again.
         fs::remove_dir_all(kernel.0.path().join(DIRECTORY)).unwrap();
         clients.look([17], MonotonicNs(1));
         assert_eq!(mount(&mut clients, 6), b);
@@ -281,7 +280,7 @@ mod tests {
     #[test]
     fn a_link_that_is_gone_does_not_keep_a_client_from_its_mount() {
         let kernel = Kernel::new();
-        // The superblock of the server's root, while `mount` looks for the way from there.
+        // The temporary superblock of the server's root, while `mount` looks for the way from there.
         kernel.link("0:99", "nfs_state_client", 4);
         kernel.link("0:50", "nfs_client", 6);
         kernel.link("0:50", "nfs_state_client", 7);
@@ -296,7 +295,7 @@ mod tests {
         clients.forget_look();
         clients.look([4], MonotonicNs(1));
         assert_eq!(mount(&mut clients, 4).as_deref(), Some("nas:/a"));
-        // The last ones of a mount that was there, and those of another client with its number.
+        // The last RPCs of a former mount, and RPCs of another client with its number.
         assert_eq!(mount(&mut clients, 6).as_deref(), Some("nas:/b"));
         assert_eq!(mount_from(&mut clients, 6, "10.0.0.6"), None);
     }
@@ -304,7 +303,7 @@ mod tests {
     #[test]
     fn a_link_to_a_client_of_another_server_does_not_count() {
         let kernel = Kernel::new();
-        // The first has migrated.
+        // The first client has migrated.
         for dev in ["0:49", "0:50"] {
             kernel.link(dev, "nfs_state_client", 4);
         }

@@ -1,4 +1,4 @@
-//! Offsets of what the program on requests to block devices reads in the kernel's structures.
+//! Offsets of the structure members that the program on requests to block devices reads.
 
 use trackiops_schemas::ebpf::block::BlockOffsets;
 use trackiops_schemas::ebpf::offsets::Held;
@@ -9,7 +9,7 @@ use crate::plan::local_offsets::groups;
 use crate::plan::members::LevelMembers;
 use crate::plan::unsupported::Unsupported;
 
-/// Adds the offsets in this kernel to those that are there, or says which member is missing. Members for cgroups are optional.
+/// Adds the offsets in this kernel to `offsets`, or returns which member is missing. Members for cgroups are optional.
 pub fn add_block_offsets(
     offsets: &mut DirectOffsets,
     facts: &KernelFacts,
@@ -17,7 +17,7 @@ pub fn add_block_offsets(
     let members = LevelMembers::new(facts, "block")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
     let held = |structure, member, size| members.held(structure, member, size);
-    // Before Linux 5.11 a partition was a structure of its own, which does not lead to its disk.
+    // Before Linux 5.11 a partition was a separate structure, which does not lead to its disk.
     let (part_dev, request_disk) = match offset("hd_struct", "__dev.devt", 4) {
         Ok(part_dev) => (part_dev, held("request", "rq_disk", 8)?),
         Err(_) => (offset("block_device", "bd_dev", 4)?, Held::default()),

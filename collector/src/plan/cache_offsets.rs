@@ -1,4 +1,4 @@
-//! Offsets of what the programs on the page cache read in the kernel's structures.
+//! Offsets of the structure members that the programs on the page cache read.
 
 use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
@@ -8,7 +8,7 @@ use crate::plan::Levels;
 use crate::plan::members::LevelMembers;
 use crate::plan::unsupported::Unsupported;
 
-/// Adds the offsets in this kernel to those of the levels that are there, or says which member is missing.
+/// Adds the offsets in this kernel to the offsets of the other levels, or returns which member is missing.
 pub fn add_cache_offsets(
     offsets: &mut DirectOffsets,
     facts: &KernelFacts,
@@ -16,7 +16,7 @@ pub fn add_cache_offsets(
 ) -> Result<(), Unsupported> {
     let members = LevelMembers::new(facts, "cache")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
-    // Folios of several pages, which file systems have since Linux 5.18, say how many they are since 6.1.
+    // File systems use folios of several pages since Linux 5.18; the number of pages is a member since 6.1.
     let pages = offset("folio", "_nr_pages", 4).or_else(|_| offset("folio", "_folio_nr_pages", 4));
     let folio_pages = pages.unwrap_or_default();
     let head_bit = match folio_pages {

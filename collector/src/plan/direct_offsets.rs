@@ -1,4 +1,4 @@
-//! Offsets of what the direct engine reads in the kernel's structures.
+//! Offsets of the structure members that the direct engine reads.
 
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
@@ -91,7 +91,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         release: release(members).unwrap_or_default(),
         thread: thread(members).unwrap_or_default(),
         app: app(members).unwrap_or_default(),
-        // Of other levels.
+        // Belong to other levels.
         block: BlockOffsets::default(),
         cache: CacheOffsets::default(),
         local: LocalOffsets::default(),
@@ -99,7 +99,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
     })
 }
 
-/// What leads to a file's directories, if all of these members are known.
+/// The way to a file's directories, if all of these members are known.
 fn tree(members: &Members) -> Option<TreeOffsets> {
     Some(TreeOffsets {
         header_context: find_held(members, "nfs_pgio_header", "args.context", &[8])?,
@@ -109,7 +109,7 @@ fn tree(members: &Members) -> Option<TreeOffsets> {
     })
 }
 
-/// What a name consists of, if all of these members and those of [`tree`] are known.
+/// The parts of a name, if all of these members and the members of [`tree`] are known.
 fn name(members: &Members) -> Option<NameOffsets> {
     tree(members)?;
     Some(NameOffsets {
@@ -125,7 +125,7 @@ fn pointer(members: &Members, structure: &'static str, member: &'static str) -> 
     (found.size == 8).then_some(found.offset)
 }
 
-/// What leads to a request's cgroup, if all of these members are known.
+/// The way to a request's cgroup, if all of these members are known.
 fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     let offset = |structure, member| pointer(members, structure, member);
     let held = |structure, member| find_held(members, structure, member, &[8]);
@@ -145,7 +145,7 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     })
 }
 
-/// What tells for whom a thread runs, if it is known. The way to its cgroup is optional.
+/// The way to a thread's user, if it is known. The way to its cgroup is optional.
 pub fn thread(members: &Members) -> Option<ThreadOffsets> {
     let held = |structure, member| find_held(members, structure, member, &[8]);
     let task_cred = held("task_struct", "cred")?;
@@ -162,7 +162,7 @@ pub fn thread(members: &Members) -> Option<ThreadOffsets> {
     }))
 }
 
-/// What operations need of an RPC, if all of these members are known.
+/// The members of an RPC that operations need, if all are known.
 fn operation(members: &Members) -> Option<OpOffsets> {
     let offset = |structure, member, size| {
         let found = find(members, structure, member)?;
@@ -195,13 +195,13 @@ fn operation(members: &Members) -> Option<OpOffsets> {
     })
 }
 
-/// What identifies a READ or a WRITE when its RPC is released, if all of it is known.
+/// The members that identify a READ or a WRITE when its RPC is released, if all are known.
 fn release(members: &Members) -> Option<ReleaseOffsets> {
     let of = |structure, member| pointer(members, structure, member);
     let at = |structure, member| Some(find(members, structure, member)?.offset);
     let mode = find(members, "nfs_pgio_header", "rw_mode")?;
     let header_task = at("nfs_pgio_header", "task")?;
-    // The task of a COMMIT is inside its data, too.
+    // The task of a COMMIT is inside its data as well: an equal offset would make the two indistinguishable.
     if at("nfs_commit_data", "task") == Some(header_task) {
         return None;
     }
@@ -217,7 +217,7 @@ fn release(members: &Members) -> Option<ReleaseOffsets> {
     })
 }
 
-/// What leads from an RPC to its file, if that is known. Two members are optional. Kernels without
+/// The way from an RPC to its file, if it is known. Two members are optional. Kernels without
 /// BTF of their modules do not describe `nfs_inode`: the programs then learn how far an inode is
 /// from its handle. Without `rq_cred` and `cr_cred` only some RPCs have a user.
 fn file_operation(members: &Members) -> Option<FileOpOffsets> {
@@ -249,8 +249,8 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     })
 }
 
-/// What the calls of applications are about, if that is known. Their files are found as those of
-/// operations are.
+/// The members that calls of applications need, if they are known. Their files are found like those
+/// of operations.
 pub fn app(members: &Members) -> Option<AppOffsets> {
     let of = |structure, member| pointer(members, structure, member);
     let flags = find(members, "kiocb", "ki_flags")?;
@@ -271,7 +271,7 @@ pub fn app(members: &Members) -> Option<AppOffsets> {
     })
 }
 
-/// What tells that an inode is a directory, and leads to its only name, if [`name`] is known as
+/// The members that identify a directory and lead to its only name, if [`name`] is known as
 /// well.
 fn directory(members: &Members) -> Option<(u32, u32, u32)> {
     name(members)?;

@@ -1,4 +1,4 @@
-//! Offsets of what all levels of local file systems read in the kernel's structures.
+//! Offsets of the structure members that all levels of local file systems read.
 
 use trackiops_schemas::ebpf::local::LocalOffsets;
 use trackiops_schemas::ebpf::offsets::Held;
@@ -10,7 +10,7 @@ use crate::plan::direct_offsets::thread;
 use crate::plan::members::{LevelMembers, find, find_held};
 use crate::plan::unsupported::Unsupported;
 
-/// Adds the offsets in this kernel to those that are there, or says which member is missing. `level` is the one that is asked for. Members for
+/// Adds the offsets in this kernel to `offsets`, or returns which member is missing. `level` is the requested level. Members for
 /// cgroups and names are optional.
 pub fn add_local_offsets(
     offsets: &mut DirectOffsets,
@@ -34,7 +34,7 @@ pub fn add_local_offsets(
         offsets.cgroup.cgroup_node = cgroup_node;
         offsets.cgroup.node_id = node_id;
     }
-    // The same as those of the wire, if these are there.
+    // Equal to the offsets of the wire, if it is recorded.
     offsets.inode_superblock = offset("inode", "i_sb", 8)?;
     offsets.inode_number = offset("inode", "i_ino", 8)?;
     offsets.superblock_dev = offset("super_block", "s_dev", 4)?;
@@ -46,7 +46,7 @@ pub fn add_local_offsets(
     Ok(())
 }
 
-/// What leads from an inode to its path.
+/// The way from an inode to its path.
 struct Names {
     entry_parent: u32,
     entry_inode: u32,
@@ -75,7 +75,7 @@ fn names(members: &Members) -> Option<Names> {
 }
 
 impl Names {
-    /// Unless the wire is recorded, too, and its paths are not known: one global switches both.
+    /// Unless the wire is recorded as well and its paths are unknown: one global switches both.
     fn add_to(self, offsets: &mut DirectOffsets) {
         let has_wire = offsets.header_inode.offset() != 0;
         if has_wire && offsets.name == NameOffsets::default() {
@@ -89,7 +89,7 @@ impl Names {
     }
 }
 
-/// What leads from a bio to its cgroup, if all of it is known and cgroups of I/O are those that distinguish users.
+/// The way from a bio to its cgroup, if all of it is known and cgroups of I/O are those that distinguish users.
 pub fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, Held, Held)> {
     let offset = |structure, member| {
         let found = find(members, structure, member)?;

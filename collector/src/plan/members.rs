@@ -7,10 +7,10 @@ use crate::btf::{Member, MemberName, Members};
 use crate::facts::KernelFacts;
 use crate::plan::unsupported::Unsupported;
 
-/// A structure and one of its members. Those from `args.context` on are optional. They lead to a
-/// file's directories and name, to a request's cgroup, to operations, to an operation's file,
-/// identify a request when its RPC is released, and describe calls of applications, requests to
-/// block devices and pages of the cache. `direct_offsets` and the modules of the levels say which of them go together.
+/// A structure and one of its members. Those from `args.context` on are optional: members for a
+/// file's directories and name, a request's cgroup, operations and their files, the release of
+/// RPCs, calls of applications, requests to block devices and pages of the cache. `direct_offsets`
+/// and the modules of the levels say which of them are used together.
 pub const MEMBERS: [MemberName; 148] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
@@ -166,9 +166,9 @@ pub const MEMBERS: [MemberName; 148] = [
 /// A structure whose members programs load without a fault handler, because the verifier trusts the pointer to it.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldStructure {
-    /// As the verifier calls it.
+    /// The verifier's name for it.
     pub name: &'static str,
-    /// The structure that is surely allocated at its address, which bounds what may be loaded.
+    /// The structure that is certainly allocated at its address, which limits the valid loads.
     pub layout: &'static str,
     /// Why it is allocated while the program runs.
     pub why: &'static str,
@@ -176,9 +176,9 @@ pub struct HeldStructure {
     pub members: &'static [&'static str],
 }
 
-/// All of them. A member of any other structure is loaded by a load that may fault, and so is every other member of these.
+/// All such structures. Any other member, and any member of another structure, is loaded by a load that may fault.
 ///
-/// Members of the last four are reached from the thread: the verifier trusts them because RCU protects them (`BTF_TYPE_SAFE_RCU`,
+/// The last four are reached from the thread: the verifier trusts pointers to them because RCU protects them (`BTF_TYPE_SAFE_RCU`,
 /// kernel/bpf/verifier.c).
 #[rustfmt::skip]
 pub const HELD: [HeldStructure; 10] = [
@@ -249,7 +249,7 @@ pub const HELD: [HeldStructure; 10] = [
     },
 ];
 
-/// A member of one of the [`HELD`] structures as this kernel has it, if it has one of this size there.
+/// The offset of a member of one of the [`HELD`] structures, if this kernel has it with one of these sizes.
 pub fn find_held(
     members: &Members,
     structure: &'static str,
@@ -267,8 +267,8 @@ pub fn find_held(
     (end <= allocated).then_some(Held::at(found.offset))
 }
 
-/// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to
-/// be missing from every kernel, so asking for one is an error of the program.
+/// A member in this kernel. BTF is searched for [`MEMBERS`] alone: any other member would seem to
+/// be missing from every kernel, so asking for one is a bug.
 pub fn find<'m>(
     members: &'m Members,
     structure: &'static str,
@@ -281,7 +281,7 @@ pub fn find<'m>(
     members.get(&(structure, member))
 }
 
-/// The members that a level cannot do without.
+/// The members that a level requires.
 pub struct LevelMembers<'f> {
     level: &'static str,
     release: &'f str,
@@ -289,7 +289,7 @@ pub struct LevelMembers<'f> {
 }
 
 impl<'f> LevelMembers<'f> {
-    /// Those of this kernel, if it describes any.
+    /// The members of this kernel, if its BTF is available.
     pub fn new(facts: &'f KernelFacts, level: &'static str) -> Result<Self, Unsupported> {
         let members = facts.members.as_ref();
         let members = members.map_err(|cause| Unsupported::NoLevelBtf {
@@ -303,12 +303,12 @@ impl<'f> LevelMembers<'f> {
         })
     }
 
-    /// All of them.
+    /// All members.
     pub fn all(&self) -> &'f Members {
         self.members
     }
 
-    /// Where a member of this size of one of the [`HELD`] structures is.
+    /// The offset of a member of this size in one of the [`HELD`] structures.
     pub fn held(
         &self,
         structure: &'static str,
@@ -319,7 +319,7 @@ impl<'f> LevelMembers<'f> {
             .ok_or_else(|| self.lacks(structure, member))
     }
 
-    /// Where a member of this size is.
+    /// The offset of a member of this size.
     pub fn offset(
         &self,
         structure: &'static str,
@@ -333,7 +333,7 @@ impl<'f> LevelMembers<'f> {
             .ok_or_else(|| self.lacks(structure, member))
     }
 
-    /// The error where a member is missing.
+    /// The error for a missing member.
     pub fn lacks(&self, structure: &'static str, member: &'static str) -> Unsupported {
         Unsupported::NoLevelMember {
             release: self.release.to_owned(),

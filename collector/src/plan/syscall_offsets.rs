@@ -1,4 +1,4 @@
-//! Offsets of what the programs on system calls read in the kernel's structures.
+//! Offsets of the structure members that the programs on system calls read.
 
 use trackiops_schemas::ebpf::offsets::Held;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
@@ -17,7 +17,7 @@ const COMPAT: u32 = if cfg!(target_arch = "x86_64") {
     1 << 22
 };
 
-/// Adds the offsets in this kernel to those that are there, or says which member is missing.
+/// Adds the offsets in this kernel to `offsets`, or returns which member is missing.
 pub fn add_syscall_offsets(
     offsets: &mut DirectOffsets,
     facts: &KernelFacts,
@@ -25,7 +25,7 @@ pub fn add_syscall_offsets(
     let members = LevelMembers::new(facts, "app")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
     let held = |structure, member, size| members.held(structure, member, size);
-    // Where the registers are known by their names, so is the architecture.
+    // The names of the registers depend on the architecture.
     let (number, first, second, third, fourth, task_mode) = if cfg!(target_arch = "x86_64") {
         (
             held("pt_regs", "orig_ax", 8)?,
@@ -78,14 +78,14 @@ pub fn add_syscall_offsets(
         direct_flag: libc::O_DIRECT.cast_unsigned(),
         counts_operations: 1,
         keeps: 0,
-        // Zeros say that there is no way to see them.
+        // Zeros mark io_uring requests as invisible.
         ..ring.unwrap_or_default()
     };
     offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;
     Ok(())
 }
 
-/// What system calls do, by their numbers on this architecture.
+/// The kinds of system calls, by their numbers on this architecture.
 pub fn syscall_kinds() -> [u8; SYSCALLS] {
     let of = [
         (libc::SYS_read, kinds::READS),

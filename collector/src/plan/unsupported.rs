@@ -1,10 +1,10 @@
-//! Why this kernel or this process cannot record, and what helps.
+//! Why this kernel or this process cannot record, and the remedy.
 
 use std::path::PathBuf;
 
 use crate::btf::{BtfError, ForeignModule};
 
-/// Why this kernel or this process cannot record, and what helps.
+/// Why this kernel or this process cannot record, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// Neither root nor the capabilities.
@@ -59,7 +59,7 @@ pub enum Unsupported {
          name a file that has this kernel's BTF with --btf, or use --engine tracepoint"
     )]
     NoBtf(BtfError),
-    /// A type is in no BTF.
+    /// A type is missing from all BTF.
     #[error(
         "no BTF of Linux {release} has `struct {structure}`, which the direct engine needs: \
          name a file that has it with --btf, or use --engine tracepoint"
@@ -70,7 +70,7 @@ pub enum Unsupported {
         /// The structure.
         structure: &'static str,
     },
-    /// A module of the NFS client has structures that nobody knows.
+    /// A module of the NFS client has unknown structures.
     #[error(
         "the module `{}` was not built with the kernel (taint {}) and has no BTF, so its structures, which the direct engine \
          needs, are not known: name a file that has them with --btf, or use --engine tracepoint",
@@ -104,7 +104,7 @@ pub enum Unsupported {
     NoLevelBtf {
         /// The level.
         level: &'static str,
-        /// What is wrong with the BTF.
+        /// The defect of the BTF.
         cause: BtfError,
     },
     /// A type lacks a member that a level needs.
@@ -122,12 +122,12 @@ pub enum Unsupported {
         /// The member.
         member: &'static str,
     },
-    /// Nothing has rows of files in which the page cache could be counted.
+    /// No level has rows of files in which the page cache could be counted.
     #[error(
         "the page cache is counted in the rows of files: add wire, app or block to --levels cache"
     )]
     CacheAlone,
-    /// The engine that was asked for sees the wire alone.
+    /// The requested engine sees only the wire.
     #[error(
         "the tracepoint engine sees the level wire alone: leave out --engine tracepoint, or other levels"
     )]

@@ -18,7 +18,7 @@ use crate::recorder::{RecordError, Recorder};
 
 /// Time between the last looks, before the programs are detached.
 const LAST_LOOKS_EVERY: Duration = Duration::from_millis(60);
-/// Most looks then, if something is open.
+/// Most of the last looks, if a difference is open.
 const LAST_LOOKS: usize = 6;
 
 impl Recorder {
@@ -29,7 +29,7 @@ impl Recorder {
         drained_until: MonotonicNs,
     ) -> Result<(), RecordError> {
         self.see_left_out(now);
-        // Calls are taken right before and after, so that few are in doubt.
+        // Calls are taken right before and after, so that few are uncertain.
         let is_due = self.audit.is_due(now);
         if is_due {
             self.take_calls(now)?;
@@ -51,7 +51,7 @@ impl Recorder {
         self.take_calls(now)
     }
 
-    /// Has the audit know what the filter leaves out, if it wants to.
+    /// Passes the sums of left-out requests to the audit, if it needs them.
     fn see_left_out(&mut self, now: MonotonicNs) {
         if self.audit.wants_left_out(now)
             && let Some(sums) = self.engine.left_out()
@@ -60,7 +60,7 @@ impl Recorder {
         }
     }
 
-    /// Has the audit judge what was booked. `is_last` says that all that was missed is known.
+    /// Lets the audit judge the bookings. `is_last` says that all missed requests are known.
     pub(super) fn judge_audit(&mut self, now: MonotonicNs, is_last: bool) {
         let explained = self.missed.requests.saturating_add(self.lost);
         let audit = &mut self.audit;
@@ -81,8 +81,8 @@ impl Recorder {
         }
     }
 
-    /// The last looks, while the programs are still attached: what completes after the counters
-    /// were read has to be recorded, too.
+    /// The last looks, while the programs are still attached: requests that complete after the counters
+    /// were read must be recorded, too.
     pub(super) fn finish_audit(&mut self) -> Result<(), RecordError> {
         for _ in 0..LAST_LOOKS {
             let now = ClockSample::take().now;
@@ -106,7 +106,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns whether something is open.
+    /// Compares arrived looks. Returns whether a difference is open.
     fn compare_arrived(
         &mut self,
         now: MonotonicNs,
@@ -162,12 +162,12 @@ impl Recorder {
         audit.follow_up()
     }
 
-    /// Has the audit look soon, because requests were missed or lost.
+    /// Schedules a look soon, because requests were missed or lost.
     pub(super) fn hasten_audit(&mut self) {
         self.audit.hasten();
     }
 
-    /// Tells the audit which devices have lost all of their mounts.
+    /// Reports to the audit which devices have lost all of their mounts.
     pub(super) fn audit_mounts(&mut self) {
         let (names, rollup) = (&self.names, &self.rollup);
         self.audit
@@ -175,7 +175,7 @@ impl Recorder {
     }
 }
 
-/// What stands for the requests of a mount, or of the block devices, that the kernel has counted, and rows lack.
+/// The file that stands for requests of a mount, or of the block devices, that the kernel has counted and rows lack.
 fn missed_on(dev: Dev, key: FileKey, mount: Option<String>) -> FileAttributes {
     let id = FileId::missed(dev);
     FileAttributes {

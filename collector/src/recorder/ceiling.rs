@@ -1,4 +1,4 @@
-//! Holds the ceiling of what tracing takes: measures, and has details left out.
+//! Holds the ceiling of tracing's CPU time: measures it, and sheds or resumes details.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::plan::{Plan, Programs};
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 
-/// Over this time the CPU time of the thread that records is averaged. Closing a window takes it as long as several reads of the rings.
+/// The recording thread's CPU time is averaged over this time. Closing a window costs as much as several reads of the rings.
 const OF_THREAD: Duration = Duration::from_secs(1);
-/// The same of the other threads, which work by the batch.
+/// The other threads' CPU time is averaged over this time, because they work in batches.
 const OF_OTHERS: Duration = Duration::from_secs(10);
-/// Over this time events are counted that are cheap to know.
+/// Cheaply known events are counted over this time.
 const EVENTS_OVER: Duration = Duration::from_secs(1);
 
-/// The details that are recorded, of those that can be left out.
+/// The recorded details, of those that can be shed.
 pub fn details(plan: &Plan, settings: &Settings) -> Details {
     let Programs::Direct { offsets, .. } = &plan.programs else {
         return Details::NONE;
@@ -44,7 +44,7 @@ pub fn details(plan: &Plan, settings: &Settings) -> Details {
     recorded.map(|(detail, _)| detail).collect()
 }
 
-/// What the recorder knows of what tracing takes.
+/// Measurements of the cost of tracing.
 pub struct TracingCost {
     ceiling: Ceiling,
     ceiling_ppm: u64,
@@ -52,17 +52,17 @@ pub struct TracingCost {
     own: OwnCpu,
     events: CheapEvents,
     asked: Option<MonotonicNs>,
-    /// What the programs take, ns/s, as of the last sample.
+    /// CPU time of the programs, ns/s, as of the last sample.
     programs_ns: f64,
-    /// What they took in all, ns; `None` if nobody may measure them.
+    /// CPU time of the programs in total, ns; `None` if it cannot be measured.
     run_ns: Option<f64>,
     counted_until: MonotonicNs,
-    /// The last sample failed.
+    /// Whether the last sample failed.
     is_blind: bool,
 }
 
 impl TracingCost {
-    /// Of a recording that begins `now`, of these details.
+    /// For a recording of these details that begins `now`.
     pub fn new(details: Details, ceiling_ppm: u64, now: MonotonicNs) -> Self {
         Self {
             ceiling: Ceiling::new(details, CeilingTimes::default()),
@@ -78,12 +78,12 @@ impl TracingCost {
         }
     }
 
-    /// What is shed.
+    /// The details that are shed.
     pub fn shed(&self) -> Details {
         self.ceiling.shed()
     }
 
-    /// Counts events that programs of a kind saw.
+    /// Counts events of programs of a kind.
     pub fn count(&mut self, kind: Kind, events: u64) {
         self.events.counts[kind as usize] += events;
     }
@@ -99,7 +99,7 @@ impl TracingCost {
         }
     }
 
-    /// Decides by a sample. Returns whether something else is shed than before.
+    /// Decides by a sample. Returns whether the shed details have changed.
     fn look(&mut self, sample: &Sample, now: MonotonicNs) -> bool {
         self.cpus = sample.cpus.max(1);
         let machine_ns = f64::from(self.cpus) * 1e9;
@@ -116,13 +116,13 @@ impl TracingCost {
         has_changed
     }
 
-    /// What tracing seems to take, ns/s, by what is cheap to know.
+    /// The estimated CPU time of tracing, ns/s, from cheaply known events.
     fn expected_ns(&self) -> f64 {
         let rates = self.events.rates();
         self.own.ns() + rates.iter().map(|rate| rate.events * rate.ns).sum::<f64>()
     }
 
-    /// Kinds of programs that have nothing to do. If nobody can measure how many events there are, they stay.
+    /// Kinds of programs without work. A kind whose events cannot be measured is not among them.
     fn idle(&self) -> Vec<Kind> {
         let kinds = Kind::ALL.into_iter();
         kinds
@@ -132,7 +132,7 @@ impl TracingCost {
 }
 
 impl Recorder {
-    /// Looks at what tracing takes, and has details left out or recorded again.
+    /// Measures tracing's CPU time, and sheds or resumes details.
     pub(super) fn hold_ceiling(&mut self, now: MonotonicNs) {
         let cost = &mut self.cost;
         let own_ns = cost.own.follow(now);
@@ -150,7 +150,7 @@ impl Recorder {
                 self.engine.shed(cost.shed(), now);
                 cost.asked = None;
             }
-            // Programs that cannot be attached again see nothing, which must not look like nothing having happened.
+            // Programs that cannot be attached again see nothing. Shedding the details keeps that from looking like an idle host.
             Some(Err(_)) if cost.ceiling.give_up() => self.engine.shed(cost.shed(), now),
             _ => {}
         }
@@ -164,7 +164,7 @@ impl Recorder {
         }
     }
 
-    /// What the kernel side and tracing as a whole take.
+    /// CPU time of the kernel side and of tracing as a whole.
     pub(super) fn kernel_usage(&mut self) -> KernelUsage {
         let (ring_records, ring_used_max) = self.engine.rings_used();
         KernelUsage {
@@ -199,7 +199,7 @@ impl OwnCpu {
         }
     }
 
-    /// Takes over what was taken since the last call, which is returned in ns.
+    /// Updates the averages. Returns the CPU time since the last call, ns.
     fn follow(&mut self, now: MonotonicNs) -> u64 {
         let (process, thread) = (
             cpu_time(ClockId::ProcessCPUTime),
@@ -236,7 +236,7 @@ fn cpu_time(clock: ClockId) -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Events that the recorder sees anyway. Those of which nothing arrives, since a filter excludes them, are not among them.
+/// Events that the recorder sees anyway. Events that a filter excludes do not arrive, and are not counted.
 struct CheapEvents {
     since: MonotonicNs,
     counts: [u64; KINDS],
@@ -244,7 +244,7 @@ struct CheapEvents {
 }
 
 impl CheapEvents {
-    /// What an event is taken to cost, ns.
+    /// Assumed cost of an event, ns.
     const NS: f64 = 500.0;
 
     fn new(now: MonotonicNs) -> Self {

@@ -27,7 +27,7 @@ pub fn timer(every: Duration) -> io::Result<OwnedFd> {
 /// Reads the timer, because the kernel starts the next interval only after that.
 pub fn rearm(timer: &OwnedFd) -> io::Result<()> {
     match retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])) {
-        // Something else woke us.
+        // The wake-up had another reason.
         Err(Errno::AGAIN) | Ok(_) => Ok(()),
         Err(e) => Err(e.into()),
     }

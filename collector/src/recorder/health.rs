@@ -1,4 +1,4 @@
-//! Health of the recorder: how much of a window it has covered, and what it has not seen of it.
+//! Health of the recorder: how much of a window it has covered, and what it has missed.
 
 use std::mem;
 
@@ -72,7 +72,7 @@ impl Recorder {
         }
     }
 
-    /// Counts completions at which the kernel skipped the programs since the last call.
+    /// Counts completions since the last call for which the kernel skipped the programs.
     pub(super) fn note_missed(&mut self, all: MissedCompletions, now: UtcMs) {
         let before = mem::replace(&mut self.missed, all);
         if all != before {
@@ -85,7 +85,7 @@ impl Recorder {
     }
 
     /// Counts requests that the programs saw, but that were neither read nor folded nor lost. Only
-    /// valid after detaching, when the counters no longer change.
+    /// valid after detaching, when the counters are final.
     pub(super) fn note_unaccounted(&mut self, books: Books, now: UtcMs) {
         let unaccounted = books
             .seen
@@ -93,7 +93,7 @@ impl Recorder {
         self.rollup.window(now).health.seen += unaccounted;
     }
 
-    /// Fills in what is known only when a window closes.
+    /// Fills in the values that are known only when a window closes.
     pub(super) fn complete_health(
         &self,
         health: &mut Health,

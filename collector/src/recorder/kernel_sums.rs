@@ -1,4 +1,4 @@
-//! Takes over what the kernel has added up: requests that found the rings full, and operations.
+//! Takes over the kernel's sums: of requests that found the rings full, of operations, and of calls.
 
 use trackiops_schemas::ebpf::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::identity::TenantId;
@@ -13,7 +13,7 @@ use crate::recorder::{RecordError, Recorder};
 use crate::rollup::row_key::RowKey;
 
 impl Recorder {
-    /// Takes over what the kernel has added up because the rings were full.
+    /// Takes over the sums of requests that found the rings full.
     pub(super) fn take_folded(
         &mut self,
         books: Books,
@@ -41,7 +41,7 @@ impl Recorder {
         self.names.observe(&newcomers, now);
     }
 
-    /// Takes over what the kernel has added up of operations.
+    /// Takes over the sums of operations.
     pub(super) fn take_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         if self.engine.operations.is_none() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over what the kernel has added up of calls of applications.
+    /// Takes over the sums of calls of applications.
     pub(super) fn take_calls(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(sums) = &mut self.engine.calls else {
             return Ok(());
@@ -95,7 +95,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Like [`Self::take_operations`], for those that were added up by file.
+    /// [`Self::take_operations`] for the sums by file.
     fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(sums) = &mut self.engine.file_operations else {
             return Ok(());

@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 
 use crate::shared_memory::SharedWords;
 
-/// The ring, and what found no room in it.
+/// The ring, and the count of calls that found no room in it.
 pub struct CallRing {
     ring: RingBuf<MapData>,
     left_out: SharedWords,
@@ -17,7 +17,7 @@ pub struct CallRing {
 }
 
 impl CallRing {
-    /// The ring whose map this is, and the word that counts what is left out.
+    /// Wraps the ring's map and the word that counts the calls left out.
     pub fn new(map: Map, left_out: SharedWords) -> Result<Self, MapError> {
         Ok(Self {
             ring: RingBuf::try_from(map)?,
@@ -39,7 +39,7 @@ impl CallRing {
         calls
     }
 
-    /// How many were left out since the last call.
+    /// The number of calls left out since the last call of this function.
     pub fn take_left_out(&mut self) -> u64 {
         let words = self.left_out.words().iter();
         let all = words.map(|count| count.load(Ordering::Relaxed)).sum();

@@ -20,7 +20,7 @@ use crate::rings::record_ring::{RecordMemory, RecordRing};
 use crate::rings::ring_buffer::RingBuffer;
 use crate::rollup::RequestStream;
 
-/// How many rings, and how large.
+/// Number and size of the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSizes {
     /// Rings: a power of two, so that a CPU finds its own by a mask.
@@ -30,7 +30,7 @@ pub struct RingSizes {
 }
 
 impl RingSizes {
-    /// What fits into `memory` bytes, for that many CPUs: a ring for each, up to [`MAX_RINGS`], and
+    /// The sizes for `memory` bytes and that many CPUs: a ring for each, up to [`MAX_RINGS`], and
     /// none smaller than a page.
     pub fn for_memory(memory: u64, cpus: u32, page: u32) -> Self {
         let fitting = u32::try_from(memory / u64::from(page)).unwrap_or(u32::MAX);
@@ -44,7 +44,7 @@ impl RingSizes {
         }
     }
 
-    /// How many records fit into each, if they have slots: a power of two.
+    /// Records that fit into each ring, if it has slots: a power of two.
     pub fn slots(self) -> u32 {
         1 << (self.bytes / RECORD_BYTES as u32).ilog2()
     }
@@ -54,7 +54,7 @@ impl RingSizes {
 enum Ring {
     /// A ring buffer of the kernel, which every kernel has.
     Buffer(RingBuffer),
-    /// Slots in memory that the programs share, which takes them less.
+    /// Slots in memory shared with the programs, which costs them less.
     Slots(RecordRing),
 }
 
@@ -82,8 +82,8 @@ impl Ring {
         }
     }
 
-    /// Finds the oldest of the records that had arrived at the last look and were not passed: up to `most` of those that completed by
-    /// `until_ns`, or none if there are none.
+    /// Finds the oldest records that had arrived at the last look and were not passed: up to `most` of those that completed by
+    /// `until_ns`.
     #[inline]
     fn find(&mut self, until_ns: u64, most: usize) {
         match self {
@@ -92,7 +92,7 @@ impl Ring {
         }
     }
 
-    /// Those that were found and not passed.
+    /// The records that were found and not passed.
     #[inline]
     fn records(&self) -> &[RequestRecord] {
         match self {
@@ -101,7 +101,7 @@ impl Ring {
         }
     }
 
-    /// Gives the room of the first `count` of these back.
+    /// Frees the room of the first `count` of these.
     #[inline]
     fn pass(&mut self, count: usize) {
         match self {
@@ -110,7 +110,7 @@ impl Ring {
         }
     }
 
-    /// When the oldest record completed, if any is there.
+    /// The completion time of the oldest record, if any.
     fn head_ns(&mut self) -> Option<u64> {
         self.find(u64::MAX, 1);
         Some(self.records().first()?.end_ns)
@@ -120,19 +120,19 @@ impl Ring {
 /// The rings.
 pub struct Rings {
     rings: Vec<Ring>,
-    /// Most records that waited in one of them.
+    /// Most records that waited in one ring.
     used_max: u64,
-    /// The ring buffer in which the programs wake the recorder, if the rings are none themselves.
-    /// Its entries are no records.
+    /// The ring buffer by which the programs wake the recorder, if the rings are in shared memory.
+    /// Its entries are empty.
     bell: Option<RingBuffer>,
-    /// Readable when any ring wants to be read.
+    /// Readable when any ring should be read.
     wakeups: OwnedFd,
     /// Kept, because `wakeups` watches their descriptors.
     _maps: Vec<MapData>,
 }
 
 impl Rings {
-    /// Makes the rings, and lets the programs use them.
+    /// Makes the rings, and passes them to the programs.
     pub fn create(
         sizes: RingSizes,
         mut programs: ArrayOfMaps<&mut MapData, MapData>,
@@ -177,7 +177,7 @@ impl Rings {
         Ok(rings)
     }
 
-    /// A new descriptor that is readable when any ring wants to be read.
+    /// A new descriptor that is readable when any ring should be read.
     pub fn wakeups(&self) -> io::Result<OwnedFd> {
         self.wakeups.try_clone()
     }
@@ -186,7 +186,7 @@ impl Rings {
     pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> ArrivedRecords<'_> {
         if let Some(bell) = &mut self.bell {
             bell.look();
-            // Passes all of its entries.
+            // Discards all of its entries.
             bell.find(u64::MAX);
         }
         ArrivedRecords::new(&mut self.rings, until, limit, &mut self.used_max)
@@ -203,14 +203,14 @@ impl Rings {
     }
 }
 
-/// Requests from all rings in the order of their completion, whichever CPU they are from. Those
-/// that arrive in the meantime are not among them.
+/// Requests from all rings in the order of their completion, from all CPUs. Requests
+/// that arrive meanwhile are not included.
 pub struct ArrivedRecords<'r> {
     /// The ring that is read, if anything has arrived.
     current: Option<&'r mut Ring>,
-    /// It is read up to this time. Then another one has older records, or the end is reached.
+    /// Up to this time the current ring has the oldest record. Then another ring has, or the end is reached.
     bound_ns: u64,
-    /// The other rings in which anything has arrived.
+    /// The other rings in which records have arrived.
     others: BinaryHeap<WaitingRing<'r>>,
     until: MonotonicNs,
     limit: usize,
@@ -249,12 +249,12 @@ impl<'r> ArrivedRecords<'r> {
         arrived
     }
 
-    /// How many were read so far.
+    /// The number of records read so far.
     pub fn read(&self) -> usize {
         self.limit - self.left
     }
 
-    /// All requests that completed before this were read. Only valid once there are no more.
+    /// All requests that completed before this were read. Only valid at the end of the records.
     pub fn read_until(&mut self) -> MonotonicNs {
         let heads = [
             self.current.as_mut().and_then(|ring| ring.head_ns()),
@@ -264,7 +264,7 @@ impl<'r> ArrivedRecords<'r> {
         MonotonicNs(oldest_ns).min(self.until)
     }
 
-    /// Turns to the ring with the oldest record, unless there is none that completed in time.
+    /// Turns to the ring with the oldest record, unless none completed in time.
     fn turn_to_oldest(&mut self) -> Option<()> {
         self.current = Some(self.exchange_for_oldest()?);
         let other_ns = self.others.peek().map_or(u64::MAX, |other| other.head_ns);
@@ -335,7 +335,7 @@ impl Eq for WaitingRing<'_> {}
 fn watch(maps: &[MapData]) -> io::Result<OwnedFd> {
     let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for map in maps {
-        // Edge-triggered: records that are left in a ring do not wake the recorder again.
+        // Edge-triggered: records that remain in a ring do not wake the recorder again.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&all, map.fd().as_fd(), epoll::EventData::new_u64(0), flags)?;
     }
@@ -350,14 +350,14 @@ mod tests {
     use crate::rings::record_ring::tests::Programs;
     use crate::rings::ring_buffer::tests::{Kernel, record};
 
-    /// Writes a ring.
+    /// Writes to a ring.
     enum Writer {
         Kernel(Kernel),
         Programs(Programs),
     }
 
     impl Writer {
-        /// Every other ring is of the other kind.
+        /// Alternates between the two kinds of rings.
         fn ring(number: usize) -> (Self, Ring) {
             if number.is_multiple_of(2) {
                 let (kernel, ring) = Kernel::ring(1 << 16, 0);
@@ -380,7 +380,7 @@ mod tests {
         let mut taken = Vec::new();
         loop {
             let next = arrived.peek();
-            // Not always all that are there.
+            // Takes some of the records, not always all.
             let some = next.len().div_ceil(2);
             if some == 0 {
                 return taken;
@@ -445,7 +445,7 @@ mod tests {
             wakeups: watch(&[]).unwrap(),
             _maps: Vec::new(),
         };
-        // More than there is room for.
+        // More entries than the ring has room for.
         for _ in 0..1000 {
             kernel.ring_bell();
             assert!(rings.arrived(MonotonicNs(0), 1).peek().is_empty());

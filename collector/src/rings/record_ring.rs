@@ -1,4 +1,4 @@
-//! One of the rings in memory that the programs and userspace share
+//! A ring in memory that the programs and userspace share
 //! (`schemas/src/ebpf/ring/record_rings.rs`).
 
 use std::io;
@@ -21,9 +21,9 @@ use crate::shared_memory::SharedWords;
 const WORD: usize = size_of::<AtomicU64>();
 /// Words of a slot.
 const SLOT_WORDS: usize = RECORD_BYTES / WORD;
-/// Most records that are found at a time: their slots are given back together.
+/// Most records that are found at a time: their slots are freed together.
 const AT_ONCE: usize = 64;
-/// Where a record's flags are in it.
+/// Offset of a record's flags.
 const FLAGS_AT: usize = offset_of!(RequestRecord, flags);
 
 type Slot = [AtomicU64; SLOT_WORDS];
@@ -40,10 +40,10 @@ pub struct RecordMemory {
 }
 
 impl RecordMemory {
-    /// Has the kernel make it.
+    /// Creates the map.
     pub fn create(sizes: RingSizes) -> Result<Self, MapError> {
         let bytes = RECORD_SLOTS_AT + sizes.count as usize * sizes.slots() as usize * RECORD_BYTES;
-        // More than that is no size of an array's element.
+        // A larger size is not valid for an array's element, so the kernel refuses it.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let map = aya_obj::Map::new_from_params(MapType::Array as u32, 4, bytes, 1, BPF_F_MMAPABLE);
         let map = MapData::create(map, RECORD_RINGS_MAP, None)?;
@@ -72,20 +72,20 @@ fn rings(map: impl AsFd, count: u32, slots: u32) -> io::Result<Vec<RecordRing>> 
     Ok((0..count).map(ring).collect())
 }
 
-/// A ring, and how far it is read.
+/// A ring, and its read position.
 pub struct RecordRing {
     words: Arc<SharedWords>,
-    /// Where words with positions are.
+    /// Indexes of the words with positions.
     taken_at: usize,
     read_at: usize,
-    /// Where the slots begin.
+    /// Index of the first slot's first word.
     slots_at: usize,
     /// Number of slots, minus 1.
     mask: usize,
     /// In slots since the ring was made, modulo 2^64.
     read: u64,
     taken: u64,
-    /// How many slots from `read` on have records, as far as these were looked for. They do not go around the end of the ring.
+    /// Slots from `read` on that are known to have records. They do not wrap around the end of the ring.
     found: usize,
 }
 
@@ -106,7 +106,7 @@ impl RecordRing {
         }
     }
 
-    /// Looks how many slots were taken.
+    /// Updates the number of slots taken.
     pub fn look(&mut self) {
         self.taken = self.words.words()[self.taken_at].load(Ordering::Acquire);
         self.found = 0;
@@ -117,21 +117,21 @@ impl RecordRing {
         self.taken.wrapping_sub(self.read)
     }
 
-    /// Its slots.
+    /// The number of slots.
     pub fn capacity(&self) -> u64 {
         self.mask as u64 + 1
     }
 
-    /// What [`Self::find`] has found and was not passed.
+    /// The records that [`Self::find`] has found and that were not passed.
     #[inline]
     pub fn records(&self) -> &[RequestRecord] {
         let slots = self.slots(self.found);
-        // SAFETY: `find` has seen that these slots are written. No program writes to them before they are passed, for which this
-        // borrow has to end. A record is all integers, which are aligned in a slot as they are in words.
+        // SAFETY: `find` has seen that these slots are written. Programs write to them again only after `pass`, which needs this borrow
+        // to end. A record consists of integers, and is aligned in a slot as in words.
         unsafe { slice::from_raw_parts(slots.as_ptr().cast(), slots.len()) }
     }
 
-    /// Gives the slots of the first `count` of [`Self::records`] back to the programs.
+    /// Frees the slots of the first `count` of [`Self::records`].
     #[inline]
     pub fn pass(&mut self, count: usize) {
         let count = count.min(self.found);
@@ -140,7 +140,7 @@ impl RecordRing {
     }
 
     /// Finds the oldest records that had arrived at the last [`Self::look`] and were not passed: up to `most` of those that completed by
-    /// `until_ns`. Skips slots without a valid one: as these are missing from what was read, the counters show them.
+    /// `until_ns`. Skips slots without a valid record: the books show the difference to the records read.
     #[inline]
     pub fn find(&mut self, until_ns: u64, most: usize) {
         let is_no_record = |slot: &Slot| end_ns(slot) != 0 && !is_record(slot);
@@ -154,7 +154,7 @@ impl RecordRing {
             .count();
     }
 
-    /// Up to `most` of the slots that were taken at the last [`Self::look`] and were not passed, as far as they do not go around the end.
+    /// Up to `most` of the slots that were taken at the last [`Self::look`] and were not passed, up to the end of the ring.
     #[inline]
     fn taken_slots(&self, most: usize) -> &[Slot] {
         let to_end = self.mask + 1 - self.place();
@@ -168,7 +168,7 @@ impl RecordRing {
         &slots[self.place()..][..count]
     }
 
-    /// Which slot `read` is.
+    /// The index of the slot `read`.
     #[inline]
     fn place(&self) -> usize {
         self.read as usize & self.mask
@@ -181,18 +181,18 @@ impl RecordRing {
             slot[0].store(0, Ordering::Relaxed);
         }
         self.read = self.read.wrapping_add(count as u64);
-        // Release: the programs write there only after they have seen this.
+        // Release: the programs write to these slots only after they have seen this position.
         self.words.words()[self.read_at].store(self.read, Ordering::Release);
     }
 }
 
-/// When the request of a slot's record completed. The programs write it last; until then it is 0.
+/// The completion time in a slot. The programs write it last; until then it is 0.
 #[inline]
 fn end_ns(slot: &Slot) -> u64 {
     slot[0].load(Ordering::Acquire)
 }
 
-/// Whether what is written in a slot is a record of a request.
+/// Whether a slot has a record of a request.
 #[inline]
 fn is_record(slot: &Slot) -> bool {
     let word = slot[FLAGS_AT / WORD].load(Ordering::Relaxed).to_ne_bytes();
@@ -211,7 +211,7 @@ pub mod tests {
     use super::*;
     use crate::rings::ring_buffer::tests::record;
 
-    /// Plays the part of the programs: writes a ring into a file.
+    /// Simulates the programs: writes a ring into a file.
     pub struct Programs {
         file: File,
         slots: u64,
@@ -249,7 +249,7 @@ pub mod tests {
             u64::from_ne_bytes(position)
         }
 
-        /// Takes a slot, and returns where it is.
+        /// Takes a slot, and returns its offset.
         fn take(&self) -> u64 {
             let taken = self.position(offset_of!(RingPositions, taken));
             let read = self.position(offset_of!(RingPositions, read));
@@ -275,7 +275,7 @@ pub mod tests {
             if found == 0 {
                 return taken;
             }
-            // Not all that were found at a time.
+            // Passes some of the records that were found.
             let some = found.div_ceil(2);
             taken.extend(&ring.records()[..some]);
             ring.pass(some);
@@ -285,7 +285,7 @@ pub mod tests {
     #[test]
     fn every_record_is_read_once_all_around_the_ring() {
         const SLOTS: u32 = 32;
-        // Positions are modulo 2^64, too, but no host gets so far.
+        // Positions wrap at 2^64. Only a test gets there.
         let (mut programs, mut ring) = Programs::ring(SLOTS, 0_u64.wrapping_sub(100));
         let mut number = 1;
         for round in 0..200_u64 {
@@ -293,7 +293,7 @@ pub mod tests {
                 .map(|n| record(number + n, round))
                 .collect();
             number += records.len() as u64;
-            // There is room for all of these only if those before them were given back.
+            // These fit only if the slots of earlier records were freed.
             records.iter().for_each(|record| programs.put(record));
             assert_eq!(take(&mut ring), [], "not looked yet");
             ring.look();

@@ -20,12 +20,12 @@ const BUSY: u32 = 1 << 31;
 /// Bit of the length: the writer discarded the entry (`BPF_RINGBUF_DISCARD_BIT`).
 const DISCARDED: u32 = 1 << 30;
 
-/// A ring, and how far it is read.
+/// A ring, and its read position.
 pub struct RingBuffer {
-    /// A page in which the kernel finds how far it is read.
+    /// A page with the read position, for the kernel.
     consumer: Mapping,
-    /// A page with how far it is written, and then the data. Behind it the kernel has the data once
-    /// more, so that each entry is in one piece. That is not mapped, because it would count as
+    /// A page with the write position, followed by the data. The kernel offers a second copy of the data
+    /// behind it, so that each entry is in one piece. That copy is not mapped, because it would count as
     /// memory of this process once more.
     producer: Mapping,
     data: NonNull<u8>,
@@ -36,8 +36,8 @@ pub struct RingBuffer {
     written: usize,
     /// The record at `read`, if one was found there.
     head: Option<NonNull<RequestRecord>>,
-    /// Where a record is put together that goes on at the start of the data. Owned like a box, but
-    /// a pointer, because `head` may point to the same place.
+    /// Buffer for a record that wraps around to the start of the data. Owned like a box, but
+    /// a pointer, because `head` may point to it.
     whole: NonNull<RequestRecord>,
 }
 
@@ -62,14 +62,14 @@ impl RingBuffer {
         })
     }
 
-    /// Looks how far the ring is written.
+    /// Updates the write position.
     pub fn look(&mut self) {
         // Acquire, to see the headers that the kernel wrote before it.
         self.written = self.producer.position().load(Ordering::Acquire);
         self.head = None;
     }
 
-    /// Records between what is read and what was written at the last [`Self::look`].
+    /// Records between the read position and the write position of the last [`Self::look`].
     pub fn used(&self) -> u64 {
         (self.written.wrapping_sub(self.read) / (HEADER_BYTES + RECORD_BYTES)) as u64
     }
@@ -79,16 +79,16 @@ impl RingBuffer {
         ((self.mask + 1) / (HEADER_BYTES + RECORD_BYTES)) as u64
     }
 
-    /// What [`Self::find`] has found and was not passed: a record, or none.
+    /// The record that [`Self::find`] has found and that was not passed, if any.
     #[inline]
     pub fn records(&self) -> &[RequestRecord] {
         // SAFETY: `find` sets it to an aligned record in the mapping or in `whole`. Nothing
-        // writes to it before it is passed, for which this borrow has to end.
+        // writes to it before it is passed, for which this borrow must end.
         let head = self.head.map(|head| unsafe { head.as_ref() });
         head.map_or(&[], slice::from_ref)
     }
 
-    /// Gives the first `count` of [`Self::records`] back to the kernel.
+    /// Frees the first `count` of [`Self::records`] for the kernel.
     #[inline]
     pub fn pass(&mut self, count: usize) {
         if count > 0 && self.head.take().is_some() {
@@ -97,7 +97,7 @@ impl RingBuffer {
     }
 
     /// Finds the oldest record that had arrived at the last [`Self::look`] and was not passed, if it completed by `until_ns`. Skips
-    /// entries that are no valid record: as these are missing from what was read, the counters show them.
+    /// entries that are not valid records: the books show the difference to the records read.
     #[inline]
     pub fn find(&mut self, until_ns: u64) {
         self.head = None;
@@ -110,8 +110,8 @@ impl RingBuffer {
             let length = length.load(Ordering::Acquire);
             if length == RECORD_BYTES as u32 {
                 let record = self.record((at + HEADER_BYTES) & self.mask);
-                // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is
-                // all integers.
+                // SAFETY: the record is in the mapping or in `whole`, aligned, and no longer written to. It
+                // consists of integers.
                 let RequestRecord { flags, end_ns, .. } = unsafe { record.as_ref() };
                 if flags & !flags::OF_REQUESTS == 0 {
                     self.head = Some(record).filter(|_| *end_ns <= until_ns);
@@ -131,7 +131,7 @@ impl RingBuffer {
         if at + RECORD_BYTES > self.mask + 1 {
             return self.put_together(at);
         }
-        // SAFETY: it does not leave the data.
+        // SAFETY: the record ends before the end of the data.
         unsafe { self.data.add(at).cast() }
     }
 
@@ -139,8 +139,8 @@ impl RingBuffer {
     fn put_together(&mut self, at: usize) -> NonNull<RequestRecord> {
         let first = self.mask + 1 - at;
         let whole = self.whole.cast::<u8>();
-        // SAFETY: copies from the end of the data and from its start, one record in all. The kernel
-        // does not write to it any more, and `&mut self` excludes a borrow of `head`.
+        // SAFETY: copies one record, from the end of the data and from its start. The kernel
+        // no longer writes to it, and `&mut self` excludes a borrow of `head`.
         unsafe {
             self.data.add(at).copy_to_nonoverlapping(whole, first);
             self.data
@@ -152,14 +152,14 @@ impl RingBuffer {
     fn skip(&mut self, length: usize) {
         let entry = (HEADER_BYTES + length).next_multiple_of(8);
         self.read = self.read.wrapping_add(entry);
-        // Release: the kernel writes there only after it has seen this.
+        // Release: the kernel writes to these bytes only after it has seen this position.
         self.consumer.position().store(self.read, Ordering::Release);
     }
 }
 
 impl Drop for RingBuffer {
     fn drop(&mut self) {
-        // SAFETY: what `map` made of a box; no reference outlives `self`.
+        // SAFETY: `map` made the pointer from a box, and no reference outlives `self`.
         drop(unsafe { Box::from_raw(self.whole.as_ptr()) });
     }
 }
@@ -188,7 +188,7 @@ impl Mapping {
     }
 
     fn position(&self) -> &AtomicUsize {
-        // SAFETY: mapped until `self` is dropped, at the start of a page, and only used as an
+        // SAFETY: mapped until `self` is dropped, aligned to a page, and only accessed as an
         // atomic.
         unsafe { self.base.cast().as_ref() }
     }
@@ -196,7 +196,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: what `new` mapped; no reference outlives `self`.
+        // SAFETY: `new` mapped these bytes, and no reference outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -211,7 +211,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Plays the kernel's part: writes a ring into a file.
+    /// Simulates the kernel: writes a ring into a file.
     pub struct Kernel {
         file: File,
         bytes: u32,
@@ -246,7 +246,7 @@ pub mod tests {
                 .unwrap();
         }
 
-        /// Puts an entry of that length into the ring, and returns where.
+        /// Writes an entry of that length into the ring, and returns its offset.
         fn entry(&mut self, length: u32, data: &[u8]) -> u64 {
             let page = page_size() as u64;
             let mut consumed = [0; 8];
@@ -268,7 +268,7 @@ pub mod tests {
             at
         }
 
-        /// Puts an entry there that says nothing.
+        /// Writes an empty entry.
         pub fn ring_bell(&mut self) {
             self.entry(DISCARDED, &[]);
         }
@@ -311,7 +311,7 @@ pub mod tests {
 
     #[test]
     fn every_record_is_read_once_all_around_the_ring() {
-        // Positions are modulo 2^64, too, but no kernel gets so far.
+        // Positions wrap at 2^64. Only a test gets there.
         const ENTRY: usize = HEADER_BYTES + RECORD_BYTES;
         const ROOM: u64 = (4096 / ENTRY) as u64;
         let (mut kernel, mut ring) = Kernel::ring(4096, ENTRY as u64 * ROOM);
@@ -321,7 +321,7 @@ pub mod tests {
                 .map(|n| record(number + n, round))
                 .collect();
             number += round % (ROOM + 1);
-            // There is room for all of these only if those before them were given back.
+            // These fit only if earlier records were freed.
             records.iter().for_each(|record| kernel.put(record));
             assert_eq!(take(&mut ring), [], "not looked yet");
             ring.look();

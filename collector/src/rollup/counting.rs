@@ -1,4 +1,4 @@
-//! What a request adds to its row.
+//! Adds a request to its row.
 
 use trackiops_schemas::ebpf::ring::{FoldValue, RequestRecord, flags};
 use trackiops_schemas::row::{Direction, Row};
@@ -19,7 +19,7 @@ pub fn count(row: &mut Row, histories: &mut RequestHistories, requests: &[Reques
     }
 }
 
-/// Counts requests with the same flags, which are looked at once.
+/// Counts requests with the same flags, which are tested once for all of them.
 #[inline(always)]
 fn count_alike(
     direction: &mut Direction,
@@ -27,7 +27,7 @@ fn count_alike(
     requests: &[RequestRecord],
 ) {
     let has = |flag| requests[0].flags & flag != 0;
-    // Another record counts the request.
+    // Another record counts this request.
     if has(flags::PIECE) {
         for piece in requests {
             direction.bytes += u64::from(piece.done_bytes);
@@ -84,7 +84,7 @@ fn count_latencies(direction: &mut Direction, requests: &[RequestRecord]) {
     direction.rtt_ns_sum = rtt;
 }
 
-/// In a function of its own, because it is seldom called: else each call of [`count`] makes room for a history on the stack.
+/// `#[inline(never)]`: cold path. Otherwise each call of [`count`] reserves stack for a history.
 #[cold]
 #[inline(never)]
 fn begin(history: &mut Option<Box<RequestHistory>>) -> &mut RequestHistory {

@@ -32,16 +32,16 @@ use crate::rollup::counting::{RequestHistories, count, folded, written_from_cach
 use crate::rollup::other_files::{MOST, NewFileBudget, divert, has_no_room};
 use crate::rollup::row_key::{RowKey, have_same_row};
 
-/// For how long each of [`Detail::ALL`] was left out, ns.
+/// How long each of [`Detail::ALL`] was shed, ns.
 pub type ShedNs = [u64; Detail::ALL.len()];
 
 /// A window that still counts requests.
 pub struct OpenWindow {
     /// Its start.
     pub start: UtcMs,
-    /// One row per file and tenant, or rarely two. A settled row is left empty.
+    /// One row per file and tenant, rarely two. A settled row stays here, empty.
     pub rows: Vec<(RowKey, Row)>,
-    /// Rows of files whose mount is gone or whose path has changed, with the previous ones.
+    /// Rows of files whose mount is gone or whose path has changed, with their previous attributes.
     pub settled: Vec<FileRow>,
     /// Its operations.
     pub ops: WindowOps,
@@ -49,14 +49,14 @@ pub struct OpenWindow {
     pub health: Health,
     /// Covered time, ns.
     pub covered_ns: u64,
-    /// Part of it in which details were left out, ns.
+    /// Part of the covered time in which details were shed, ns.
     pub shed_ns: ShedNs,
     /// Unique among all windows ever opened, unlike its start.
     serial: u64,
 }
 
 impl OpenWindow {
-    /// Accounts for some of its time as covered, in which these details were left out.
+    /// Marks some of its time as covered; these details were shed in it.
     pub fn cover(&mut self, ns: u64, shed: Details) {
         self.covered_ns += ns;
         for (detail, shed_ns) in Detail::ALL.into_iter().zip(&mut self.shed_ns) {
@@ -66,7 +66,7 @@ impl OpenWindow {
         }
     }
 
-    /// What its rows have, each with the device whose counters have it, too, beside [`FileId::missed`].
+    /// The transfers of its rows, each with the device whose counters include them, beside [`FileId::missed`].
     pub fn transfers(&self) -> impl Iterator<Item = (Dev, Transfers)> {
         let rows = self.rows.iter();
         let rows = rows.map(|(key, row)| (key.file, key.level, row));
@@ -84,7 +84,7 @@ impl OpenWindow {
     }
 }
 
-/// What outlives a window: the recent requests, and where the current row is.
+/// The state of a row that outlives a window: the recent requests, and the place of the current row.
 #[derive(Default)]
 struct RowState {
     history: RequestHistories,
@@ -94,9 +94,9 @@ struct RowState {
 
 /// Requests to be counted.
 pub trait RequestStream {
-    /// The next ones: some of them, or none if there are no more.
+    /// Some of the next requests; empty at the end.
     fn peek(&mut self) -> &[RequestRecord];
-    /// Goes on behind the first `count` of these.
+    /// Moves past the first `count` of these.
     fn pass(&mut self, count: usize);
 }
 
@@ -110,7 +110,7 @@ impl RequestStream for &[RequestRecord] {
     }
 }
 
-/// The open windows, and the files that were active lately.
+/// The open windows, and the recently active files.
 pub struct Rollup {
     granularity: Granularity,
     /// Ascending by start; usually one or two.
@@ -118,11 +118,11 @@ pub struct Rollup {
     states: Generations<RowKey, RowState>,
     new_files: NewFileBudget,
     serials: u64,
-    /// Most files that are followed, and most rows of a window.
+    /// Most followed files, and most rows of a window.
     most: usize,
-    /// There was no room for a file.
+    /// Whether there was no room for a file.
     is_full: bool,
-    /// The page cache is recorded: what was written from it is counted.
+    /// Whether the page cache is recorded: then bytes written from it are counted.
     has_cache: bool,
 }
 
@@ -141,17 +141,17 @@ impl Rollup {
         }
     }
 
-    /// The same, where what was written from the page cache counts.
+    /// Sets whether bytes written from the page cache are counted.
     pub fn with_cache(self, has_cache: bool) -> Self {
         Self { has_cache, ..self }
     }
 
-    /// Follows no more than so many files from now on, and no more than [`MOST`].
+    /// Limits the number of followed files, to at most [`MOST`].
     pub fn follow_at_most(&mut self, files: usize) {
         self.most = files.min(MOST);
     }
 
-    /// How many files it follows at most.
+    /// The largest number of followed files.
     pub fn most(&self) -> usize {
         self.most
     }
@@ -161,7 +161,7 @@ impl Rollup {
         self.granularity
     }
 
-    /// The window that holds `at`, opened if need be.
+    /// The window that holds `at`, opened if necessary.
     pub fn window(&mut self, at: UtcMs) -> &mut OpenWindow {
         let index = self.window_index(at);
         &mut self.open[index]
@@ -195,8 +195,8 @@ impl Rollup {
         after
     }
 
-    /// Counts `requests` by the time of their completion. Calls `newcomer` for each with which a
-    /// row begins.
+    /// Counts `requests` by the time of their completion. Calls `newcomer` for the first request of each
+    /// new row.
     ///
     /// Requests of a file often come in runs; a run costs one hash operation.
     pub fn add(
@@ -215,7 +215,7 @@ impl Rollup {
                     window = clock.monotonic(end.align(self.granularity), self.granularity);
                     index = self.window_index(end);
                 }
-                // Each is compared with its neighbour, which takes less than with the first one.
+                // Each is compared with its neighbour, which costs less than with the first one.
                 let pairs = next.iter().zip(&next[1..]);
                 let alike = pairs
                     .take_while(|(a, b)| window.contains(&b.end_ns) && have_same_row(a, b))
@@ -241,8 +241,8 @@ impl Rollup {
         }
     }
 
-    /// Counts folded requests that completed in the window of `end`. Returns whether a row begins
-    /// with them.
+    /// Counts folded requests that completed in the window of `end`. Returns whether they begin a
+    /// row.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let has_cache = self.has_cache;
@@ -260,12 +260,12 @@ impl Rollup {
         first
     }
 
-    /// Counts operations that the kernel has added up by file. Calls `newcomer` for each with which
-    /// a row begins.
+    /// Counts operations that the kernel has added up by file. Calls `newcomer` for the first one of each
+    /// new row.
     ///
-    /// An unknown cgroup is taken to be that of the user's only known tenant of the file in the
+    /// An unknown cgroup is assumed to be that of the user's only known tenant of the file in the
     /// window, if there is exactly one. New files are followed as far as the [`NewFileBudget`]
-    /// goes; operations on others count for [`FileId::others`].
+    /// allows; operations on others count for [`FileId::others`].
     pub fn add_operations(
         &mut self,
         mut taken: Vec<FileOpInWindow>,
@@ -304,7 +304,7 @@ impl Rollup {
         }
     }
 
-    /// Counts calls of applications, and pages of the cache, that the kernel has added up. Calls `newcomer` for each with which a row begins.
+    /// Counts calls of applications and page cache changes that the kernel has added up. Calls `newcomer` for the first one of each new row.
     pub fn add_calls(&mut self, taken: Vec<CallsInWindow>, mut newcomer: impl FnMut(RowKey, u32)) {
         for CallsInWindow {
             row,
@@ -376,8 +376,8 @@ impl Rollup {
         rows.map(|(key, _)| key.file)
     }
 
-    /// Settles the rows counted so far of files for which `wanted` holds, with their attributes of
-    /// now. Later requests under the same numbers are counted from zero.
+    /// Settles the existing rows of files for which `wanted` holds, with their current attributes.
+    /// Later requests under the same numbers are counted from zero.
     pub fn settle(
         &mut self,
         wanted: impl Fn(&FileId) -> bool,
@@ -394,7 +394,7 @@ impl Rollup {
         }
     }
 
-    /// What the open windows have of each device. Reads all of their rows.
+    /// The transfers of each device in the open windows. Reads all their rows.
     pub fn open_transfers(&self) -> AHashMap<Dev, Transfers> {
         let mut sums: AHashMap<Dev, Transfers> = AHashMap::new();
         for (dev, rows) in self.open.iter().flat_map(OpenWindow::transfers) {
@@ -422,10 +422,10 @@ impl Rollup {
     }
 }
 
-/// By file and user: the cgroup, `None` if there are several.
+/// By file and user: the only cgroup, or `None` if there are several.
 type CgroupOfUser = AHashMap<(FileId, u32), Option<u64>>;
 
-/// The cgroups that are known in a window.
+/// The known cgroups of a window.
 fn cgroups_of(window: &OpenWindow) -> CgroupOfUser {
     let mut tenants = CgroupOfUser::new();
     for (RowKey { file, tenant, .. }, _) in &window.rows {

@@ -1,6 +1,6 @@
-//! When a file gets no row of its own: it is counted as the file `(other)` of its mount then.
+//! Decides when a file has no row and is counted as the file `(other)` of its mount.
 //!
-//! Two limits lead there: the room for files and rows ([`has_no_room`]), and the budget of files that are newly followed because of
+//! There are two limits: the room for files and rows ([`has_no_room`]), and the budget for files that are newly followed because of
 //! operations alone ([`NewFileBudget`]). The kernel side diverts as well; [`OTHERS`](trackiops_schemas::identity::OTHERS) lists
 //! every way into such a row.
 
@@ -11,13 +11,13 @@ use trackiops_schemas::identity::FileId;
 use crate::clock::MonotonicNs;
 use crate::rollup::row_key::RowKey;
 
-/// Most pairs of file and tenant that are followed at a time, and most rows of a window, where memory allows it. One of
+/// Most pairs of file and tenant that are followed at a time, and most rows of a window, if memory allows it. One of
 /// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
 /// `(other)` of their mount.
 pub const MOST: usize = 65_536;
 
-/// Whether there is no room for a row where there is room for `most`: `followed` pairs of file and tenant are followed, and its
-/// window has `rows`. `has_row` tells of a pair that is followed already whether it has a row in
+/// Whether there is no room for a new row. `most` limits both the `followed` pairs of file and tenant and the `rows`
+/// of the window. `has_row` is `Some` for a pair that is already followed: whether it has a row in
 /// this window.
 #[inline]
 pub fn has_no_room(
@@ -38,9 +38,9 @@ pub fn divert(key: RowKey) -> RowKey {
     }
 }
 
-/// How many more files may be followed of which only metadata was used. So a walk through a million
-/// files does not add a million of them, neither to memory, where a journal keeps its files by
-/// name, nor to the disk.
+/// Limits how many files are newly followed because of metadata operations alone. So a walk through a million
+/// files does not add them all to memory, where the journal keeps its files by
+/// name, or to the disk.
 #[derive(Debug)]
 pub struct NewFileBudget {
     left: u64,
@@ -53,7 +53,7 @@ const AT_ONCE: u64 = 4096;
 const EACH: Duration = Duration::from_nanos(15_625_000);
 
 impl NewFileBudget {
-    /// Nothing is spent.
+    /// The full budget.
     pub fn new() -> Self {
         Self {
             left: AT_ONCE,
@@ -61,7 +61,7 @@ impl NewFileBudget {
         }
     }
 
-    /// To be called before [`Self::spend`].
+    /// Call this before [`Self::spend`].
     pub fn refill(&mut self, now: MonotonicNs) {
         let each_ns = EACH.as_nanos() as u64;
         let new = now.0.saturating_sub(self.refilled.0) / each_ns;
@@ -69,7 +69,7 @@ impl NewFileBudget {
         self.refilled.0 += new * each_ns;
     }
 
-    /// Takes one file from the budget; false if it is spent.
+    /// Takes one file from the budget; false if none is left.
     pub fn spend(&mut self) -> bool {
         let there = self.left > 0;
         self.left = self.left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What identifies a row of a window.
+//! The identity of a row in a window.
 
 use trackiops_schemas::ebpf::app_sums::{AppKey, FILE_SYSTEM, LOCAL};
 use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
@@ -7,18 +7,18 @@ use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 use trackiops_schemas::level::IoLevel;
 
-/// What requests have in common that are added up in one row of a window.
+/// The properties that all requests of a row share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKey {
     /// The file.
     pub file: FileId,
-    /// Who used it.
+    /// The user and cgroup.
     pub tenant: TenantId,
-    /// Where that was seen.
+    /// Where the requests were seen.
     pub level: IoLevel,
 }
 
-/// Whether two requests are counted in the same row of a window. Takes less than to make the keys of both.
+/// Whether two requests are counted in the same row of a window. Cheaper than making both keys.
 #[inline]
 pub fn have_same_row(a: &RequestRecord, b: &RequestRecord) -> bool {
     a.fileid == b.fileid
@@ -29,7 +29,7 @@ pub fn have_same_row(a: &RequestRecord, b: &RequestRecord) -> bool {
         && (a.flags ^ b.flags) & LEVEL_BITS == 0
 }
 
-/// The bits of a request's flags that say of which level it is.
+/// The bits of a request's flags that encode its level.
 const LEVEL_BITS: u32 = flags::BLOCK | flags::SPAN;
 
 /// The level of requests with these flags.

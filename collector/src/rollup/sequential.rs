@@ -10,7 +10,7 @@ const REACH: usize = 16;
 const NOWHERE: u64 = u64::MAX;
 
 /// The last requests of one file in one direction, field by field. Nearly every request is compared
-/// with all of them in vain, so digests of their offsets are compared first. That takes two vector
+/// with all of them without a match, so digests of their offsets are compared first. That takes two vector
 /// instructions for eight of them, even if vectors have 16 bytes and 64-bit integers cannot be
 /// compared.
 #[derive(Clone)]
@@ -20,11 +20,11 @@ pub struct RequestHistory {
     from: [u64; REACH],
     bytes: [u32; REACH],
     start_ns: [u64; REACH],
-    /// Those that have a successor already.
+    /// Whether a successor is already linked.
     continued: [bool; REACH],
-    /// Those that were counted as a successor already.
+    /// Whether the request was already counted as a successor.
     counted: [bool; REACH],
-    /// Where the next one goes, in place of the oldest.
+    /// The slot for the next request: the oldest one's.
     next: u8,
 }
 
@@ -44,7 +44,7 @@ impl Default for RequestHistory {
 }
 
 impl RequestHistory {
-    /// Takes in a completed request. Returns how many requests it proves to be sequential: itself,
+    /// Adds a completed request. Returns how many requests it proves to be sequential: itself,
     /// if its predecessor is known, and a successor that completed before it.
     #[inline]
     pub fn count_sequential(&mut self, record: &RequestRecord) -> u64 {
@@ -58,7 +58,7 @@ impl RequestHistory {
         let follows = has(&self.to_digests, from_digest);
         let precedes = has(&self.from_digests, to_digest);
         let (mut counted, mut continued) = (false, false);
-        // One branch for both, because mostly it is neither.
+        // One branch for both, because usually neither holds.
         if follows | precedes {
             counted = follows && self.continues(from, start_ns);
             continued = precedes && self.is_continued(to, start_ns);
@@ -100,7 +100,7 @@ impl RequestHistory {
     }
 }
 
-/// Where a request ends that begins at `from`.
+/// The end offset of a request that begins at `from`.
 fn end(from: u64, bytes: u32) -> u64 {
     from.saturating_add(u64::from(bytes))
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(sequential(&[(0, 1, 5), (2, 3, 5), (4, 5, 5)]), 0);
     }
 
-    /// The same as a history, but without digests and slots.
+    /// A history without digests and slots, as a reference.
     #[derive(Default)]
     struct Plain(VecDeque<PlainRequest>);
 

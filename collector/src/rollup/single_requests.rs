@@ -1,4 +1,4 @@
-//! Requests that are handed on one by one, besides being added up.
+//! Passes requests on one by one, besides adding them up.
 
 use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::RequestRecord;
@@ -9,7 +9,7 @@ use crate::names::Names;
 use crate::rollup::RequestStream;
 use crate::rollup::row_key::RowKey;
 
-/// Takes requests that were copied; it must not wait.
+/// Takes copied requests; it must not block.
 pub type RequestSink = Box<dyn FnMut(RequestBatch)>;
 
 /// Copies of the requests that are read from the rings, for a sink.
@@ -30,7 +30,7 @@ impl SingleRequests {
         }
     }
 
-    /// Copies records that did not come as requests do.
+    /// Copies records that are not part of the request stream.
     pub fn copy(&mut self, records: &[RequestRecord]) {
         self.records.extend(records);
     }
@@ -46,7 +46,7 @@ impl SingleRequests {
         }
     }
 
-    /// Hands on the copied requests, with what is known of the files by now.
+    /// Passes the copied requests on, with the current attributes of their files.
     pub fn hand_on(&mut self, clock: &Clock, names: &mut Names, now: MonotonicNs) {
         if self.records.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! Looks for servers that do not answer. It runs on a thread of its own, so that the recorder goes
-//! on if reading the kernel's lists takes long.
+//! Looks for servers that do not answer. A separate thread does this, so the recorder continues
+//! when reading the kernel's lists takes long.
 
 use std::io;
 use std::path::Path;
@@ -13,18 +13,18 @@ use trackiops_threads::fail_point;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::stalls::pending::WaitingRequests;
 
-/// How often the lists are looked at while nothing waits.
+/// Time between looks while no request waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);
-/// Most clients and tasks that are read in [`LOOK_EVERY`], which takes some 1 % of a CPU. If there
+/// Most clients and tasks that are read in [`LOOK_EVERY`], which takes about 1 % of a CPU. If there
 /// are more, looks are rarer.
 const LOOK_AT: usize = 256;
 /// How long a look counts as recent.
 const FRESH: Duration = Duration::from_secs(2);
-/// Most looks that wait for the recorder; more are dropped.
+/// Most looks that wait for the recorder; further ones are dropped.
 const LOOKS: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a look showed.
+/// The result of a look.
 #[derive(Clone, Debug)]
 pub struct LookoutReport {
     at: MonotonicNs,
@@ -32,7 +32,7 @@ pub struct LookoutReport {
     pub pending: Option<Pending>,
 }
 
-/// The thread that looks. It ends when this is dropped.
+/// The looking thread. It ends when this is dropped.
 pub struct Lookout {
     looks: Receiver<LookoutReport>,
     last: Option<LookoutReport>,
@@ -49,14 +49,14 @@ impl Lookout {
         Ok(Self { looks, last: None })
     }
 
-    /// The next look, if there was one since the last call.
+    /// The next look since the last call, if there is one.
     pub fn next(&mut self) -> Option<LookoutReport> {
         let look = self.looks.try_recv().ok()?;
         self.last = Some(look.clone());
         Some(look)
     }
 
-    /// What the last look showed, if it is recent.
+    /// The result of the last look, if it is recent.
     pub fn recent(&self, now: MonotonicNs) -> Option<&Pending> {
         let last = self.last.as_ref()?;
         let fresh = now.0.saturating_sub(last.at.0) <= FRESH.as_nanos() as u64;
@@ -78,8 +78,8 @@ fn look_out(looks: &SyncSender<LookoutReport>) {
     }
 }
 
-/// How long to pause after a look that showed `pending` and read `looked_at` clients and tasks. If
-/// a request waits already, the next look comes as soon as that makes its server stalled.
+/// The pause after a look that showed `pending` and read `looked_at` clients and tasks. If
+/// a request waits already, the next look comes as soon as its server would count as stalled.
 fn pause_after(pending: Option<&Pending>, looked_at: usize) -> Duration {
     match pending.map_or(0, |pending| pending.age_ms_max) {
         age_ms @ 1..STALLED_MS if looked_at < LOOK_AT => {

@@ -1,4 +1,4 @@
-//! Servers that stop answering, until no request waits for them any more.
+//! Stalled servers: from when they stop answering until no request waits for them.
 
 pub(crate) mod lookout;
 pub(crate) mod pending;
@@ -9,17 +9,17 @@ use std::mem;
 
 use trackiops_schemas::pending::{Pending, StalledServer};
 
-/// What happened to a server.
+/// A change of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallChange {
-    /// A request has waited for it for too long.
+    /// A request has waited too long for it.
     Stalled,
-    /// No request waits for it that long any more: it has answered, or who waited has given up (a
-    /// `soft` mount, a killed process). The lists do not show which.
+    /// No request waits that long any more: the server has answered, or the waiting process has given up (a
+    /// `soft` mount, a kill). The lists do not show which.
     Over,
 }
 
-/// A server that has stopped answering, or for which no request waits any more.
+/// A server whose stall begins or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Which of the two.
@@ -28,14 +28,14 @@ pub struct Stall {
     pub server: StalledServer,
 }
 
-/// The servers that do not answer now, by address.
+/// The servers that are stalled now, by address.
 #[derive(Default)]
 pub struct Stalls {
     servers: BTreeMap<Option<String>, StalledServer>,
 }
 
 impl Stalls {
-    /// Takes over what one look showed, and calls `told` for each change.
+    /// Takes over the result of a look, and calls `told` for each change.
     pub fn follow(&mut self, pending: &Pending, told: &mut impl FnMut(&Stall)) {
         let mut before = mem::take(&mut self.servers);
         for mut server in pending.stalled() {

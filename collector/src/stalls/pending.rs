@@ -14,7 +14,7 @@ use crate::names::mount_names;
 use crate::names::mountinfo::{Port, mounts_at};
 use crate::stalls::rpc_tasks::{ClientId, RpcTask, Server, TaskLists, server};
 
-/// What is known of the requests that wait.
+/// The waiting requests, from look to look.
 pub struct WaitingRequests {
     root: PathBuf,
     lists: TaskLists,
@@ -24,11 +24,11 @@ pub struct WaitingRequests {
 #[derive(Default)]
 struct Client {
     tasks: AHashMap<u32, WaitingTask>,
-    /// Read when it has its first task.
+    /// Read when the client has its first task.
     server: Option<Option<Server>>,
-    /// Looked up while it is stalled.
+    /// Looked up while the server is stalled.
     mounts: Vec<String>,
-    /// When it was last looked at, and whether it was at this look.
+    /// When the client was last looked at, and whether this look has seen it.
     looked: MonotonicNs,
     seen: bool,
 }
@@ -39,12 +39,12 @@ struct WaitingTask {
     seen: MonotonicNs,
 }
 
-/// How long a request is remembered that looks no longer show: reading a list that changes may miss
-/// some of it.
+/// How long a request is remembered after looks have stopped showing it: reading a list that changes may miss
+/// some of its entries.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
 impl WaitingRequests {
-    /// Of the kernel whose files are below `root`.
+    /// The requests of the kernel whose files are below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -53,7 +53,7 @@ impl WaitingRequests {
         }
     }
 
-    /// Looks at the lists. Fails where they cannot be read.
+    /// Looks at the lists. Fails if they cannot be read.
     pub fn look(&mut self, now: MonotonicNs) -> Result<Pending, Errno> {
         let Self {
             root,
@@ -103,7 +103,7 @@ impl Client {
             });
             let sent_again = wait.xid == task.xid && wait.xid != 0;
             let waits_on = wait.xid == 0 && wait.seen == last;
-            // Otherwise it was answered and starts over, or it is another request.
+            // Otherwise it was answered and has started over, or it is another request.
             if !sent_again && !waits_on {
                 wait.since = now;
             }
@@ -160,7 +160,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Files as the kernel has them, with one client.
+    /// A kernel's files, with one client.
     struct Kernel(tempfile::TempDir);
 
     impl Kernel {
@@ -175,7 +175,7 @@ mod tests {
             clients.join(name)
         }
 
-        /// Tasks with their transmissions and queues.
+        /// Sets the tasks, with their transmissions and queues.
         fn tasks(&self, tasks: &[(u32, u32, &str)]) {
             let line = |(id, xid, queue): &(u32, u32, &str)| {
                 format!(
@@ -198,7 +198,7 @@ mod tests {
         let mut waiting = WaitingRequests::below(kernel.0.path());
         kernel.tasks(&[]);
         assert_eq!(look(&mut waiting, 10), (0, 0));
-        // It waits for a slot, is sent, and sent again.
+        // The task waits for a slot, is sent, and is sent again.
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
         assert_eq!(look(&mut waiting, 11), (1, 0));
         kernel.tasks(&[(1, 0x99, "xprt_pending")]);
@@ -210,12 +210,12 @@ mod tests {
         assert_eq!(look(&mut waiting, 14), (1, 3000));
         kernel.tasks(&[(1, 0x99, "delayq"), (2, 0x9a, "xprt_sending")]);
         assert_eq!(look(&mut waiting, 15), (2, 4000));
-        // Started over under the same number, or another request that has it now.
+        // Task 1 has started over, or another request has its number now.
         kernel.tasks(&[(1, 0x9b, "xprt_pending"), (2, 0x9a, "xprt_sending")]);
         assert_eq!(look(&mut waiting, 16), (2, 3000));
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
         assert_eq!(look(&mut waiting, 17), (1, 0));
-        // The server is alive and has put it off, so the request does not wait for an answer.
+        // The server is alive and has deferred the request, so it does not wait for an answer.
         kernel.tasks(&[(1, 0, "delayq")]);
         assert_eq!(look(&mut waiting, 18), (0, 0));
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
@@ -238,8 +238,8 @@ mod tests {
         assert!(waiting.clients.is_empty());
     }
 
-    /// `tests/rpc_tasks/` has what four kernels showed 4 s after a server with mounts of v3, v4.0,
-    /// v4.1 and v4.2 was cut off: a call or more on each, and the renewal of a lease on each but
+    /// `tests/rpc_tasks/` has the lists of four kernels, 4 s after a server with mounts of v3, v4.0,
+    /// v4.1 and v4.2 was cut off. Each has at least one call on each mount, and a lease renewal on each but
     /// v3.
     #[test]
     fn what_kernels_show_of_a_hung_server_is_understood() {

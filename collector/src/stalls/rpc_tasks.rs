@@ -1,10 +1,10 @@
 //! The kernel's lists of RPC tasks, in sunrpc's part of debugfs (net/sunrpc/debugfs.c): per RPC
 //! client a file with a line for each task that is not done, oldest first.
 //!
-//! Reading one asks no server and waits for none. But it holds up requests of the client that begin
-//! or end: the kernel writes as many lines as are asked for under the client's spin lock. Each line
-//! takes 20 us and more, for the names of two functions. So no more than a line is asked for at a
-//! time. An open file keeps its client alive even if the mount goes, so none is kept open.
+//! Reading a list contacts no server. But it delays requests of the client that begin
+//! or end: the kernel writes the requested lines under the client's spin lock. Each line
+//! takes at least 20 us, for the names of two functions. So only one line is requested at a
+//! time. An open file keeps its client alive even after the unmount, so none stays open.
 
 use std::fmt;
 use std::io;
@@ -17,16 +17,16 @@ use rustix::io::{Errno, read};
 
 use crate::names::mount_names::is_usual;
 
-/// Below the root.
+/// Path below the root.
 const DIRECTORY: &str = "sys/kernel/debug/sunrpc/rpc_clnt";
-/// Most tasks read of a client at a look. The kernel finds each line by counting from the first.
+/// Most tasks read of a client in one look. The kernel finds each line by counting from the first.
 const TASKS: usize = 1024;
-/// Bytes that are asked for at a time: less than any line has.
+/// Bytes requested at a time: fewer than any line has.
 const AT_ONCE: usize = 64;
 /// Room for entries of a directory, bytes.
 const ENTRIES: usize = 4096;
 
-/// What can be seen of the RPC tasks.
+/// The visibility of the RPC tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RpcTasks {
     /// Readable, in this directory.
@@ -69,24 +69,24 @@ pub struct ClientId {
 pub struct RpcTask {
     /// Unique among a client's present tasks; soon reused.
     pub id: u32,
-    /// Number of the transmission, 0 as long as it has none. It stays the same when the request is
+    /// Number of the transmission; 0 while it has none. It stays the same when the request is
     /// sent again without an answer. It changes when the task starts over after an answer.
     pub xid: u32,
     /// 3 or 4.
     pub version: u8,
-    /// The server has answered that it should be asked again later. (A task that waits to connect
-    /// again is in the same queue, and keeps its transmission.)
+    /// The server has asked to retry later. (A task that waits to reconnect
+    /// is in the same queue, but keeps its transmission.)
     pub put_off: bool,
 }
 
 /// Parses `13 c885 0 0x10 0x51708611 12988 nfs4_open_ops [nfsv4] nfsv4 OPEN a:call_status [sunrpc] q:xprt_pending`.
-/// `None` for what is not of the NFS program: locks, mounts, port maps, callbacks.
+/// `None` for tasks of other programs: locks, mounts, port maps, callbacks.
 pub(crate) fn parse_task(line: &str) -> Option<RpcTask> {
     let mut words = line.split_ascii_whitespace();
     let id = words.next()?.parse().ok()?;
-    // Flags, status, client.
+    // Skips flags, status, client.
     let xid = words.nth(3)?.strip_prefix("0x")?;
-    // Time left, operations, and their module if they are in one.
+    // Skips the time left and the operations, and their module if they are in one.
     let program = words.nth(2).filter(|word| !word.starts_with('['));
     let program = program.or_else(|| words.next())?;
     let version = program.strip_prefix("nfsv")?.parse().ok()?;
@@ -108,7 +108,7 @@ pub struct TaskLists {
 }
 
 impl TaskLists {
-    /// Those below `root`.
+    /// The lists below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
             directory: root.join(DIRECTORY),
@@ -117,8 +117,8 @@ impl TaskLists {
         }
     }
 
-    /// Reads every list. `each` gets the directory of clients, and every client with its tasks of
-    /// the NFS program, at most [`TASKS`].
+    /// Reads every list. `each` gets the directory of clients, and every client with at most [`TASKS`] of its tasks of
+    /// the NFS program.
     pub fn read(
         &mut self,
         mut each: impl FnMut(BorrowedFd<'_>, ClientId, &[RpcTask]),
@@ -171,8 +171,8 @@ fn read_tasks(
     Ok(())
 }
 
-/// Where a client's server is. Reading it holds the connection, and the last one to let go of a
-/// connection may have to wait for its end. So call this only on a thread that may wait.
+/// The address of a client's server. Reading it holds the connection, and the last holder of a
+/// connection may have to wait for its end. So call this only on a thread that may block.
 pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<Server> {
     let path = format!("{client:x}/xprt/info");
     let file = open(directory, path, OFlags::empty()).ok()?;
@@ -181,16 +181,16 @@ pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<Server> {
     parse_server(str::from_utf8(&text[..got]).ok()?)
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Its address.
     pub address: String,
-    /// Its port, if it is not the usual one.
+    /// Its port, if it is not the default.
     pub port: Option<String>,
 }
 
-/// As rows name it.
+/// In the form of rows.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)?;
@@ -254,7 +254,7 @@ mod tests {
         let debugfs = root.path().join("sys/kernel/debug");
         let find = || RpcTasks::find(root.path());
         assert_eq!(find(), RpcTasks::NoDebugfs);
-        // The kernel has an empty directory for it to be mounted on.
+        // The kernel provides an empty directory as its mount point.
         std::fs::create_dir_all(&debugfs).unwrap();
         assert_eq!(find(), RpcTasks::NoDebugfs);
         std::fs::create_dir(debugfs.join("tracing")).unwrap();

@@ -1,8 +1,8 @@
 //! Names of pods and containers, as Kubernetes' kubelet names their logs.
 //!
-//! Only directories are read. A socket of the kubelet or of an engine could say the same, but whoever may connect to an engine's can
-//! start containers as root, and its answer would be another protocol to parse. The kubelet keeps these names for whatever collects
-//! logs, with every engine.
+//! Only directories are read. A socket of the kubelet or of an engine has the same names. But a process that may connect to an engine's
+//! socket can start containers as root, and its answers are another protocol to parse. The kubelet keeps these names for log
+//! collectors, with every engine.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// That of a path, if it is a container's or a pod's.
+    /// The container or pod of a cgroup path, if it is one.
     pub(super) fn of(cgroup: &str) -> Option<Self> {
         let ContainerOf { id, pod } = ContainerOf::cgroup(cgroup);
         (id.is_some() || pod.is_some()).then(|| Self {
@@ -45,7 +45,7 @@ impl Container {
     }
 }
 
-/// Names by id of a container and uid of a pod.
+/// Names by container id and pod uid.
 #[derive(Debug)]
 pub(super) struct Containers {
     containers: Directory,
@@ -54,12 +54,12 @@ pub(super) struct Containers {
 }
 
 impl Containers {
-    /// Knows no container.
+    /// Without names yet.
     pub(super) fn new() -> Self {
         Self::in_directories(CONTAINERS.into(), PODS.into())
     }
 
-    /// As [`Self::new`], with the names in other directories.
+    /// [`Self::new`] with other directories.
     pub(super) fn in_directories(containers: PathBuf, pods: PathBuf) -> Self {
         Self {
             containers: Directory::new(containers, named_container),
@@ -68,7 +68,7 @@ impl Containers {
         }
     }
 
-    /// Reads the names, if they may have changed. Those of a directory that cannot be read stay.
+    /// Reads the names, if they may have changed. If a directory cannot be read, its names stay.
     pub(super) fn refresh(&mut self, now: MonotonicNs) {
         if is_due(&mut self.looked, now, LOOK) {
             for directory in [&mut self.containers, &mut self.pods] {
@@ -77,7 +77,7 @@ impl Containers {
         }
     }
 
-    /// `namespace/pod/container`, or `namespace/pod` where the container has no log of its own.
+    /// `namespace/pod/container`, or `namespace/pod` if the container has no separate log.
     pub(super) fn name(&self, of: &Container) -> Option<Arc<str>> {
         let known = |directory: &Directory, id: &Option<Box<str>>| {
             let id = id.as_deref()?;
@@ -87,7 +87,7 @@ impl Containers {
     }
 }
 
-/// What a file name says: an id, and what it names.
+/// Parses a file name into an id and the name for it.
 type Parse = fn(&str) -> Option<(&str, String)>;
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ struct Directory {
     path: PathBuf,
     parse: Parse,
     names: AHashMap<Box<str>, Arc<str>>,
-    /// The directory that was read, unless it may have changed since without a trace.
+    /// The version of the directory that was read, unless it may have changed since without a new time.
     read: Option<FileVersion>,
 }
 
@@ -131,12 +131,12 @@ impl Directory {
 
 fn is_settled(metadata: &fs::Metadata, now: SystemTime) -> bool {
     let age = metadata.modified().map(|at| now.duration_since(at));
-    // A time of the future says nothing.
+    // A time in the future proves nothing.
     matches!(age, Ok(Ok(age)) if age > SETTLED)
 }
 
 fn named_container(file: &str) -> Option<(&str, String)> {
-    // Of a name that was too long, the end is cut off, and with it the id.
+    // A name that is too long is truncated at the end, and so loses its id.
     let (names, id) = file.strip_suffix(".log")?.rsplit_once('-')?;
     let [pod, namespace, container] = three(names)?;
     is_container_id(id).then(|| (id, format!("{namespace}/{pod}/{container}")))
@@ -183,7 +183,7 @@ mod tests {
         let elsewhere = of(&format!("/docker/{}", "e".repeat(64)));
         let mut time = 0;
         let mut names = || {
-            // Long enough for another look.
+            // Long enough for another check.
             time += 1_000_000_001;
             known.refresh(MonotonicNs(time));
             [&nginx, &sandbox, &elsewhere].map(|of| known.name(of).map(|name| name.to_string()))

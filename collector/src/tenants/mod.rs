@@ -24,33 +24,33 @@ use crate::tenants::users::Users;
 /// Least time between searches of all cgroups for new ones.
 const WALK: Duration = Duration::from_millis(500);
 
-/// In the id of a cgroup: it is of the hierarchy that threads are in, where that is another one than the hierarchy that memory is charged to.
+/// In the id of a cgroup: the cgroup is in the hierarchy of threads, if that differs from the hierarchy that memory is charged to.
 /// The kernel numbers the cgroups of each hierarchy from 1.
 const OF_THREAD: u64 = 1 << 63;
 
-/// A cgroup that was seen to exist.
+/// A cgroup that has been seen.
 struct Cgroup {
     path: Arc<str>,
     container: Option<Container>,
 }
 
-/// By id, with [`OF_THREAD`] where that is needed. `None` for one that was looked for and is gone.
+/// By id, including [`OF_THREAD`]. `None` for a cgroup that was searched and is gone.
 type Cgroups = AHashMap<u64, Option<Cgroup>>;
 
-/// Names of the users, and of the cgroups that were seen to exist.
+/// Names of the users, and of the cgroups that have been seen.
 pub struct Tenants {
     users: Users,
     containers: Containers,
     roots: CgroupRoots,
     cgroups: Cgroups,
     has_containers: bool,
-    /// Those to look for.
+    /// Cgroups to look for.
     unknown: HashSet<u64>,
     walked: Option<MonotonicNs>,
 }
 
 impl Tenants {
-    /// Knows no user and no cgroup.
+    /// Without users and cgroups yet.
     pub fn new() -> Self {
         Self {
             users: Users::new(),
@@ -63,7 +63,7 @@ impl Tenants {
         }
     }
 
-    /// Looks for users and cgroups that are not known yet. To be called while cgroups are in use,
+    /// Looks for unknown users and cgroups. Call it while the cgroups are in use,
     /// because they exist only then.
     pub fn observe(&mut self, seen: impl Iterator<Item = TenantId>, now: MonotonicNs) {
         self.users.refresh(now);
@@ -81,7 +81,7 @@ impl Tenants {
         if self.unknown.is_empty() || !is_due(&mut self.walked, now, WALK) {
             return;
         }
-        // This forgets cgroups that are gone; an id is not used again.
+        // This forgets cgroups that are gone; ids are not reused.
         self.cgroups.clear();
         if let Some(root) = self.roots.charged() {
             collect_cgroups(root, root, 0, &mut self.cgroups);
@@ -96,10 +96,10 @@ impl Tenants {
         self.has_containers = found.any(|cgroup| cgroup.container.is_some());
     }
 
-    /// The id of a cgroup that the kernel found by a thread, as it stands in rows.
+    /// The id in rows for a cgroup that the kernel found by a thread.
     pub fn cgroup_of_thread(&self, cgroup: u64) -> u64 {
         match self.roots.are_apart() && cgroup != 0 {
-            // Every thread is in the root of a hierarchy that is not mounted, which says nothing.
+            // In a hierarchy that is not mounted, every thread is in the root.
             true if self.roots.unified.is_none() => 0,
             true => cgroup | OF_THREAD,
             false => cgroup,
@@ -122,14 +122,14 @@ impl Tenants {
             container: known
                 .and_then(|known| known.container.as_ref())
                 .and_then(|container| self.containers.name(container)),
-            // Rules name it once the file is known: see `naming`.
+            // Rules set it once the file is known: see `naming`.
             name: None,
             labels: None,
         }
     }
 }
 
-/// Adds `directory` and the cgroups below it by their id, which is their inode number with the bit of the hierarchy.
+/// Adds `directory` and the cgroups below it by id: their inode number combined with the bit of the hierarchy.
 fn collect_cgroups(root: &Path, directory: &Path, bit: u64, cgroups: &mut Cgroups) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;

@@ -13,10 +13,10 @@ use crate::clock::{MonotonicNs, is_due};
 
 /// Least time between checks of `/etc/passwd` and `/etc/group` for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// When volumes that have left are forgotten.
+/// Above this number of volumes, those that have left are forgotten.
 const MOST_VOLUMES: usize = 4096;
 
-/// Where a recorder finds the rules that it is to use from now on; `None` names no tenants.
+/// Passes replacement rules to a recorder; `None` names no tenants.
 #[derive(Clone, Debug, Default)]
 pub struct NewRules(Arc<Mutex<Option<Option<Rules>>>>);
 
@@ -31,19 +31,19 @@ impl NewRules {
     }
 }
 
-/// The rules, as they are now.
+/// The current rules.
 pub(crate) struct Naming {
     rules: Option<Rules>,
     new: NewRules,
-    /// How often rows may have come to belong to other tenants.
+    /// Increases when rows may belong to other tenants than before.
     version: u64,
     changes: u64,
     looked: Option<MonotonicNs>,
-    /// Name and claim of the volumes that mounts are, by the names of mounts.
+    /// Name and claim of the volume of each mount, by the mount's name.
     volumes: HashMap<String, (String, Option<String>)>,
 }
 
-/// What rules have made of a file's attributes.
+/// The result of the rules for a file's attributes.
 pub(crate) struct Named {
     version: u64,
     of: Arc<FileAttributes>,
@@ -62,14 +62,14 @@ impl Naming {
         }
     }
 
-    /// Takes over which volumes mounts are. One that has left keeps its name for the rows that are still to come.
+    /// Takes over the volumes of mounts. A volume that has left keeps its name for later rows.
     pub(crate) fn follow_volumes(&mut self, mounts: &[MountPoint]) {
         for mount in mounts {
             let Some(volume) = &mount.volume else {
                 continue;
             };
             let known = self.volumes.get(&mount.mount);
-            // Not every place where a volume is mounted says for which claim.
+            // Some mount points of a volume do not show its claim.
             if known.is_some_and(|(name, _)| name == volume) && mount.claim.is_none() {
                 continue;
             }
@@ -85,12 +85,12 @@ impl Naming {
         }
     }
 
-    /// Where to put other rules.
+    /// A handle that replaces the rules.
     pub(crate) fn new_rules(&self) -> NewRules {
         self.new.clone()
     }
 
-    /// Takes new rules, if there are any. To be called regularly.
+    /// Takes new rules, if there are any. Call it regularly.
     pub(crate) fn follow(&mut self, now: MonotonicNs) {
         if let Some(rules) = self.new.take() {
             self.rules = rules;
@@ -109,7 +109,7 @@ impl Naming {
         mem::take(&mut self.changes)
     }
 
-    /// The attributes with the name of their tenant. `known` is what an earlier call has made of them.
+    /// The attributes with the name of their tenant. `known` is the result of an earlier call.
     pub(crate) fn named(
         &self,
         of: &Arc<FileAttributes>,
@@ -118,7 +118,7 @@ impl Naming {
         let Some(rules) = &self.rules else {
             return Arc::clone(of);
         };
-        // The attributes are held, so that others cannot come to be at their address.
+        // The attributes are held, so no others can be at their address.
         let is_of = |known: &Named| known.version == self.version && Arc::ptr_eq(&known.of, of);
         let known = match known.take().filter(is_of) {
             Some(same) => known.insert(same),

@@ -1,8 +1,8 @@
-//! Names of users, as `/etc/passwd` has them.
+//! Names of users, from `/etc/passwd`.
 //!
-//! Only the file is read, and never the C library's databases (NSS). Their modules may ask a
-//! server, such as one of LDAP, over a network that hangs just when the recorder is needed. NSS
-//! also does not support programs that are linked statically, as the recorder is. Users that only a
+//! Only the file is read, never the C library's databases (NSS). Their modules may ask a
+//! server, such as LDAP, over a network that may hang just when the recorder is needed. NSS
+//! also does not support statically linked programs such as the recorder. Users that only a
 //! server knows have a number and no name.
 
 use std::io;
@@ -16,7 +16,7 @@ use trackiops_tenants::account_file::{FileVersion, read_if_changed};
 
 use crate::clock::{MonotonicNs, is_due};
 
-/// Where it is in the recorder's mount namespace.
+/// The path in the recorder's mount namespace.
 const PASSWD: &str = "/etc/passwd";
 /// Least time between checks of the file for changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,12 +34,12 @@ pub struct Users {
 }
 
 impl Users {
-    /// Knows no user.
+    /// Without names yet.
     pub fn new() -> Self {
         Self::from_file(PASSWD.into())
     }
 
-    /// As [`Self::new`], with the names of another file.
+    /// [`Self::new`] with the names of another file.
     pub fn from_file(path: PathBuf) -> Self {
         Self {
             path,
@@ -65,18 +65,18 @@ impl Users {
         Ok(())
     }
 
-    /// The user's name, where known.
+    /// The user's name, if known.
     pub fn name(&self, uid: u32) -> Option<Arc<str>> {
         self.names.get(&uid).cloned()
     }
 }
 
-/// Of several users with the same number the first counts, as for getpwuid(3).
+/// If several users have the same number, the first one counts, as for getpwuid(3).
 pub(crate) fn parse_passwd(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
     let mut names = AHashMap::new();
     let lines = passwd.split(|byte| *byte == b'\n');
     for line in lines {
-        // Only names may be anything, and they stay as they are otherwise.
+        // Only names may have arbitrary bytes.
         let line = name_text(line);
         if let Some((uid, name)) = parse_user(&line) {
             names.entry(uid).or_insert_with(|| name.into());
@@ -95,7 +95,7 @@ fn parse_user(line: &str) -> Option<(u32, &str)> {
     };
     let uid: u32 = number(fields.next()?)?;
     number(fields.next()?)?;
-    // `+` and `-` refer to NIS, and a name of digits would be taken for another user's number.
+    // `+` and `-` refer to NIS, and a name of digits would look like another user's number.
     let is_name = !name.starts_with(['+', '-', '#'])
         && !name.chars().any(char::is_control)
         && !name.bytes().all(|byte| byte.is_ascii_digit());
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough for another look.
+    /// Long enough for another check.
     const AWHILE: u64 = 1_000_000_001;
 
     fn name(users: &Users, uid: u32) -> Option<String> {

@@ -1,4 +1,4 @@
-//! What is kept of kernels in `tests/kernels/`; `make kernel-facts` renews it.
+//! Reads the stored kernels in `tests/kernels/`; `make kernel-facts` renews them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ pub fn vmlinux(root: &Path) -> Btf<'static> {
     Btf::parse(file(root, "vmlinux").unwrap()).unwrap()
 }
 
-/// None when the kernel has no BTF of its modules.
+/// `None` if the kernel has no BTF of modules.
 pub fn module<'b>(root: &Path, name: &str, vmlinux: &'b Btf<'b>) -> Option<Btf<'b>> {
     Some(Btf::parse_module(file(root, name)?, vmlinux).unwrap())
 }
 
-/// A file of BTF, which stays in memory: tests end soon.
+/// A BTF file, leaked into memory: tests end soon.
 fn file(root: &Path, name: &str) -> Option<&'static [u8]> {
     let bytes = fs::read(root.join("sys/kernel/btf").join(name)).ok()?;
     Some(Vec::leak(bytes))

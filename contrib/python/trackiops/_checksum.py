@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 _BLOCK = 8 << 10
-# Blocks that are verified at a time.
+# Blocks to verify at a time.
 _BLOCKS = 4096
 _TRAILER = 8
-# The key and what is between it and its value: the type of the next field, a string, and its length.
+# The key and the bytes between it and its value: the type of the next field, a string, and its length.
 _KEY = b"trackiops.crc32c\x18\x08"
 _DIGITS = 8
-# The name of the program in the footer. Other programs that write the file again have their own.
+# The program's name in the footer. Other programs that rewrite the file put their own names there.
 _WRITER = re.compile(rb"\x18[\x14-\x40]trackiops version \d")
 
 
@@ -37,7 +37,7 @@ def crc32c(blocks: np.ndarray) -> np.ndarray:
 
 
 def _crc32c_of(content: bytes) -> int:
-    # As a Python list: one block has no rows to be fast with.
+    # A Python list is faster here: one block has no rows to vectorise over.
     table, crc = _TABLE.tolist(), 0xFFFFFFFF
     for byte in content:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

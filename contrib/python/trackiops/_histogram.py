@@ -13,7 +13,7 @@ from ._expressions import Column, column
 
 Histogram = Iterable[Mapping[str, int]]
 
-# A bucket ends 2 ** (1 / 32) times as high as it begins.
+# The end of a bucket is 2 ** (1 / 32) times its beginning.
 BUCKETS_PER_OCTAVE = 32
 
 
@@ -41,7 +41,7 @@ def merge(histogram: Column) -> pl.Expr:
     bucket = elements.struct.field("bucket")
     elements = elements.sort_by(bucket)
     bucket, below = elements.struct.field("bucket"), elements.struct.field("count").cum_sum()
-    # The last of each bucket has the sum up to there.
+    # The last row of each bucket has the sum up to there.
     is_last = bucket.ne_missing(bucket.shift(-1))
     bucket, below = bucket.filter(is_last), below.filter(is_last)
     counts = below - below.shift(1, fill_value=0)
@@ -84,7 +84,7 @@ def _percentile(histogram: Union[Histogram, None], q: float) -> Union[float, Non
 
 def _counts(histogram: Union[Histogram, None]) -> Counter[int]:
     counts: Counter[int] = Counter()
-    # pandas has NaN where there is none.
+    # pandas represents missing values as NaN.
     if histogram is not None and not isinstance(histogram, float):
         for element in histogram:
             counts[int(element["bucket"])] += int(element["count"])

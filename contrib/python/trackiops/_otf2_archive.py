@@ -141,14 +141,14 @@ class Archive:
         for level in sorted({level for level, _ in self._regions}):
             members = tuple(region for (of, _), region in self._regions.items() if of == level)
             self._definitions.group(level, otf2.GroupType.REGIONS, members=members)
-        # The binding has markers only in its lower half.
+        # The binding supports markers only in its low-level layer.
         markers = _otf2.Archive_GetMarkerWriter(self._writer.handle)
         _otf2.MarkerWriter_WriteDefMarker(markers, 0, "TrackIOps", "mark", _otf2.SEVERITY_NONE)
         for time_ns, text in sorted(marks):
             self._writer._update_timestamps(time_ns)
             _otf2.MarkerWriter_WriteMarker(markers, time_ns, 0, 0, _otf2.MARKER_SCOPE_GLOBAL, 0, text)
         _otf2.Archive_CloseMarkerWriter(self._writer.handle, markers)
-        # The binding dates the first event by the clock at the time of writing.
+        # The binding dates the first event with the time of writing.
         self._writer._realtime_timestamp = Fraction(self._writer._first_timestamp, 10**9)
 
     def _host(self, name: str) -> Any:
@@ -171,7 +171,7 @@ class Archive:
         if key not in self._handles:
             level = self._definitions.io_paradigm(row.level, row.level, otf2.IoParadigmClass.SERIAL, otf2.IoParadigmFlag.OS)
             file = self._definitions.io_regular_file(row.file, scope=self._host(row.host))
-            # Most files were opened before, or are not opened at this level.
+            # Most files were opened earlier, or are not opened at this level.
             handle = self._definitions.io_handle(row.file, file, level, otf2.IoHandleFlag.PRE_CREATED)
             self._definitions.io_pre_created_handle_state(handle, otf2.IoAccessMode.READ_WRITE)
             self._handles[key] = handle
@@ -181,7 +181,7 @@ class Archive:
         host, process, name = location
         group = self._definitions.location_group(f"{host} {process}", system_tree_parent=self._host(host))
         lanes = self._lanes[location]
-        # A file may be named as another one's second location: `create` shares none.
+        # A file name may equal another file's second location, so use `create`, which never shares one.
         place = self._definitions.locations.create(f"{name} ({len(lanes) + 1})" if lanes else name, group=group)
         lanes.append(Lane(self._writer.event_writer_from_location(place)))
         return lanes[-1]

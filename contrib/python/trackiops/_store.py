@@ -36,7 +36,7 @@ class _Store:
 
     def scan(self, dataset: str, granularity: str) -> pl.LazyFrame:
         parts = [dataset, f"granularity={granularity}"] if granularity else [dataset]
-        # Polars lists the files when the rows are collected.
+        # Polars lists the files when it collects the rows.
         files = "/".join([_escaped(self.path), *parts, "date=*/*.parquet"])
         return pl.scan_parquet(files, hive_partitioning=True)
 
@@ -130,7 +130,7 @@ class Stores:
             if granularity not in found:
                 raise ValueError(f"no {dataset} of {granularity} in {store.path}: it has {', '.join(sorted(found, key=_length))}")
             frames.append(store.scan(dataset, granularity))
-        # Directories have the date as a column, exports have not.
+        # Directories add the date as a column; exports do not.
         return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
 
 
@@ -141,7 +141,7 @@ def open(store: Union[StrPath, Iterable[StrPath]]) -> Stores:
         trackiops.open(["rollup.parquet", "health.parquet"]).throughput("1s")
     """
     named = [store] if isinstance(store, (str, os.PathLike)) else store
-    # What is named twice counts once.
+    # A path that is named twice counts once.
     paths = {path.resolve(): path for path in map(Path, named)}
     if not paths:
         raise ValueError("no store is named")
@@ -160,7 +160,7 @@ def open(store: Union[StrPath, Iterable[StrPath]]) -> Stores:
     return Stores(list(stores.values()), exports)
 
 
-# Any of these makes a directory a store. A name such as `ops` does not: a directory of stores may be called that, too.
+# Any of these makes a directory a store. A name such as `ops` does not: a directory of stores may also be called that.
 _IN_A_STORE = ("catalog.db", "journal/*.tij", *(f"{dataset}/granularity=*/date=*" for dataset in ("rollup", "ops", "health")), "requests/date=*")
 
 
@@ -173,7 +173,7 @@ def _stores(path: Path) -> Iterator[Path]:
             yield from _stores(below)
 
 
-# Directories of a store that have only Parquet.
+# Directories of a store that contain only Parquet files.
 _PARTITIONS = ("granularity=", "date=")
 
 

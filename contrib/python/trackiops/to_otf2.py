@@ -108,7 +108,7 @@ def convert(requests: Path, trace: Path, marks: Optional[Path] = None) -> None:
         except (otf2.error.Error, _otf2.Error) as error:
             raise Problem(f"{trace} cannot be written: {error}; see the messages of OTF2 above") from None
         finally:
-            # What failed to close would try again when it is collected.
+            # A handle that failed to close would try again when it is collected.
             writer._handle = None
         if _signals:
             raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("trace", type=Path, metavar="TRACE_DIR", help="a new directory for traces.otf2 and its parts")
     parser.add_argument("--marks", type=Path, metavar="FILE", help="written by `trackiops marks --json`")
     args = parser.parse_args()
-    # An exception of a handler would be lost in the callbacks of OTF2.
+    # The callbacks of OTF2 would lose a handler's exception.
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, lambda number, _: _signals.append(number))
     try:

@@ -1,5 +1,4 @@
-//! Writes the inputs that fuzzing begins with, `seeds/`, from the golden store, the kernels' files that the tests have, and
-//! messages made for it.
+//! Writes the initial inputs of fuzzing, `seeds/`: from the golden store, the tests' kernel files, and messages made here.
 //!
 //!     cargo run --manifest-path fuzz/Cargo.toml --bin seeds
 
@@ -56,7 +55,7 @@ impl Seeds {
         self.catalog(&read("catalog.db")?)
     }
 
-    /// A segment as it is, and without compression, in which changes of values are changes of bytes.
+    /// A segment as it is, and also without compression, so that changes of values are changes of bytes.
     fn segment(&self, target: &str, name: &str, file: &[u8]) -> Done<()> {
         self.put(target, name, file)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -69,7 +68,7 @@ impl Seeds {
             .cloned();
         let mut pairs = pairs.unwrap_or_default();
         pairs.retain(|pair| pair.key != "ARROW:schema");
-        // As exports have it: 2026-11-22, from 0:00 to 1:00.
+        // In the form of exports: 2026-11-22, from 0:00 to 1:00.
         let range = "1795305600000..1795309200000".to_owned();
         pairs.push(KeyValue::new(META_RANGE.to_owned(), range));
         let properties = WriterProperties::builder()
@@ -92,7 +91,7 @@ impl Seeds {
         self.put(target, &format!("{name}-plain"), &plain.encode())
     }
 
-    /// A catalog of small pages, which is mostly content.
+    /// A catalog with small pages, which are mostly content.
     fn catalog(&self, golden: &[u8]) -> Done<()> {
         let scratch = self.0.join("scratch.db");
         fs::write(&scratch, sealed::database(golden))?;
@@ -109,7 +108,7 @@ impl Seeds {
                 &[&rows.to_le_bytes()[..], &blob].concat(),
             )?;
         }
-        // Keys 1 further each, in one row each.
+        // Keys that increase by 1, in one row each.
         self.put(
             "file_index",
             "plain",
@@ -170,7 +169,7 @@ impl Seeds {
     }
 }
 
-/// Targets, and texts as they read them.
+/// Targets, and their text inputs.
 const TEXTS: &[(&str, &[&str])] = &[
     (
         "proc",

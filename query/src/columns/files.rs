@@ -24,7 +24,7 @@ use crate::volume_names::VolumeName;
 enum Side {
     Read,
     Write,
-    /// Sum of both. Its columns have no prefix.
+    /// Both directions together. Its columns have no prefix.
     Both,
 }
 
@@ -69,7 +69,7 @@ impl Side {
         }
     }
 
-    /// The name of a column of calls.
+    /// The name of a column of application calls.
     fn name_of_calls(self, of: &str) -> String {
         match self {
             Self::Read => format!("{}{of}", APP_DIRECTIONS[0]),
@@ -78,7 +78,7 @@ impl Side {
         }
     }
 
-    /// Stored columns of calls with this data.
+    /// Stored columns of application calls with this data.
     fn needs_of_calls(self, stored: &[&str]) -> Vec<String> {
         let prefixes = match self {
             Self::Read => &APP_DIRECTIONS[..1],
@@ -201,12 +201,12 @@ const SHARES: [Derived; 5] = [
     },
 ];
 
-/// A figure derived from calls of applications, the requests of their files, and the recorded time, ms.
+/// A figure derived from application calls, the requests of their files, and the recorded time, ms.
 struct DerivedOfCalls {
     name: &'static str,
     unit: Unit,
     needs: &'static [&'static str],
-    /// What it needs of the requests.
+    /// Columns of the requests that it needs.
     of_wire: &'static [&'static str],
     only_reads: bool,
     get: fn(&AppCalls, &Direction, u64) -> Option<f64>,
@@ -238,7 +238,7 @@ const OF_CALLS: [DerivedOfCalls; 5] = [
         only_reads: true,
         get: |calls, wire, _| {
             let missed = wire.bytes.saturating_sub(calls.direct_bytes);
-            // More than was called for: read ahead, or by mmap, of which nobody tells how often the cache had it.
+            // If requests exceed the calls, the share is unknown: nothing counts the cache hits of read-ahead and mmap.
             share(calls.bytes.checked_sub(missed)?, calls.bytes)
         },
     },
@@ -429,7 +429,7 @@ fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
                 DataType::Float64,
                 of.unit,
                 move |row: &AnswerRow| {
-                    // What compares both is not known where one side is not.
+                    // A comparison of both sides is unknown if one side is.
                     if !of.of_wire.is_empty() && !row.has_both_sides {
                         return Value::Null;
                     }

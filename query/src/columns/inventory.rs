@@ -17,8 +17,8 @@ use crate::processes::ProcessActivity;
 use crate::stalls::ServerStall;
 use crate::volume::Volume;
 
-/// For files: start of the first and end of the last window with requests of the file, or under a name. For mounts: when they
-/// were first and last mounted.
+/// For files: start of the first and end of the last window with requests of the file, or of the file under a name. For
+/// mounts: when they were first and last mounted.
 const FIRST_SEEN: &str = "first_seen";
 const LAST_SEEN: &str = "last_seen";
 

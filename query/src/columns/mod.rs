@@ -1,5 +1,5 @@
-//! Columns of an answer. Each kind of row has one table of columns. All machine formats are written from it, and `--columns`,
-//! `--sort` and `--where` look names up in it.
+//! Columns of an answer. Each kind of row has one table of columns. It defines all machine formats and the names that
+//! `--columns`, `--sort` and `--where` accept.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl<R> Column<R> {
         )
     }
 
-    /// As it is, but answers have it only if it is asked for.
+    /// The same column, but answers have it only on request.
     pub fn only_if_asked(self) -> Self {
         Self {
             is_usual: false,
@@ -166,7 +166,7 @@ impl<R> Column<R> {
         let short = self.short_names().into_iter().next();
         let name = short.unwrap_or_else(|| self.name.clone());
         match self.unit {
-            // Tables show times with the unit that suits them.
+            // Tables choose a suitable unit for times.
             Unit::Microseconds => name.replacen("_us", "", 1),
             Unit::Milliseconds => name.replacen("_ms", "", 1),
             _ => name,
@@ -183,7 +183,7 @@ impl<R> Column<R> {
     }
 }
 
-/// `read_p99` for `read_latency_us_p99`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
+/// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
 fn short_names(name: &str) -> Vec<String> {
     let mut names = Vec::new();
     let plain = name
@@ -308,7 +308,7 @@ impl<R: 'static> Columns<R> {
         self
     }
 
-    /// Applies a function to every text value; texts in lists stay, as JSON escapes them.
+    /// Applies a function to every text value, except texts in lists, which JSON escapes.
     pub fn map_texts(&self, change: fn(&str) -> String) -> Self {
         let of = |column: &Column<R>| {
             let get = Arc::clone(&column.get);

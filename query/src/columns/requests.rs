@@ -1,4 +1,4 @@
-//! Columns of single requests: those that are stored, and their times in us, to compare and to sort by.
+//! Columns of single requests: the stored columns, and their times in us for comparing and sorting.
 
 use trackiops_schemas::columns::{FILE_KEY, FILEID, request_schema};
 

@@ -9,15 +9,15 @@ use trackiops_schemas::identity::Tenant;
 
 use super::{Column, Unit, Value};
 
-/// Id of the cgroup's container, from the cgroup's path.
+/// Id of the cgroup's container, found in the cgroup's path.
 pub const CONTAINER_ID: &str = "container_id";
-/// Namespace of the pod that the container is in.
+/// Namespace of the container's pod.
 pub const NAMESPACE: &str = "namespace";
-/// That pod.
+/// Name of the container's pod.
 pub const POD: &str = "pod";
 
-/// The tenant's columns as they are stored, then what follows from them, for `--columns`: parts of the container, and the tenant as
-/// rows are grouped by it.
+/// The stored columns of the tenant, then derived ones for `--columns`: parts of the container, and the tenant by which
+/// rows are grouped.
 pub fn tenants<R: 'static>(
     of: impl Fn(&R) -> &Arc<Tenant> + Copy + Send + Sync + 'static,
 ) -> ([Column<R>; 6], [Column<R>; 4]) {
@@ -27,7 +27,7 @@ pub fn tenants<R: 'static>(
             .map_or(Value::Null, |uid| Value::Int(uid.into()))
     });
     let user = Column {
-        // The user's name is valid only with a uid: a row of several users has neither.
+        // The user's name is only valid with a uid: a row of several users has neither.
         needs: vec![USER.to_owned(), UID.to_owned()],
         ..Column::text(USER, move |row: &R| {
             Value::some_text(of(row).user.as_deref())
@@ -38,7 +38,7 @@ pub fn tenants<R: 'static>(
     });
     let of_container = vec![CONTAINER.to_owned(), CGROUP.to_owned()];
     let container = Column {
-        // As the user's name with a uid.
+        // Only valid with the cgroup, like the user's name with a uid.
         needs: of_container.clone(),
         ..Column::text(CONTAINER, move |row: &R| {
             Value::some_text(of(row).container.as_deref())
@@ -65,7 +65,7 @@ pub fn tenants<R: 'static>(
         Value::some_text(of(row).name.as_deref())
     });
     let labels = Column {
-        // As the user's name with a uid.
+        // Only valid with the tenant's name, like the user's name with a uid.
         needs: vec![LABELS.to_owned(), TENANT_NAME.to_owned()],
         ..Column::text(LABELS, move |row: &R| {
             Value::some_text(of(row).labels.as_deref())

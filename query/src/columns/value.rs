@@ -16,9 +16,9 @@ pub enum Value<'r> {
     Count(u64),
     /// An integer.
     Int(i64),
-    /// The key of a file. JSON has it as text: readers of JSON numbers round them from 2^53 on.
+    /// The key of a file. It is text in JSON, because JSON readers round numbers above 2^53.
     Key(i64),
-    /// The number of a file on its server. JSON has it as text, other formats as a signed number.
+    /// The number of a file on its server. It is text in JSON, and a signed number in other formats.
     Fileid(u64),
     /// A boolean.
     Flag(bool),

@@ -10,9 +10,9 @@ use crate::literal::Literal;
 /// A parsed condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// All of these hold.
+    /// All of these must hold.
     All(Vec<Condition>),
-    /// At least one of these holds.
+    /// At least one of these must hold.
     Any(Vec<Condition>),
     /// Compares a column with a value.
     Compare {
@@ -43,8 +43,8 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Longer ones first, because the parser takes the first match. `Display` takes the last one of an operator, so it writes
-    /// `=`.
+    /// Longer ones first, because the parser takes the first match. `Display` takes the last text of an operator, so it
+    /// writes `=`.
     const ALL: [(&'static str, Self); 7] = [
         (">=", Self::GreaterOrEqual),
         ("<=", Self::LessOrEqual),

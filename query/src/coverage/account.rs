@@ -42,7 +42,8 @@ impl<'p> Account<'p> {
         (self.covered.finish(), self.hosts)
     }
 
-    /// Adds the health rows of a journal. Reads finer rows only for coarse windows that were partly recorded or need a note.
+    /// Adds the health rows of a journal. Reads finer rows only for coarse windows that were partly recorded or need a
+    /// note.
     pub(crate) fn journal(&mut self, journal: &Journal) -> Result<(), QueryError> {
         for part in &journal.coarse_health {
             let (bounds, granularity) = (part.bounds, part.granularity);
@@ -96,7 +97,7 @@ impl<'p> Account<'p> {
             && self.left_out_ms(health) == 0
     }
 
-    /// Adds the windows in the granularity that answers, as far as `is_asked`.
+    /// Adds the windows of the answering granularity that `is_asked` accepts.
     fn windows(
         &mut self,
         journal: &Journal,
@@ -114,7 +115,8 @@ impl<'p> Account<'p> {
                 || has_shed(health)
                 || self.left_out_ms(health) > 0
         };
-        // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was stalled.
+        // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was
+        // stalled.
         if journal.finest_health.is_empty() || !rows.iter().any(has_gap) {
             self.cover(journal, granularity, rows);
             return Ok(());
@@ -131,8 +133,8 @@ impl<'p> Account<'p> {
         Ok(())
     }
 
-    /// Whether all parts of a window would say the same as the window: it was recorded completely, and what notes are about is the
-    /// same in all of it.
+    /// Whether finer rows would add nothing to a window: it was recorded completely, and whatever needs a note applies
+    /// to all of it.
     fn is_same_throughout(&self, health: &Health, window: Interval) -> bool {
         let is_none_or_all = |ms: u64| ms == 0 || ms == health.covered_ms;
         self.is_plain_but_for_filter(health, window)
@@ -176,7 +178,7 @@ impl<'p> Account<'p> {
         health.covered_ms.saturating_sub(asked_ms)
     }
 
-    /// Adds the health row of a window that is not sealed. Returns the start of its window in the answer, if it lies in the
+    /// Adds the health row of an unsealed window. Returns the start of its window in the answer, if it lies in the
     /// range.
     pub(crate) fn window(
         &mut self,
@@ -195,7 +197,7 @@ impl<'p> Account<'p> {
         Some(self.plan.window(start))
     }
 
-    /// Reads the health rows that are asked for, and adds up those of the same window.
+    /// Reads the wanted health rows, and adds up rows of the same window.
     fn health_rows(
         &self,
         segments: &[Segment],

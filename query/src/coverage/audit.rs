@@ -1,4 +1,4 @@
-//! What the recorder's comparisons with the kernel's counters have shown, over all of a store.
+//! Results of the recorder's comparisons with the kernel's counters, over a whole store.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::QueryError;
 use crate::explain::Explain;
 use crate::scan;
 
-/// All comparisons that a store has.
+/// All comparisons in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
     /// Sums over all windows.
@@ -29,7 +29,7 @@ impl Audited {
     }
 }
 
-/// Adds up what is known about a store: its longest windows, and journals that are not sealed.
+/// Adds up the longest windows of a store, and its unsealed journals.
 pub fn ask_audited(store: &Path) -> Result<Audited, QueryError> {
     let snapshot = Snapshot::open(store)?;
     let segments = snapshot.segments(Dataset::Health, None)?;

@@ -1,4 +1,4 @@
-//! Streams of captures that were imported, with where their bytes went.
+//! Streams of imported captures, and where their bytes went.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use trackiops_schemas::captured::{Captured, Stream, StreamBytes};
 
 use crate::coverage::interval::Interval;
 
-/// A stream: one direction of a connection. `stream` is `None` for all that had no room of their own.
+/// A stream: one direction of a connection. `stream` is `None` for all streams without separate sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedStream {
     /// The stream.
     pub stream: Option<Stream>,
-    /// From the first to the last window that has bytes of it.
+    /// From the first to the last window with bytes of it.
     pub range: Interval,
     /// Where its bytes went.
     pub bytes: StreamBytes,
 }
 
-/// What captures lack.
+/// Bytes that captures lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lacking {
     /// From the first to the last window with bytes that are lost or not understood.
@@ -27,7 +27,7 @@ pub struct Lacking {
 }
 
 impl Lacking {
-    /// Adds what other captures lack.
+    /// Adds the missing bytes of other captures.
     pub fn merge(&mut self, other: &Self) {
         self.range = self.range.hull(other.range);
         self.bytes.merge(&other.bytes);
@@ -56,7 +56,7 @@ impl Captures {
         }
     }
 
-    /// What they lack; `None` if nothing.
+    /// The bytes that they lack; `None` if nothing is missing.
     pub fn lacking(&self) -> Option<Lacking> {
         let mut lacking = Lacking {
             range: self.lacking?,

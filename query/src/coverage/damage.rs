@@ -24,7 +24,7 @@ pub(crate) struct LeftOut {
     notes: Vec<Note>,
 }
 
-/// Most damaged files with a note of their own.
+/// Most damaged files with separate notes.
 const TOLD: usize = 10;
 /// After this many skipped segments, verify all segments of the range at once. Otherwise each damaged segment would cost another
 /// plan.
@@ -100,7 +100,7 @@ impl LeftOut {
                 covers = Some((range, segment.files.unpack().keys().count()));
             }
         }
-        // It was skipped before, so another retry would fail in the same way.
+        // It was already skipped, so another retry would fail in the same way.
         if !self.paths.insert(path.clone()) {
             return Err(QueryError::Damaged { path, why });
         }

@@ -26,7 +26,7 @@ pub use interval::Interval;
 use crate::coverage::captures::{CapturedStream, Captures, Lacking};
 use crate::coverage::stalls::{Stall, Stalls};
 
-/// A window and its recorded time. It is unknown which part of the window was recorded.
+/// A window and its recorded time. It is not known which part of the window was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The window, cut to the extent of its journal.
@@ -41,7 +41,7 @@ impl Piece {
     }
 }
 
-/// A part of the range that was not recorded, at least not completely.
+/// A part of the range that was not recorded, or not completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The part.
@@ -57,7 +57,7 @@ impl Gap {
     }
 }
 
-/// Requests that rows lack, or have only as sums, and where.
+/// Requests that rows lack, or have only as sums, and their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
     /// From the first to the last window with such requests.
@@ -69,7 +69,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds up windows; each has a number of such requests and a number of requests seen. `None` without losses.
+    /// Adds up windows, each with a number of such requests and a number of requests seen. `None` without losses.
     pub fn between(windows: impl Iterator<Item = (Interval, u64, u64)> + Clone) -> Option<Self> {
         let with_loss = windows.clone().filter(|(_, count, _)| *count > 0);
         let range = with_loss
@@ -113,7 +113,7 @@ fn hull(ranges: &mut BTreeMap<Arc<str>, Interval>, text: &Arc<str>, window: Inte
         .or_insert(window);
 }
 
-/// Adds a window of which a part is missing.
+/// Adds a window with `missing_ms` of unrecorded time.
 fn extend(gap: &mut Option<Gap>, window: Interval, missing_ms: u64) {
     if missing_ms > 0 {
         let known = gap.get_or_insert(Gap {
@@ -131,7 +131,7 @@ impl Coverage {
         extend(&mut self.left_out, window, missing_ms);
     }
 
-    /// Adds what a recorded window lacks of calls of applications, and of requests to block devices.
+    /// Adds a recorded window, if application calls or requests to block devices were not recorded in it.
     pub fn leave_levels_out(&mut self, window: Interval, health: &Health) {
         let with_calls_ms = health.app_covered_ms.saturating_add(health.shed_calls_ms);
         let without_calls_ms = health.covered_ms.saturating_sub(with_calls_ms);
@@ -140,7 +140,7 @@ impl Coverage {
         extend(&mut self.without_block, window, without_block_ms);
     }
 
-    /// Adds a recorded window in which the recorder left details out.
+    /// Adds a recorded window in which the recorder shed details.
     pub fn shed(&mut self, window: Interval, health: &Health) {
         for detail in Detail::ALL {
             let shed_ms = detail.shed_ms(health);
@@ -152,7 +152,7 @@ impl Coverage {
         }
     }
 
-    /// Details that were left out, with their range and time: those of the same range and time together.
+    /// Details that were shed, with their range and time. Details with the same range and time come together.
     pub fn details_shed(&self) -> Vec<(Details, Gap)> {
         let mut together: Vec<(Details, Gap)> = Vec::new();
         for (detail, gap) in &self.shed {
@@ -166,12 +166,12 @@ impl Coverage {
         together
     }
 
-    /// Range and time in which calls of applications were not counted.
+    /// Range and time in which application calls were not counted.
     pub fn without_calls(&self) -> Option<Gap> {
         self.without_calls
     }
 
-    /// Range and time in which they were left out, because tracing had reached its ceiling.
+    /// Range and time in which application calls were shed, because tracing had reached its ceiling.
     pub fn calls_shed(&self) -> Option<Gap> {
         self.shed.get(&Detail::Calls).copied()
     }
@@ -221,7 +221,7 @@ impl Coverage {
         }
     }
 
-    /// Losses that `of` counts: lost or missed requests.
+    /// Losses by the counter `of`: lost or missed requests.
     pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
         let windows = self.health.iter();
         Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
@@ -235,12 +235,12 @@ impl Coverage {
         filters
     }
 
-    /// What was imported, each with the time from its first to its last window.
+    /// The kinds of imports, each with the time from its first to its last window.
     pub fn sources(&self) -> impl Iterator<Item = (&Arc<str>, Interval)> {
         self.sources.iter().map(|(source, range)| (source, *range))
     }
 
-    /// What the captures lack that were imported.
+    /// The bytes that imported captures lack.
     pub fn lacking(&self) -> Option<Lacking> {
         self.captures.lacking()
     }
@@ -255,7 +255,7 @@ impl Coverage {
         mem::take(&mut self.stalls).finish()
     }
 
-    /// What `of` counts, such as steps of the wall clock: the time from first to last, and their number.
+    /// Total of the counter `of`, such as steps of the wall clock, and the time from the first to the last.
     pub fn count(&self, of: fn(&Health) -> u64) -> Option<(Interval, u64)> {
         let counts = self
             .health
@@ -279,9 +279,9 @@ impl Coverage {
         ))
     }
 
-    /// Gaps from `since` to `until`. An open end takes the end of the recorded time in this range.
-    /// `span` is the time of all of the host's data. The recorder started in its first window and stopped in its last one,
-    /// so these two windows have a known start and end.
+    /// Gaps from `since` to `until`. An open end becomes the end of the recorded time in this range. `span` is the time
+    /// of all of the host's data. The recorder started in its first window and stopped in its last one, so these two
+    /// windows have a known start and end.
     pub fn gaps(self, since: Option<UtcMs>, until: Option<UtcMs>, span: Interval) -> Vec<Gap> {
         let mut pieces = add_up(self.pieces);
         trim_edges(&mut pieces, span);
@@ -309,7 +309,7 @@ impl Coverage {
     }
 }
 
-/// Sorts the pieces, and adds up those that overlap: two journals share a window that a restart cut.
+/// Sorts the pieces, and adds up overlapping ones: a restart cuts a window, so two journals share it.
 fn add_up(mut pieces: Vec<Piece>) -> Vec<Piece> {
     pieces.sort_by_key(|piece| piece.window);
     let mut sum: Vec<Piece> = Vec::with_capacity(pieces.len());
@@ -356,8 +356,8 @@ impl Region {
         }
     }
 
-    /// The gap up to `end`. It can begin and end within a window: the recorder stopped in the first one and started again in the
-    /// last one.
+    /// The gap up to `end`. It can begin and end within a window, if the recorder stopped in the first one and started
+    /// again in the last one.
     fn close(self, end: UtcMs) -> Option<Gap> {
         let mut range = Interval::new(self.start, end);
         if range.is_empty() {
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(gaps(all, all, &[(0, 10_000, 10_000)]), []);
         let cut = [(4000, 10_000, 6000), (0, 3000, 3000), (3000, 4000, 1000)];
         assert_eq!(gaps(all, all, &cut), []);
-        // A restart within the window of 3000: two journals share it.
+        // A restart within the window of 3000, so two journals share it.
         let shared = [(0, 4000, 3400), (3000, 10_000, 6600)];
         assert_eq!(gaps(all, all, &shared), []);
     }

@@ -16,14 +16,14 @@ use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
 
-/// Most gaps with a note of their own; one note sums up the others.
+/// Most gaps with separate notes; one note sums up the others.
 const MAX_GAPS: usize = 20;
-/// Unrecorded time that is worth a note, ms. A recorder that is restarted misses less.
+/// Least unrecorded time that needs a note, ms. A restart of the recorder misses less.
 const LEAST_GAP_MS: u64 = 1000;
-/// Most stalls with a note of their own, the longest ones; one note counts the others.
+/// Most stalls with separate notes, longest first; one note counts the others.
 const MAX_STALLS: usize = 20;
-/// The last window of a live recording closes within this time after its end, ms. Until then, the present is not a gap.
-/// Two windows of the finest granularity apply if they are longer.
+/// A live recording closes its last window within this time after the window's end, ms. Until then, the present is not
+/// a gap. Two windows of the finest granularity apply if they are longer.
 const CLOSING_MS: i64 = 5000;
 
 /// Adds notes about the range, its coverage, and folded requests in the rows.
@@ -126,7 +126,7 @@ fn loss_notes(host: &Option<String>, coverage: &Coverage) -> Vec<Note> {
     let lost = coverage.losses(|health| health.lost);
     let missed = coverage.losses(|health| health.missed);
     let booked = coverage.booked();
-    // What the kernel's counters had is in rows `(missed)`, so that counts are not too low.
+    // Rows `(missed)` have the requests from the kernel's counters, so these do not make counts too low.
     let count = |losses: &Option<Losses>| losses.map_or(0, |losses| losses.count);
     let is_booked =
         booked.is_some_and(|(_, known, _)| known >= count(&lost).saturating_add(count(&missed)));

@@ -23,7 +23,7 @@ pub enum Note {
         /// A time at which the offset is valid.
         at: UtcMs,
     },
-    /// A selector matches nothing that was ever recorded; the text names it.
+    /// A selector matches nothing that was ever recorded; the text names the selector.
     NoSuchFile(String),
     /// A selector matches only files outside of the range.
     SeenElsewhere {
@@ -32,9 +32,9 @@ pub enum Note {
         /// From the first to the last window with such files.
         range: Interval,
     },
-    /// The answer is about one level, and others have rows as well.
+    /// The answer is about one level, and other levels also have rows.
     OtherLevels(OtherLevels),
-    /// Entities without rows, because they had no READ or WRITE requests, and no calls if the question is about these.
+    /// Entities without rows: they had no READ or WRITE requests, and no calls if the question is about calls.
     OnlyMetadata {
         /// Number of entities.
         count: usize,
@@ -46,19 +46,19 @@ pub enum Note {
         /// These operations, as text.
         what: String,
     },
-    /// The query chose a step, and finer ones are stored.
+    /// The query chose a step, although finer ones are stored.
     StepChosen {
         /// The step.
         step: Granularity,
         /// The finest stored granularity.
         finest: Granularity,
     },
-    /// Rows that a table omits to stay readable.
+    /// Rows that a table omits to remain readable.
     MoreRows {
         /// Number of rows.
         count: usize,
     },
-    /// The answer is from an export, which lacks the unrecorded time.
+    /// The answer is from an export, which does not show unrecorded time.
     Export {
         /// Path of the export.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum Note {
         /// Time of its data and number of their files; `None` if unknown. The number is 0 for a journal.
         covers: Option<(Interval, usize)>,
     },
-    /// Damaged files beyond those with a note of their own.
+    /// Damaged files beyond the limit of separate notes.
     MoreDamaged {
         /// Number of files.
         count: usize,
@@ -93,14 +93,14 @@ pub enum Note {
         /// The part.
         gap: Gap,
     },
-    /// The question names calls of applications, and a part of the range was recorded without them.
+    /// The question names application calls, and a part of the range was recorded without them.
     WithoutCalls {
         /// The host, if there are several.
         host: Option<String>,
         /// The part.
         gap: Gap,
     },
-    /// Details that the question asks for were left out, because tracing had reached its ceiling.
+    /// Details of the question were shed, because tracing had reached its ceiling.
     Shed {
         /// The host, if there are several.
         host: Option<String>,
@@ -109,16 +109,16 @@ pub enum Note {
         /// The part.
         gap: Gap,
     },
-    /// The question is about tenants, and the rules that name them were replaced.
+    /// The question is about tenants, and the rules that name them changed.
     TenantRules {
         /// The host, if there are several.
         host: Option<String>,
-        /// From the first to the last window in which they were.
+        /// From the first to the last window with a change.
         range: Interval,
-        /// How often.
+        /// Number of changes.
         count: u64,
     },
-    /// Gaps beyond those with a note of their own.
+    /// Gaps beyond the limit of separate notes.
     MoreGaps {
         /// Number of gaps.
         count: usize,
@@ -132,7 +132,7 @@ pub enum Note {
         /// Number and range.
         losses: Losses,
     },
-    /// Single requests that were to be kept and were not.
+    /// Single requests that were dropped although they were to be kept.
     RequestsDropped {
         /// The host, if there are several.
         host: Option<String>,
@@ -141,9 +141,9 @@ pub enum Note {
         /// Their number.
         count: u64,
     },
-    /// Single requests that were deleted since, because they took more room than they may.
+    /// Single requests that were deleted later, because they exceeded their budget.
     RequestsDeleted {
-        /// The oldest that are left.
+        /// Time of the oldest remaining ones.
         before: UtcMs,
     },
     /// Folded requests: only their sums are known.
@@ -158,7 +158,7 @@ pub enum Note {
         /// Upper bound of their number, and their range.
         losses: Losses,
     },
-    /// Requests that the kernel counted and no row of a file has: rows `(missed)` have them.
+    /// Requests that the kernel counted but no row of a file has. Rows `(missed)` have them.
     Booked {
         /// The host, if there are several.
         host: Option<String>,
@@ -169,7 +169,7 @@ pub enum Note {
         /// Their bytes.
         bytes: u64,
     },
-    /// Rows and the kernel's counters differ for a reason that the recorder does not know.
+    /// Rows and the kernel's counters differ for a reason unknown to the recorder.
     AuditAlarm {
         /// The host, if there are several.
         host: Option<String>,
@@ -182,21 +182,21 @@ pub enum Note {
     Filtered {
         /// The host, if there are several.
         host: Option<String>,
-        /// The filter that requests had to pass.
+        /// The filter.
         filter: Arc<str>,
         /// From the first to the last window with this filter.
         range: Interval,
     },
     /// Rows were imported.
     Imported {
-        /// What they were imported from.
+        /// The kind of import.
         source: Arc<str>,
         /// From the first to the last window.
         range: Interval,
     },
-    /// A capture that was imported lacks bytes, or has some that could not be read.
+    /// An imported capture lacks bytes, or has bytes that could not be parsed.
     CaptureLacks {
-        /// Where, and how many.
+        /// Time and number of these bytes.
         lacking: Lacking,
     },
     /// A server did not answer.
@@ -206,7 +206,7 @@ pub enum Note {
         /// The server, and the time of the stall.
         stall: Stall,
     },
-    /// Stalls beyond those with a note of their own.
+    /// Stalls beyond the limit of separate notes.
     MoreStalls {
         /// The host, if there are several.
         host: Option<String>,
@@ -217,7 +217,7 @@ pub enum Note {
     Twice {
         /// The host.
         host: String,
-        /// From the first to the last of this time.
+        /// From the first to the last such time.
         range: Interval,
     },
     /// The wall clock was set.
@@ -231,7 +231,8 @@ pub enum Note {
     },
 }
 
-/// Whether the recorder compares the bytes of calls with the kernel's counters under this filter: where rows have all READs and WRITEs.
+/// Whether the recorder compares the bytes of calls with the kernel's counters under this filter. It must include all
+/// READs and WRITEs.
 fn compares_calls(filter: &str) -> bool {
     let words: Vec<_> = filter.split(' ').collect();
     let operations = words.chunks(2).filter_map(|pair| match pair {
@@ -244,7 +245,7 @@ fn compares_calls(filter: &str) -> bool {
 }
 
 impl Note {
-    /// Whether the text names a time, which is then local.
+    /// Whether the text has a time, which is then local.
     pub fn has_time(&self) -> bool {
         matches!(
             self,
@@ -274,7 +275,7 @@ impl Note {
         )
     }
 
-    /// Whether the note says what is wrong with a recording, or with what it recorded, at any time.
+    /// Whether the note reports a problem of the recording or of the recorded servers, at any time.
     pub fn is_of_the_recording(&self) -> bool {
         matches!(
             self,
@@ -291,7 +292,7 @@ impl Note {
         ) || self.is_damage()
     }
 
-    /// The order in which notes matter for an answer: what is wrong with its rows, what they lack, what is to be known about them.
+    /// Rank by importance for an answer: faults of its rows first, then missing data, then further facts.
     pub fn rank(&self) -> u8 {
         match self {
             Self::Damaged { .. } | Self::MoreDamaged { .. } | Self::Twice { .. } => 0,
@@ -305,7 +306,7 @@ impl Note {
         }
     }
 
-    /// Whether the note is about how the answer is written, which programs see in its data.
+    /// Whether the note is about the form of the answer, which programs see in its data.
     pub fn is_about_form(&self) -> bool {
         matches!(self, Self::LocalTimes { .. } | Self::StepChosen { .. })
     }
@@ -571,7 +572,7 @@ fn in_bytes(bytes: u64) -> String {
     }
 }
 
-/// Text about entities without reads and writes, and the query that lists them.
+/// Text about entities without reads and writes, with the query that lists them.
 fn only_metadata(count: usize, by: GroupBy) -> String {
     let (one, several, word) = match by.level {
         Level::File => ("file", "files", "file"),

@@ -1,4 +1,4 @@
-//! Recorded time of each window and host. Rates divide by it.
+//! Recorded time of each window and host, for rates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::origin::HostIndex;
 pub struct RecordedTime {
     /// Recorded time in windows of the answer, by their start, ms.
     windows: HashMap<(HostIndex, UtcMs), u64, foldhash::fast::RandomState>,
-    /// Completely recorded times. Each may span many windows of the answer.
+    /// Completely recorded times. Each may cover many windows of the answer.
     whole: BTreeMap<HostIndex, Vec<Interval>>,
     /// For each of these times, the latest end so far.
     reach: BTreeMap<HostIndex, Vec<UtcMs>>,
@@ -51,7 +51,7 @@ impl RecordedTime {
         windows.any(|ms| *ms > 0) || whole.any(|time| !time.is_empty())
     }
 
-    /// Recorded time of a window of the answer, ms. Time that several journals have is counted several times.
+    /// Recorded time of a window of the answer, ms. Time in several journals counts several times.
     pub fn ms(&self, host: HostIndex, window: Interval) -> u64 {
         let partly = self.windows.get(&(host, window.start)).copied();
         let whole = self.whole.get(&host).map_or(&[][..], Vec::as_slice);
@@ -66,14 +66,14 @@ impl RecordedTime {
     }
 }
 
-/// Recorded time of an answer, by the names of hosts. Windows without rows have theirs here, too.
+/// Recorded time of an answer by the names of hosts, including windows without rows.
 #[derive(Default)]
 pub struct HostTimes {
     hosts: Vec<Arc<str>>,
     time: RecordedTime,
 }
 
-/// In order, so that equal answers have equal texts.
+/// In order, so that equal answers print equal texts.
 impl fmt::Debug for HostTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let windows: BTreeMap<_, _> = self.time.windows.iter().collect();
@@ -91,8 +91,8 @@ impl HostTimes {
         Self { hosts, time }
     }
 
-    /// The recorded time of an answer in windows of `step`: host, interval, and recorded time in it, ms. An interval is one window
-    /// of the answer, or was recorded completely. Intervals may overlap; their times add up.
+    /// The recorded time of an answer in windows of `step`: host, interval, and recorded time in it, ms. An interval is
+    /// one window of the answer or a completely recorded time. Intervals may overlap; their times add up.
     pub fn pieces(&self, step: Granularity) -> impl Iterator<Item = (&str, Interval, u64)> {
         let windows = self.time.windows.iter();
         let windows = windows

@@ -6,7 +6,7 @@ use trackiops_schemas::pending::{Pending, STALLED_MS, StalledServer};
 
 use crate::coverage::interval::Interval;
 
-/// Largest distance of two windows of one stall, ms. A request that is sent again starts to wait again.
+/// Largest distance between two windows of one stall, ms. A request that is sent again starts to wait again.
 const JOIN_MS: u64 = 2000;
 /// Label of a stall, in whole seconds.
 pub fn stalled(age_ms: u64) -> String {
@@ -23,7 +23,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Whether one wait can fill the range. If not, there were several waits, or a window is longer than the wait.
+    /// Whether one wait can fill the range. Otherwise there were several waits, or a window is longer than the wait.
     pub fn is_one(&self) -> bool {
         self.range.ms() <= self.server.age_ms_max + STALLED_MS
     }
@@ -97,7 +97,7 @@ mod tests {
                 vec![client(3, "b", "b:/1", 1000), client(4, "b", "b:/2", 1900)],
             ),
             (2, vec![client(3, "b", "b:/1", 1100)]),
-            // Sent again in between.
+            // The request was sent again in between.
             (4, vec![client(1, "a", "a:/y", 1100)]),
             (9, vec![client(1, "a", "a:/x", 1200)]),
         ] {

@@ -16,7 +16,7 @@ use crate::question::{Question, READ};
 use crate::ranking::rank;
 use crate::step::Step;
 
-/// READ of NFS 4.2 on mounts. Rows of files count it as READ.
+/// The READ procedure of NFS 4.2. Rows of files count it as READ.
 const READ_PLUS: &str = "READ_PLUS";
 
 /// Keeps the selected operations, in the order of the question.
@@ -69,7 +69,7 @@ pub(super) fn filter_and_sort(
     }
 }
 
-/// Whether an operation is the selected one. READ also selects READ_PLUS. Calls have small letters.
+/// Whether an operation is a selected one. READ also selects READ_PLUS. Names of calls are in lower case.
 fn is_asked(asked: &str, op: &str) -> bool {
     asked.eq_ignore_ascii_case(op) || (asked == READ && op == READ_PLUS)
 }
@@ -84,7 +84,7 @@ type Which = (
     TenantKey,
 );
 
-/// Ignores the connection if connections are not separate: one window may have one connection, and another window several.
+/// Ignores the connection unless connections are separate: one window may have one connection, and another one several.
 fn which(row: &OperationAnswer, connections: Connections) -> Which {
     let transport = match connections {
         Connections::Together => None,
@@ -100,8 +100,8 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
     )
 }
 
-/// Keeps the operations that come first over the whole range, by `--sort` or else by requests.
-/// If the answer has one row for the whole range, only rows that meet the conditions count.
+/// Keeps the first operations over the whole range, by `--sort` or else by the time that they took. If the answer has
+/// one row for the whole range, only rows that meet the conditions count.
 fn keep_top(
     answer: &mut Answer<OperationAnswer>,
     terms: &FilterAndSort<OperationAnswer>,

@@ -18,7 +18,7 @@ use crate::group::{ByError, GroupBy};
 pub use of_files::{ask_operation_latencies, ask_operations_by};
 pub use of_mounts::ask_operations;
 
-/// Whether each connection to a server has rows of its own.
+/// Whether each connection to a server has separate rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
     /// One row per operation.
@@ -44,7 +44,7 @@ impl FromStr for Subject {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let words = || text.split(',').map(str::trim);
         let has = |wanted: &str| words().any(|word| word == wanted);
-        // Mounts and hosts have rows of their own in any case.
+        // Mounts and hosts always have separate rows.
         let others = words().filter(|word| !["op", "transport", "mount", "host"].contains(word));
         let others: Vec<_> = others.collect();
         match (has("op"), has("transport"), others.is_empty()) {
@@ -84,23 +84,23 @@ pub struct OperationAnswer {
     pub about: Option<About>,
     /// The tenant, if the query groups by it.
     pub tenant: Arc<Tenant>,
-    /// Where it was recorded.
+    /// The level at which it was observed.
     pub level: IoLevel,
     /// The counters.
     pub sums: OperationSums,
     /// The byte counters that are known.
     pub bytes: KnownBytes,
-    /// Requests without a known time. Only READs and WRITEs of files can have any, and calls for local files.
+    /// Requests without a known time. Only READs, WRITEs and calls for local files can have any.
     pub untimed: u64,
-    /// Timed requests without known parts of their time. The same have them.
+    /// Timed requests without known parts of their time. Only the same operations can have any.
     pub unsplit: u64,
     /// Requests of all operations of the mount, or of its selected files, in the window.
     pub mount_requests: u64,
-    /// Recorded time within the window on that host, ms, that rates divide by; 0 if too little was recorded for a rate.
+    /// Recorded time within the window on that host, ms, for rates; 0 if it is too short for a rate.
     pub covered_ms: u64,
 }
 
-/// The byte counters of an operation that are known. An unknown counter is 0, which means nothing.
+/// The known byte counters of an operation. An unknown counter is 0, without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownBytes {
     /// Bytes of messages in both directions: operations of mounts.
@@ -109,7 +109,7 @@ pub enum KnownBytes {
     Received,
     /// Bytes of data that WRITEs of a file sent.
     Sent,
-    /// None: all other operations of a file.
+    /// None, for all other operations of a file.
     None,
 }
 
@@ -118,7 +118,7 @@ pub enum KnownBytes {
 pub struct About {
     /// Path; `None` if it is unknown.
     pub path: Option<Arc<str>>,
-    /// The path, or its substitute if it is unknown.
+    /// The path, or a substitute if it is unknown.
     pub shown: Arc<str>,
     /// The file, if the row describes one.
     pub file: Option<FileNumbers>,
@@ -163,12 +163,13 @@ impl OperationAnswer {
         (self.bytes != KnownBytes::None).then(|| self.sums.bytes())
     }
 
-    /// The file, if each file has rows of its own.
+    /// The file, if each file has separate rows.
     pub fn file(&self) -> Option<FileNumbers> {
         self.about.as_ref()?.file
     }
 
-    /// Histogram of the times. `None` if it is unknown: the kernel adds up a file's RPCs beside READ and WRITE without one.
+    /// Histogram of the times. `None` if unknown: the kernel adds up a file's RPCs other than READ and WRITE without
+    /// one.
     pub fn histogram(&self) -> Option<&Histogram> {
         let execute = &self.sums.execute;
         (self.bytes != KnownBytes::None || execute.total() > 0).then_some(execute)
@@ -180,7 +181,7 @@ impl OperationAnswer {
         (timed > 0).then(|| sum_ns as f64 / timed as f64)
     }
 
-    /// As [`Self::per_timed`], for a part of the time; `None` if the parts are unknown.
+    /// Like [`Self::per_timed`], for a part of the time; `None` if the parts are unknown.
     pub fn part_per_timed(&self, sum_ns: u64) -> Option<f64> {
         let without_parts = self.untimed + self.unsplit;
         let is_known = self.sums.requests > without_parts;

@@ -1,4 +1,4 @@
-//! Operations of files, from the rows of files.
+//! Operations of files, derived from the rows of files.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -21,8 +21,8 @@ use crate::question::{Question, READ, WRITE};
 use crate::requests::LatenciesOf;
 use crate::step::Step;
 
-/// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without the rest of
-/// their messages. Bytes of other operations are unknown.
+/// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without
+/// the rest of their messages. Bytes of other operations are unknown.
 pub fn ask_operations_by(
     question: &Question,
     by: GroupBy,
@@ -41,7 +41,7 @@ pub fn ask_operations_by(
     if let (Outcome::Nothing { .. }, true) = (&found, question.levels.is_empty())
         && !question.ops.is_empty()
     {
-        // A level without these operations has more rows, and was shown.
+        // Another level has more rows, but none of these operations.
         let files = Question {
             levels: vec![IoLevel::Block],
             ..files
@@ -54,7 +54,8 @@ pub fn ask_operations_by(
     Ok(found)
 }
 
-/// Distributions of the times of the operations that a question names, over all files that it selects. Nothing is found where none has times.
+/// Distributions of the times of the question's operations, over all selected files. Where histograms of files lack
+/// calls, the distribution is that of single calls, if more of these were kept. Finds nothing if no operation has times.
 pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
     let answer = match ask_operations_by(question, GroupBy::HOST)? {
         Outcome::Found(answer) => answer,
@@ -136,7 +137,8 @@ fn about(row: &AnswerRow) -> Option<About> {
     })
 }
 
-/// Adds up operations of the same name within each group. `of_calls` says that reads and writes are calls, and not requests.
+/// Adds up operations of the same name within each group. With `of_calls`, reads and writes are calls instead of
+/// requests.
 fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut mounts: HashMap<_, u64> = HashMap::new();
@@ -204,7 +206,7 @@ fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
     rows
 }
 
-/// The operations of a row that occurred, with their known bytes, and the numbers of untimed and unsplit requests.
+/// The operations of a row that occurred, with their known bytes and their numbers of untimed and unsplit requests.
 fn of_row(
     row: &Row,
     level: IoLevel,
@@ -272,7 +274,7 @@ fn of_row(
         };
         let unknown = match level {
             IoLevel::Wire => [0, 0],
-            // Calls have no parts, and their times are known where they are timed.
+            // Calls have no parts, and only timed calls have known times.
             _ if op.execute_ns_sum == 0 => [op.requests, 0],
             _ => [0, op.requests],
         };

@@ -1,4 +1,4 @@
-//! Operations of mounts, from their own dataset.
+//! Operations of mounts, from a separate dataset.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -45,8 +45,9 @@ struct Group {
     sums: OperationSums,
 }
 
-/// Answers a question about operations of mounts. If it selects files, tenants or a level other than the wire, the answer is from the
-/// rows of these files, by mount; and so it is of local files where NFS mounts had no operations, or none of the named ones.
+/// Answers a question about operations of mounts. For selected files, tenants or another level than the wire, the
+/// answer comes from rows of files, grouped by mount. The same applies to local files if NFS mounts had none of the
+/// operations.
 ///
 /// Fails with [`QueryError::ConnectionsOfFile`] for connections of selected files.
 pub fn ask_operations(
@@ -90,7 +91,7 @@ pub fn ask_operations(
     })
 }
 
-/// The question about files of other file systems. Rows of NFS files have named operations, but not all.
+/// The question about files of other file systems. Rows of NFS files have some of the operations, but not all.
 fn about_local(question: &Question) -> Question {
     let levels = match question.ops.is_empty() {
         true => vec![IoLevel::Block],
@@ -165,7 +166,7 @@ fn ask_once(
         about: None,
         tenant: Arc::default(),
         level: IoLevel::Wire,
-        // Imports may know neither: no operation takes 0 ns, or has no bytes.
+        // Imports may lack both: no operation takes 0 ns or has no bytes.
         bytes: match group.sums.bytes() {
             0 => KnownBytes::None,
             _ => KnownBytes::Messages,
@@ -192,7 +193,7 @@ fn ask_once(
 
 type Groups = HashMap<Key, Group>;
 
-/// Adds up operations as [`execute()`](crate::execute::execute) does rows of files.
+/// Adds up operations like [`execute()`](crate::execute::execute) adds up rows of files.
 fn execute(
     plan: &Plan<'_>,
     connections: Connections,

@@ -1,4 +1,4 @@
-//! Sealed journals and segments that the catalog has for a range.
+//! Sealed journals and segments in the catalog for a range.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::step::{Part, Step};
 /// Sealed data of all stores.
 pub(super) struct Sealed {
     pub(super) hosts: Vec<String>,
-    /// Time of each host's data in all.
+    /// Time of all of each host's data.
     pub(super) spans: Vec<Option<Interval>>,
     /// Journals that overlap the range.
     pub(super) journals: Vec<Together>,
@@ -74,7 +74,7 @@ impl Sealed {
             .chain(left_out_health?.into_iter().map(|s| (s, Kind::LeftOut)))
             .chain(left_out_rows?.into_iter().map(|s| (s, Kind::LeftOut)));
         for (segment, kind) in all {
-            // The catalog lists no segment of a journal that it does not know.
+            // The catalog must not list segments of journals that it does not know.
             if let Ok(host) = hosts.binary_search(&segment.host)
                 && let Some(recorder) = recorders.get_mut(&(host, segment.store))
             {
@@ -105,7 +105,7 @@ impl Sealed {
     }
 }
 
-/// For each host, the time from the first to the last overlap of two stores' journals. An export counts as a store.
+/// For each host, the time from the first to the last overlap of journals of two stores. An export counts as a store.
 fn twice(
     journals: impl Iterator<Item = (HostIndex, Interval, StoreIndex)>,
     asked: Interval,
@@ -194,7 +194,7 @@ fn together(
 }
 
 impl Stored {
-    /// Whether the journal was sealed into this granularity and has not expired.
+    /// Whether the journal was sealed into this granularity, and its data has not expired.
     fn is_of(&self, journal: &JournalSpan) -> bool {
         let health = self.health.iter().chain(&self.left_out);
         has(health, journal)
@@ -257,7 +257,7 @@ impl Together {
         }
     }
 
-    /// Plans the reads for a range, in windows that add up to the step.
+    /// Plans the reads for a range, with windows that add up to the step.
     pub(super) fn plan(&self, asked: Interval, step: Step) -> Vec<Journal> {
         let levels = self.granularities.keys().map(|g| self.level(*g));
         let levels: Vec<_> = levels.collect();
@@ -269,7 +269,7 @@ impl Together {
             return Vec::new();
         };
         let extent = self.extent();
-        // An end of the range outside of the journals need not cut a coarse window.
+        // If an end of the range is outside the journals, it need not cut a coarse window.
         let mut range = asked;
         if asked.start <= extent.start {
             range.start = extent.start.align(coarsest.granularity);
@@ -306,14 +306,14 @@ impl Together {
         parts.map(journal).collect()
     }
 
-    /// Splits a part that one granularity answers among its health rows and those of coarser granularities.
+    /// Splits a part with one answering granularity among health rows of that granularity and coarser ones.
     fn health(&self, part: Interval, granularity: Granularity) -> Vec<HealthPart> {
         let coarser = self.granularities.keys().filter(|g| **g >= granularity);
         let levels: Vec<_> = coarser.map(|g| self.level(*g)).collect();
         let mut parts = cover(part, &levels);
         let is_within = |(time, _): &(Interval, usize)| time.intersect(part) == *time;
         if !parts.iter().all(is_within) {
-            // This granularity lacks some of the part.
+            // This granularity lacks data of the part.
             parts = vec![(part, 0)];
         }
         let health = |(part, place): (Interval, usize)| {

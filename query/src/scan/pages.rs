@@ -10,7 +10,7 @@ use trackiops_store::{Segment, SegmentReader, StoreError};
 use crate::error::QueryError;
 use crate::explain::Read as ReadOf;
 
-/// Rows per batch: small compared with the caches, large compared with the cost of a batch.
+/// Rows per batch: small enough for the caches, large enough to hide the cost of a batch.
 const BATCH_ROWS: usize = 8192;
 
 /// Batches of one segment.
@@ -61,8 +61,8 @@ pub(super) fn open<'s>(
     batches(segment, open())
 }
 
-/// Opens a segment of few rows and many columns. Reads all rows, and the columns of `schema` that `needs` accepts and that have
-/// any value beside 0 and null.
+/// Opens a segment of few rows and many columns. Reads all rows. Reads the columns of `schema` that `needs` accepts and
+/// that have a value other than 0 and null.
 pub(super) fn open_filled<'s>(
     segment: &'s Segment,
     schema: &Schema,

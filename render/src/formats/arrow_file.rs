@@ -1,4 +1,4 @@
-//! Looks at an Arrow file before it is read: Arrow's reader allocates what a file claims.
+//! Checks an Arrow file before it is read: Arrow's reader allocates as much memory as the file claims.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,12 +9,12 @@ use trackiops_store::{beyond_limit, most_decoded_bytes};
 
 /// The length of the footer i32, and the magic.
 const TRAILER_BYTES: u64 = 10;
-/// Columns of a file. Each takes memory before any row is read.
+/// Most columns of a file. Each takes memory before any row is read.
 const MOST_COLUMNS: usize = 1000;
-/// Before the metadata of a block: that its length follows, which old files lack, and its length.
+/// Marks that the length of a block's metadata follows. Old files lack this mark.
 const CONTINUES: [u8; 4] = [0xff; 4];
 
-/// Checks that a file claims no more than it has, and no more than may be read.
+/// Checks that a file claims no more bytes than it has, and no more than may be read.
 pub(super) fn check(file: &File) -> Result<(), String> {
     let (footer, data_bytes) = footer(file)?;
     let footer = root_as_footer(&footer).map_err(|_| "its footer is damaged")?;
@@ -63,7 +63,7 @@ fn blocks<'f>(footer: &Footer<'f>) -> impl Iterator<Item = &'f Block> {
     lists.into_iter().flatten().flatten()
 }
 
-/// The bytes of the file from its start to its end. `None` if it has no such bytes.
+/// The start and end of a block in the file; `None` if they are outside of it.
 fn place(block: &Block, data_bytes: u64) -> Option<(u64, u64)> {
     let start = u64::try_from(block.offset()).ok()?;
     let metadata = u64::try_from(block.metaDataLength()).ok()?;
@@ -72,7 +72,7 @@ fn place(block: &Block, data_bytes: u64) -> Option<(u64, u64)> {
     (end <= data_bytes).then_some((start, end))
 }
 
-/// Checks that its columns are within it, and that no two share bytes: each column may be copied.
+/// Checks that a block's columns are within it, and that no two share bytes: the reader may copy each column.
 fn check_block(file: &File, block: &Block) -> Result<(), String> {
     let damaged = "the metadata of a block are damaged";
     let (start, length) = (block.offset().unsigned_abs(), block.metaDataLength());

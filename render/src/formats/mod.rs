@@ -25,7 +25,7 @@ pub enum Kind {
     Parquet,
     /// An Arrow IPC file (Feather 2), uncompressed, so that programs can map it into memory.
     Arrow,
-    /// An Arrow IPC stream, which is read from its beginning on.
+    /// An Arrow IPC stream, for sequential reading.
     ArrowStream,
     /// A JSON object per line.
     Json,
@@ -65,7 +65,7 @@ impl Kind {
         matches!(self, Self::Chrome | Self::Perfetto)
     }
 
-    /// As `--format` names it.
+    /// The name in `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chrome => "chrome",

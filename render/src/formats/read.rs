@@ -71,7 +71,7 @@ impl Reader {
         Self::of(file, path, known)
     }
 
-    /// As [`Self::open`], for an open file at its beginning.
+    /// Like [`Self::open`], for an open file at its beginning.
     pub fn of(mut file: File, path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io {
             path: path.to_owned(),
@@ -282,7 +282,7 @@ mod tests {
                 bytes[at] ^= 0xff;
                 match batches(&bytes) {
                     Err(_) => errors += 1,
-                    // A damaged name of the program makes it a file of another one, with the same rows.
+                    // If the damage hits the program's name, the file counts as one of another program, with the same rows.
                     Ok(read) => assert!(kind != Kind::Parquet || read == rows, "byte {at}"),
                 }
             }

@@ -1,8 +1,8 @@
-//! Single requests on a timeline, as Perfetto's page and others draw them.
+//! Single requests on a timeline, for Perfetto's page and similar viewers.
 //!
-//! A process of a host is a group of tracks. A thread has one, with its calls. A file has as many as requests were in flight at once, because
-//! slices of one track may only nest. The parts of a request's latency are slices inside its own. Arrows lead from calls to the requests that were
-//! made for them; so a request is held back until the calls that were under way with it have returned.
+//! A process of a host is a group of tracks. A thread has one track, with its calls. A file has as many tracks as requests in flight at
+//! once, because slices of a track must nest. The parts of a request's latency are slices inside its slice.
+//! Arrows lead from calls to the requests made for them. So a request is held back until all calls that overlap with it have returned.
 
 mod callers;
 mod chrome;
@@ -32,7 +32,7 @@ use callers::{Call, Deed, Does, RecentCalls};
 use chrome::TraceEvents;
 use perfetto::Packets;
 
-/// What a slice tells beside its name, where known.
+/// Columns that a slice shows besides its name, if known.
 const TEXTS: [&str; 6] = [MOUNT, PATH, USER, CGROUP, CONTAINER, TENANT_NAME];
 const NUMBERS: [&str; 9] = [
     OFFSET_BYTES,
@@ -46,10 +46,11 @@ const NUMBERS: [&str; 9] = [
     XID,
 ];
 
-/// How many calls a request was made for, and that it may have been for others.
+/// How many calls a request was made for, and whether there may be more.
 const CALLERS: &str = "callers";
 const AMBIGUOUS: &str = "ambiguous";
-/// For how long a request is held back after its end: calls that last longer are not known to be its callers. And how many are.
+/// Requests are held back for this long after their ends; calls that last longer are not recognized as their callers. The second constant
+/// limits the number of requests held back.
 const HELD_BACK_NS: i64 = 10_000_000_000;
 const MOST_HELD_BACK: usize = 1 << 18;
 
@@ -59,7 +60,7 @@ trait Events {
     fn process(&mut self, number: u64, name: &str) -> io::Result<()>;
     /// Names a track. Numbers of tracks are unique.
     fn track(&mut self, process: u64, number: u64, name: &str) -> io::Result<()>;
-    /// Writes a slice of a track, with those inside.
+    /// Writes a slice of a track, with the slices inside.
     fn slice(&mut self, place: Place, slice: &Slice<'_>) -> io::Result<()>;
 }
 
@@ -69,30 +70,30 @@ enum Encoded<W> {
     Perfetto(Packets<W>),
 }
 
-/// Where a slice is.
+/// Position of a slice.
 #[derive(Clone, Copy)]
 struct Place {
     process: u64,
     track: u64,
 }
 
-/// What took a while.
+/// A slice: an activity that takes time.
 struct Slice<'a> {
     name: Cow<'a, str>,
     /// The level.
     category: &'a str,
     /// ns since the epoch.
     start_ns: i64,
-    /// `None` where the end, which is the start then, is all that is known.
+    /// `None` if only the end is known; `start_ns` is the end then.
     length_ns: Option<i64>,
     arguments: Vec<(&'static str, Argument<'a>)>,
-    /// Arrows that arrive.
+    /// Arrows that end here.
     arrows: Vec<Arrow>,
-    /// Inside, one after the other.
+    /// Slices inside, one after the other.
     parts: Vec<Slice<'a>>,
 }
 
-/// An arrow to a slice: where and when it leaves.
+/// An arrow to a slice: the track and the time of its origin.
 #[derive(Clone, Copy)]
 struct Arrow {
     number: u64,
@@ -100,7 +101,7 @@ struct Arrow {
     at_ns: i64,
 }
 
-/// What is known of a request.
+/// A detail of a request.
 enum Argument<'a> {
     Text(&'a str),
     Number(i64),
@@ -110,21 +111,21 @@ enum Argument<'a> {
 /// A timeline during writing.
 pub struct Timeline<W> {
     file: Encoded<W>,
-    /// By host, level and number.
+    /// Numbers of processes by host, level and number.
     processes: HashMap<(String, String, Option<i64>), u64>,
-    /// Tracks of a file in a process: their numbers, and when the last request of each ended.
+    /// Tracks of a file in a process: their numbers, and the end of the last request of each.
     tracks: HashMap<(u64, i64), Vec<(u64, i64)>>,
-    /// Tracks of threads, by process, thread, and what is between marks of a program: that nests in nothing.
+    /// Tracks of threads, by process, thread and name. The name is that of a region between marks of a program; such regions do not nest.
     threads: HashMap<(u64, i64, Option<String>), u64>,
-    /// Tracks that have a number.
+    /// Number of tracks so far.
     numbered: u64,
     calls: RecentCalls,
     hosts: Vec<String>,
-    /// Arrows that have a number.
+    /// Number of arrows so far.
     numbered_arrows: u64,
-    /// Requests that were not written yet, by their ends.
+    /// Requests that are held back, by their ends.
     held_back: VecDeque<(i64, KeptRequest)>,
-    /// Requests that may have callers which are not drawn.
+    /// Requests that may have callers without an arrow.
     partial: u64,
 }
 
@@ -165,7 +166,7 @@ impl<W: Write> Timeline<W> {
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let rows: Vec<_> = KeptRequest::all_of(batch).collect();
         let are_calls: Vec<_> = rows.iter().map(is_call).collect();
-        // A copy, because a row holds its batch.
+        // A copy, because a row keeps its whole batch alive.
         let requests: UInt32Array = (0..)
             .zip(&are_calls)
             .filter_map(|(row, is_call)| (!is_call).then_some(row))
@@ -232,7 +233,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// What a request or a call did, and when.
+    /// The operation, bytes and time of a request or a call.
     fn deed(&mut self, request: &KeptRequest) -> Deed {
         let name = request.text(HOST).unwrap_or_default();
         let known = self.hosts.iter().position(|host| host == name);
@@ -242,14 +243,14 @@ impl<W: Write> Timeline<W> {
         });
         let number = |column| request.number(column);
         let end_ns = number(END_TIME_NS).unwrap_or_default();
-        // At the block level they count from the begin of the device.
+        // At the block level, offsets count from the start of the device.
         let is_of_device = level_of(request) == Some(IoLevel::Block);
         let offset = number(OFFSET_BYTES).filter(|_| !is_of_device);
         let bytes = number(DONE_BYTES).unwrap_or_default();
         Deed {
             file: (host, number(FILE_KEY).unwrap_or_default()),
             does: Does::of(request.text(OP).unwrap_or_default()),
-            // What moves nothing, such as at the end of a file, is at a place, too.
+            // A request that moves no bytes, such as at the end of a file, still has a position.
             bytes: offset.map(|offset| offset..offset.saturating_add(bytes.max(1))),
             start_ns: end_ns - number(LATENCY_NS).unwrap_or_default(),
             end_ns,
@@ -257,7 +258,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Writes a request; `is_early` where calls that were under way with it may come yet.
+    /// Writes a request. `is_early`: calls that overlap with it may still come.
     fn request(&mut self, request: &KeptRequest, is_early: bool) -> io::Result<()> {
         let number = |column| request.number(column);
         let deed = self.deed(request);
@@ -297,7 +298,7 @@ impl<W: Write> Timeline<W> {
             ];
             let mut at_ns = start_ns;
             for (name, length_ns) in parts {
-                // Of clocks that differ by some nanoseconds.
+                // Clamp: the clocks differ by some nanoseconds.
                 let length_ns = length_ns.clamp(0, end_ns - at_ns);
                 if length_ns > 0 {
                     let part = Slice::new(name.into(), level, at_ns, Some(length_ns));
@@ -309,7 +310,7 @@ impl<W: Write> Timeline<W> {
         self.events().slice(Place { process, track }, &whole)
     }
 
-    /// The number of a process of a host, which begins with the first use. Where the process is not known, the level stands for it.
+    /// The number of a process of a host, which is created at its first use. If the process is unknown, the level replaces it.
     fn process(
         &mut self,
         host: &str,
@@ -332,7 +333,7 @@ impl<W: Write> Timeline<W> {
         Ok(next)
     }
 
-    /// A track of the file that is free from the request's begin on: the one that has been free for the shortest time, or a new one.
+    /// A track of the file that is free at the request's start: the one that became free last, or a new one.
     fn track(
         &mut self,
         process: u64,
@@ -367,7 +368,7 @@ impl<W: Write> Timeline<W> {
         Ok(number)
     }
 
-    /// Writes what was noted about moments: a track of each host.
+    /// Writes marks on one track per host.
     pub fn marks(&mut self, marks: &[Mark]) -> io::Result<()> {
         let mut places: HashMap<&str, Place> = HashMap::new();
         for mark in marks {
@@ -386,7 +387,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// Completes the file. Returns the output, and of how many requests callers may be missing.
+    /// Completes the file. Returns the output, and the number of requests whose callers may be missing.
     pub fn finish(mut self) -> io::Result<(W, u64)> {
         for (_, request) in mem::take(&mut self.held_back) {
             self.request(&request, false)?;
@@ -421,7 +422,7 @@ fn is_call(row: &KeptRequest) -> bool {
     matches!(level_of(row), Some(IoLevel::App | IoLevel::User))
 }
 
-/// The slice of a request or a call, without what is inside.
+/// The slice of a request or a call, without the slices inside.
 fn whole_slice<'a>(request: &'a KeptRequest, deed: &Deed) -> Slice<'a> {
     let op = request.text(OP).unwrap_or_default();
     let name = match deed.does {
@@ -429,7 +430,7 @@ fn whole_slice<'a>(request: &'a KeptRequest, deed: &Deed) -> Slice<'a> {
             let bytes = request.number(DONE_BYTES).unwrap_or_default();
             format!("{op} {}", units::show(Unit::Bytes, bytes as f64)).into()
         }
-        // The name of a function.
+        // The name is that of a function.
         Does::Other if level_of(request) == Some(IoLevel::User) => {
             request.text(PATH).unwrap_or(op).into()
         }

@@ -36,12 +36,12 @@ pub enum Writer<W: Write + Send> {
     Timeline(Box<Timeline<W>>),
 }
 
-/// Places of the rows of a batch.
+/// Indices of the rows of a batch.
 fn rows_of(batch: &RecordBatch) -> Vec<usize> {
     (0..batch.num_rows()).collect()
 }
 
-/// A value of a batch, as texts have it.
+/// A value of a batch, for text formats.
 fn cell<'b>(field: &Field, column: &'b ArrayRef, row: usize) -> io::Result<Value<'b>> {
     Ok(match arrays::value(column, row).map_err(of_arrow)? {
         // Windows start at whole ms, and all formats write them so.
@@ -50,7 +50,7 @@ fn cell<'b>(field: &Field, column: &'b ArrayRef, row: usize) -> io::Result<Value
     })
 }
 
-/// A file that is complete.
+/// A completed file.
 pub struct Finished<W> {
     /// The output.
     pub out: W,
@@ -143,7 +143,7 @@ impl<W: Write + Send> Writer<W> {
         let Self::Csv(out, texts) = self else {
             return self.write(&batch(columns, rows).map_err(of_arrow)?);
         };
-        // A batch would double the time.
+        // Writes rows directly: building a batch first would double the time.
         text::write_lines(rows, out, |row, line| {
             let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
             text::put_line(cells, *texts, line)
@@ -159,7 +159,7 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Adds what was noted about moments to a timeline, as its last events; other formats ignore it.
+    /// Adds marks to a timeline as its last events; other formats ignore them.
     pub fn mark(&mut self, marks: &[Mark]) -> io::Result<()> {
         match self {
             Self::Timeline(timeline) => timeline.marks(marks),

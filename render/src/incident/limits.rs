@@ -1,4 +1,4 @@
-//! How much detail a report has, and how much less it gets until it fits.
+//! The amount of detail in a report, and its reduction until the report fits.
 
 use trackiops_schemas::time::Granularity;
 
@@ -26,17 +26,17 @@ pub const STEPS: [i64; 19] = [
     86_400_000,
     604_800_000,
 ];
-/// Files, trees and tenants that have places of their own, at first.
+/// Files, trees and tenants with separate places in the first attempt.
 const FIRST: (usize, usize, usize) = (400, 200, 50);
-/// Fewer files are not worth finer windows.
+/// Below this number of files, use longer windows instead of fewer files.
 const FEW_FILES: usize = 100;
-/// Fewer windows are not worth more tenants.
+/// Below this number of windows, use fewer tenants and trees instead of longer windows.
 const FEW_WINDOWS: u64 = 50;
 const FEW_OTHERS: usize = 10;
-/// What is aimed at, as a share of what fits: text does not shrink exactly as the number of files does.
+/// Target size as a share of the limit: the text does not shrink in exact proportion to the number of files.
 const AIM: f64 = 0.97;
 
-/// How much detail a report has.
+/// The amount of detail in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub step: Granularity,
@@ -65,7 +65,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Less detail, for a text of `most` bytes. `None` if there is no less.
+    /// Less detail, for a text of `most` bytes; `None` if nothing is left to reduce.
     pub fn less(&self, before: Option<&Self>, most: usize, range_ms: u64) -> Option<Limits> {
         let limits = self.limits;
         let windows = range_ms.div_ceil(limits.step.ms().unsigned_abs());
@@ -92,7 +92,7 @@ impl Tried {
         Some(less)
     }
 
-    /// How many files fit: what a file takes shows once two texts differ in files alone.
+    /// Number of files that fit. If two texts differ only in files, their difference gives the size per file.
     fn fitting_files(&self, before: Option<&Self>, most: f64) -> usize {
         let (files, bytes) = (self.limits.files as f64, self.bytes as f64);
         let per_file = before
@@ -101,13 +101,13 @@ impl Tried {
                 (before.bytes as f64 - bytes) / more
             })
             .filter(|per_file| per_file.is_finite() && *per_file > 0.0);
-        // Trees take their part, whatever the files do.
+        // Trees take their part independently of the files.
         let per_file = per_file.unwrap_or(bytes / files);
         (files - (bytes - most) / per_file).max(0.0) as usize
     }
 }
 
-/// The next longer windows that these add up to.
+/// The next longer windows that are a multiple of these.
 fn longer(step: Granularity) -> Option<Granularity> {
     let mut nice = STEPS.iter().map(|ms| Granularity::from_ms(*ms));
     let nice = nice.find_map(|nice| {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn two_texts_tell_what_a_file_takes() {
-        // 3000 bytes of trees, and 10 for each file.
+        // 3000 bytes of trees, and 10 bytes for each file.
         let tried = |files| Tried {
             limits: limits(files),
             bytes: 3000 + 10 * files,

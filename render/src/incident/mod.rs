@@ -1,8 +1,8 @@
-//! The data of `trackiops report incident`: what the page needs of a range, in one text of bounded size.
+//! The data of `trackiops report incident`: all data of a range that the page needs, in one text of bounded size.
 //!
-//! The page answers its own questions from it, so the data are rows that can still be added up: what each tenant did with each place in
-//! each window. A place is one of the files with the most time and bytes, or all other files of a tree. The fewer files have places of
-//! their own and the longer the windows are, the smaller is the text; no request is left out of the sums.
+//! The page answers its own questions, so the data are rows that can still be added up: sums by tenant, place and window. A place is one of
+//! the files with the most time and bytes, or all other files of a tree. Fewer files with separate places and longer windows make the text
+//! smaller; the sums always include all requests.
 
 mod limits;
 mod names;
@@ -40,11 +40,11 @@ use limits::{Limits, STEPS, Tried};
 use names::TenantNames;
 use rows::{Ranked, Rows};
 
-/// Windows of a report, at most: about as many as a picture can show.
+/// Most windows of a report: about as many as a picture can show.
 const MOST_WINDOWS: u64 = 400;
-/// What rows have, beside their windows and files.
+/// Columns of rows, besides their windows and files.
 const IDENTITY: [&str; 6] = [MOUNT, PATH, UID, USER, CGROUP, CONTAINER];
-/// What they have of reads and of writes: what the page computes its columns from.
+/// Counters of reads and of writes, from which the page computes its columns.
 const COUNTERS: [&str; 11] = [
     "requests",
     "bytes",
@@ -61,27 +61,27 @@ const COUNTERS: [&str; 11] = [
 
 /// A report to make.
 pub struct Incident {
-    /// Stores, range and current time. The report sets all else.
+    /// Stores, range and current time. The report sets everything else.
     pub question: Question,
     /// Replaces names by pseudonyms.
     pub key: Option<Key>,
-    /// Length of the text, at most.
+    /// Most bytes of the text.
     pub most_bytes: usize,
     /// The version of the program, which the page shows.
     pub version: &'static str,
 }
 
-/// The text of a report, and what it has.
+/// The text of a report, and its content.
 pub struct Report {
     /// JSON, compressed with gzip, in base64.
     pub text: String,
-    /// The range.
+    /// The requested range.
     pub range: Interval,
     /// Length of the windows.
     pub step: Granularity,
-    /// Files with places of their own.
+    /// Number of files with separate places.
     pub files: usize,
-    /// All files that were read or written.
+    /// Number of all files that were read or written.
     pub all_files: usize,
     /// Notes about the range.
     pub notes: Vec<Note>,
@@ -89,11 +89,11 @@ pub struct Report {
 
 /// A report, or why there is none.
 pub enum Made {
-    /// There is one.
+    /// A report.
     Report(Report),
     /// Nothing matched.
     Nothing {
-        /// Why.
+        /// The reason.
         why: EmptyReason,
         /// Notes about the range.
         notes: Vec<Note>,
@@ -112,10 +112,10 @@ pub enum IncidentError {
     /// A name has no pseudonym.
     #[error("a name cannot be replaced: {0}")]
     Unknown(#[from] Unknown),
-    /// A name would be told.
+    /// A name would be revealed.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// The text cannot be made.
+    /// The text could not be written.
     #[error("cannot make the text of the report: {0}")]
     Text(#[from] std::io::Error),
     /// Even the shortest text is too long.
@@ -127,18 +127,18 @@ pub enum IncidentError {
         hosts: usize,
         /// Length of the shortest text.
         bytes: usize,
-        /// The bound.
+        /// The limit.
         most: usize,
     },
 }
 
-/// All that was found out for a report, before names are replaced.
+/// All data of a report, before names are replaced.
 struct Found {
     range: Interval,
     rows: Rows,
     ranked: Ranked,
     operations: Vec<OperationAnswer>,
-    /// Why there are no operations.
+    /// Why operations are missing.
     no_operations: Option<String>,
     recorded: Vec<Recorded>,
     operations_recorded: Vec<Recorded>,
@@ -147,7 +147,7 @@ struct Found {
     notes: Vec<Note>,
 }
 
-/// A time of which a part was recorded.
+/// A time that was recorded at least in part.
 struct Recorded {
     host: String,
     time: Interval,
@@ -196,7 +196,7 @@ impl Incident {
         }
     }
 
-    /// Asks all questions. Each one opens the stores, which a recorder may be writing, and all are about the same range.
+    /// Asks all questions. Each question opens the stores again, which a recorder may be writing. All questions have the same range.
     fn find(&self) -> Result<Result<Found, (EmptyReason, Vec<Note>)>, IncidentError> {
         let about_all = Question {
             by: GroupBy::HOST,
@@ -256,13 +256,13 @@ impl Incident {
     }
 }
 
-/// The shortest windows that the whole range has and that are not too many, and what of the range was recorded.
+/// The shortest windows that the whole range has and that are not too many, and the recorded times of the range.
 fn recorded_times(
     question: &Question,
     range: Interval,
 ) -> Result<(Granularity, Vec<Recorded>), QueryError> {
     let is_long = |ms: &i64| range.ms().div_ceil(ms.unsigned_abs()) <= MOST_WINDOWS;
-    // A range of years has more windows.
+    // In a range of years, even the longest windows are more.
     let first = STEPS.iter().position(is_long);
     let mut refused = None;
     for ms in &STEPS[first.unwrap_or(STEPS.len() - 1)..] {
@@ -291,7 +291,7 @@ fn times_of<R>(answer: &Answer<R>, step: Granularity, range: Interval) -> Vec<Re
     let mut times: Vec<_> = pieces
         .map(|(host, time, ms)| (host, time.intersect(range), time, ms))
         .filter(|(_, within, _, _)| !within.is_empty())
-        // What was recorded in part of a window counts whatever of the window is in the range.
+        // If a window was recorded in part, its part within the range counts as recorded.
         .map(|(host, within, time, ms)| Recorded {
             host: host.to_owned(),
             ms: match ms == time.ms() {
@@ -305,7 +305,7 @@ fn times_of<R>(answer: &Answer<R>, step: Granularity, range: Interval) -> Vec<Re
     times
 }
 
-/// All files, trees and tenants, those with the most time and bytes first.
+/// All files, trees and tenants, sorted by time and bytes, largest first.
 fn ranked(question: &Question, grouping: &Grouping) -> Result<Ranked, QueryError> {
     let whole = Question {
         by: GroupBy::FILE_TENANT,
@@ -342,7 +342,7 @@ fn tenants(question: &Question) -> Result<TenantNames, QueryError> {
     Ok(named.collect())
 }
 
-/// What each tenant did with each place in each window. Reads the range in pieces, so that only the sums are in memory.
+/// Sums by tenant, place and window. Reads the range in pieces, so that only the sums are in memory.
 fn rows(
     question: &Question,
     range: Interval,
@@ -414,7 +414,7 @@ fn operations(
             };
             Ok((Vec::new(), Vec::new(), Some(why)))
         }
-        // They may be stored in other windows than rows of files.
+        // Operations may be stored in other windows than rows of files.
         Err(QueryError::StepNotStored { .. } | QueryError::StepNotRecorded { .. }) => {
             let why = "operations of this range are stored in other windows than the report has";
             Ok((Vec::new(), Vec::new(), Some(why.to_owned())))

@@ -1,4 +1,4 @@
-//! The names of a report, each once, so that pseudonyms can replace all of them in one place.
+//! The names of a report, each stored once, so that pseudonyms replace all of them in one place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::pseudonym::{self, Check, Key, Pseudonyms, Way};
 /// The tenants of each host, with the names that they have in an answer about the whole range.
 pub type TenantNames = HashMap<(Arc<str>, TenantKey), Arc<Tenant>>;
 
-/// What rows refer to by place in these lists.
+/// Lists of names. Rows refer to them by index.
 #[derive(Debug, Default, Serialize)]
 pub struct Names {
     hosts: Vec<String>,
     mounts: Vec<String>,
     paths: Vec<String>,
     operations: Vec<String>,
-    /// As text, because numbers of JavaScript have 53 bits.
+    /// Text, because numbers in JavaScript have only 53 bits.
     #[serde(serialize_with = "as_text")]
     fileids: Vec<i64>,
     tenants: Tenants,
@@ -43,7 +43,7 @@ struct Tenants {
     tenant_name: Vec<Option<String>>,
 }
 
-/// Places in the lists.
+/// Indices in the lists.
 #[derive(Debug, Default)]
 struct Known {
     texts: HashMap<(&'static str, String), usize>,
@@ -106,7 +106,7 @@ impl Names {
         })
     }
 
-    /// Replaces all names. Fails if one of them would still be there, or if the way back led elsewhere.
+    /// Replaces all names. Fails if a name remains, or if the pseudonyms do not translate back.
     pub fn hide(&mut self, key: &Key, with: &mut Pseudonyms) -> Result<(), IncidentError> {
         let mut check = Check::new(key);
         let plain = self.batches()?;
@@ -158,7 +158,7 @@ impl Names {
         Ok(lists.into_iter().map(batch).collect::<Result<_, _>>()?)
     }
 
-    /// Takes the lists from batches such as [`Self::batches`] makes.
+    /// Takes the lists from batches in the form of [`Self::batches`].
     fn replace(&mut self, batches: &[RecordBatch]) {
         let optional = |batch: &RecordBatch, name: &str| -> Vec<Option<String>> {
             let texts = batch[name].as_string::<i32>().iter();

@@ -4,11 +4,11 @@ use trackiops_query::coverage::note::Note;
 
 use crate::pseudonym::{Pseudonyms, Unknown};
 
-/// The note with pseudonyms, or `None` if its text is nothing but a name.
+/// The note with pseudonyms, or `None` if its text is only a name.
 pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknown> {
     let mut note = note.clone();
     match &mut note {
-        // Paths of the store, and what was asked for.
+        // Their texts are paths of the store, or from the question.
         Note::NoSuchFile(_) | Note::SeenElsewhere { .. } | Note::Export { .. } => return Ok(None),
         Note::Damaged { covers, .. } => {
             let range = covers.map(|(range, _)| range);

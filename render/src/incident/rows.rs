@@ -1,4 +1,4 @@
-//! Rows of a report: what has no place of its own within the limits is added to others.
+//! Rows of a report. Entities beyond the limits are added to sums of others.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -14,24 +14,24 @@ use trackiops_store::MountRoots;
 
 use super::limits::Limits;
 
-/// What a row is about: a file, or all other files of a tree.
+/// The subject of a row: a file, or all other files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub host: Arc<str>,
     pub mount: Option<Arc<str>>,
-    /// Where the mount begins on the host.
+    /// The mount point on the host.
     pub root: Arc<str>,
     pub tree: Tree,
     pub file: Option<Named>,
 }
 
-/// A directory, as with `--by dir`.
+/// A directory, as in `--by dir`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tree {
     Dir(Arc<str>),
-    /// Of files without a name.
+    /// Files without a name.
     NoName,
-    /// All that have no place of their own.
+    /// All trees without separate places.
     Others,
 }
 
@@ -46,17 +46,17 @@ pub struct Named {
 
 type TreeKey = (Option<Arc<str>>, Tree);
 
-/// Files, trees and tenants, those with the most time and bytes first.
+/// Files, trees and tenants, sorted by time and bytes, largest first.
 #[derive(Debug, Default)]
 pub struct Ranked {
     pub files: Vec<FileKey>,
     pub trees: Vec<TreeKey>,
     pub tenants: Vec<TenantKey>,
-    /// Where all of them were recorded.
+    /// The level at which all rows were recorded.
     pub level: IoLevel,
 }
 
-/// Those that have places of their own.
+/// The entities with separate places.
 pub struct Kept {
     pub files: HashSet<FileKey>,
     trees: HashSet<TreeKey>,
@@ -64,7 +64,7 @@ pub struct Kept {
 }
 
 impl Ranked {
-    /// Of rows for the whole range, by file and tenant.
+    /// Ranks rows of the whole range, by file and tenant.
     pub fn new(rows: &[AnswerRow], grouping: &Grouping) -> Self {
         let (mut files, mut trees, mut tenants) = <(Sums<_>, Sums<_>, Sums<_>)>::default();
         for row in rows {
@@ -86,7 +86,7 @@ impl Ranked {
         }
     }
 
-    /// The first of each.
+    /// The first entities of each kind, within the limits.
     pub fn kept(&self, limits: Limits) -> Kept {
         Kept {
             files: self.files.iter().take(limits.files).copied().collect(),
@@ -103,7 +103,7 @@ fn add<K: Eq + Hash>(to: &mut Sums<K>, key: K, (ns, bytes): (u64, u64)) {
     *sums = (sums.0.saturating_add(ns), sums.1.saturating_add(bytes));
 }
 
-/// In turns the next by time, and the next by bytes.
+/// Takes alternately the next by time and the next by bytes.
 fn in_order<K: Clone + Eq + Hash + Ord>(sums: Sums<K>) -> Vec<K> {
     let mut by_time: Vec<_> = sums.into_iter().collect();
     by_time.sort_by(|(a, x), (b, y)| y.0.cmp(&x.0).then_with(|| a.cmp(b)));
@@ -128,7 +128,7 @@ fn tree_of(entity: Entity) -> TreeKey {
     }
 }
 
-/// Window, place and tenant; no tenant stands for all that have no place of their own.
+/// Window, place and tenant. `None` stands for all tenants without separate places.
 type RowKey = (UtcMs, Place, Option<TenantKey>);
 
 /// The rows.
@@ -202,7 +202,7 @@ impl Rows {
         self.sums.entry(key).or_default().merge(row);
     }
 
-    /// The same sums in as many rows as the limits allow.
+    /// The same sums in as few rows as the limits require.
     pub fn within(&self, ranked: &Ranked, limits: Limits) -> Self {
         let kept = ranked.kept(limits);
         let mut rows = Self::new(limits.step);
@@ -212,7 +212,7 @@ impl Rows {
         rows
     }
 
-    /// The hosts that they are of.
+    /// The hosts of the rows.
     pub fn hosts(&self) -> BTreeSet<Arc<str>> {
         let hosts = self
             .sums
@@ -221,13 +221,13 @@ impl Rows {
         hosts.collect()
     }
 
-    /// The tenants of each host that have rows of their own, in order.
+    /// The tenants of each host that have separate rows, in order.
     pub fn tenants(&self) -> BTreeSet<(Arc<str>, TenantKey)> {
         let of = |(_, place, tenant): &RowKey| Some((Arc::clone(&place.host), tenant.clone()?));
         self.sums.keys().filter_map(of).collect()
     }
 
-    /// In order of places, which is one of hashes: an order by name would tell something about names that pseudonyms replace.
+    /// In order of places, which is an order of hashes. An order by name would reveal something about names that pseudonyms replace.
     pub fn in_order(&self) -> Vec<(&RowKey, &Row)> {
         let mut rows: Vec<_> = self.sums.iter().collect();
         let order = |place: &Place| {

@@ -1,4 +1,4 @@
-//! The text of a report: columns of numbers in JSON, compressed. Rows refer to names by their places in lists.
+//! The text of a report: columns of numbers in JSON, compressed. Rows refer to names by index.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ const NONE: i64 = -1;
 struct Document<'d> {
     format: u32,
     version: &'d str,
-    /// When the report was made.
+    /// Time at which the report was made.
     made: String,
     /// Times are ms since 1970, lengths ms.
     since: i64,
@@ -54,7 +54,7 @@ struct Document<'d> {
     notes: Vec<String>,
 }
 
-/// How many have places of their own.
+/// Numbers of entities with separate places.
 #[derive(Serialize)]
 struct Count {
     kept: usize,
@@ -66,11 +66,11 @@ struct Places {
     host: Vec<usize>,
     mount: Vec<i64>,
     root: Vec<usize>,
-    /// `file`, or which others: those of a `dir`, those without a name (`unnamed`), all `other` ones.
+    /// `file`, or a group of other files: in a `dir`, without a name (`unnamed`), or all `other` ones.
     kind: Vec<&'static str>,
-    /// Of the file, or the directory.
+    /// Path of the file or directory.
     path: Vec<i64>,
-    /// The same for all names of a file.
+    /// Number of the file; equal for all of its names.
     file: Vec<i64>,
     dev: Vec<Option<String>>,
     fileid: Vec<i64>,
@@ -86,7 +86,7 @@ struct RowColumns {
     write: DirectionColumns,
 }
 
-/// Sums and maxima in us, as the store keeps them.
+/// Sums and maxima in us, like in the store.
 #[derive(Default, Serialize)]
 struct DirectionColumns {
     requests: Vec<u64>,
@@ -117,7 +117,7 @@ struct OperationColumns {
     histogram: Histograms,
 }
 
-/// For each row the number of its buckets, and for each of these its distance to the one before, and its count.
+/// For each row: its number of buckets, then for each bucket the distance to the one before and the count.
 #[derive(Default, Serialize)]
 #[serde(transparent)]
 struct Histograms(Vec<i64>);
@@ -139,7 +139,7 @@ struct HadNames {
     last: Vec<i64>,
 }
 
-/// Writes the report as it is within the limits.
+/// Writes the report within the limits.
 pub fn written(
     incident: &Incident,
     found: &Found,
@@ -192,7 +192,7 @@ pub fn written(
         recorded,
         operations_recorded,
         had_names,
-        // Whoever reads it may be anywhere.
+        // UTC, because the reader may be in any time zone.
         notes: told.iter().map(|note| note.show(Zone::utc())).collect(),
     };
     Ok(packed(&document)?)
@@ -233,7 +233,7 @@ impl Columns<'_> {
     fn rows(&mut self, rows: &Rows) -> (Places, RowColumns) {
         let (mut places, mut columns) = (Places::default(), RowColumns::default());
         let mut known: HashMap<&Place, usize> = HashMap::new();
-        // Equal rows of tenants are in order of hosts and tenants: the page has their places alone.
+        // Rows of equal tenants are in order of hosts and tenants: the page has only their indices.
         for (host, tenant) in rows.tenants() {
             self.names.tenant(&host, &tenant, self.tenants);
         }
@@ -277,7 +277,7 @@ impl Columns<'_> {
     }
 
     fn operations(&mut self, rows: &[OperationAnswer]) -> OperationColumns {
-        // Windows may be longer than those that were asked for.
+        // Windows may be longer than the requested ones.
         type OperationKey = (usize, i64, usize, i64);
         let mut sums: BTreeMap<OperationKey, OperationSums> = BTreeMap::new();
         for row in rows {
@@ -318,7 +318,7 @@ impl Columns<'_> {
         times
     }
 
-    /// Of files that have places.
+    /// Earlier names of files with separate places.
     fn had_names(&mut self, found: &Found) -> HadNames {
         let mut names = HadNames::default();
         for name in &found.names {

@@ -1,4 +1,4 @@
-//! Draws distributions as SVG: for each, which share of its values is at most so large.
+//! Draws cumulative distributions as SVG.
 
 use std::io::{self, Write};
 
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::visible;
 
-/// Most charts of a readable plot.
+/// Most charts of a readable plot, and the height of one, pixels.
 const MOST_CHARTS: usize = 40;
 /// Above this an axis has powers of ten.
 const MOST_LINEAR: f64 = 100.0;
-/// Marks of an axis that has no powers.
+/// Marks of a linear axis.
 const MARKS: u32 = 5;
 
 /// A distribution.
@@ -99,11 +99,11 @@ fn chart<'s>(area: &Area<'s>, curve: &Curve, colour: RGBColor) -> Drawn<'s> {
     Ok(())
 }
 
-/// Where a value is on an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     Linear,
-    /// By powers of ten to both sides of zero.
+    /// Logarithmic in both directions from zero.
     Powers,
 }
 
@@ -129,7 +129,7 @@ impl Scale {
         }
     }
 
-    /// Places of marks.
+    /// Positions of marks.
     fn marks(self, least: f64, most: f64) -> Vec<f64> {
         let within = |value: &f64| least <= *value && *value <= most;
         let values: Vec<f64> = match self {

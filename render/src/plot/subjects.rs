@@ -1,4 +1,4 @@
-//! The subjects of an answer's rows: what has a line or a bar of its own in a plot.
+//! The subjects of an answer's rows: each has a line or a bar in a plot.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! Numbers that would confirm a guessed name ([`columns`]) are encrypted with FF1 (NIST SP 800-38G), and keep their size.
 //! Only the holder of the key can reverse this.
 //!
-//! `tokens` makes them, and [`columns`] has which column gets which.
+//! `tokens` makes pseudonyms; [`columns`] decides which column gets which kind.
 
 pub mod check;
 pub mod columns;

@@ -122,7 +122,7 @@ impl Pseudonyms {
         u32::try_from(made).unwrap_or(u32::MAX)
     }
 
-    /// Translates a 64-bit number. Each column has other pseudonyms, because the same number means something else there.
+    /// Translates a 64-bit number. Each column has different pseudonyms, because the same number has another meaning there.
     pub fn id(&mut self, column: &'static str, number: u64) -> u64 {
         self.number(column, number, size_of::<u64>())
     }

@@ -1,4 +1,4 @@
-//! Reports in all formats: tables of any rows, and a page for a browser.
+//! Reports in all formats: tables with any kind of rows, and a page for a browser.
 
 mod page;
 
@@ -18,12 +18,12 @@ use crate::visible::{visible, wrap};
 /// How to see the columns that did not fit.
 const ELSEWHERE: &str = "use a wider terminal, --format html or --format csv to see them";
 
-/// A table of a report, whatever its rows are.
+/// A table of a report, with any kind of rows.
 pub trait ReportTable {
-    /// The word that chooses it.
+    /// The word that selects it.
     fn name(&self) -> &'static str;
 
-    /// What a row is.
+    /// The meaning of a row.
     fn caption(&self) -> &str;
 
     /// Whether it has rows.
@@ -32,7 +32,7 @@ pub trait ReportTable {
     /// Writes it for programs. Errors are those of `out`.
     fn write(&self, format: Format, style: &Style, out: &mut (dyn Write + Send)) -> io::Result<()>;
 
-    /// As people see it.
+    /// The table for people.
     fn for_people(&self, zone: Zone) -> table::Table;
 }
 

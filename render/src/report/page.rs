@@ -10,7 +10,7 @@ use super::ReportTable;
 use crate::visible::visible;
 
 const STYLE: &str = include_str!("style.css");
-/// SHA-256 of [`STYLE`], which the page's policy allows and nothing else.
+/// SHA-256 of [`STYLE`]. The page's policy allows only this style.
 const STYLE_HASH: &str = "UgyWVwyXeWotsdLNWMiobNC4nkMjs2brApWhwfdKZ9k=";
 
 /// Text of an element or of an attribute in quotes.

@@ -15,14 +15,14 @@ use crate::visible::width;
 
 /// Most subjects of a column that have a chart.
 const MAX_CHARTS: usize = 4;
-/// Lines of a chart, if it is the only one of its column, and else.
+/// Lines of a chart: if it is the only one of its column, and otherwise.
 const LINES: [usize; 2] = [5, 3];
 /// Most bars of a column.
 const MAX_BARS: usize = 50;
 /// Cells of a bar's number.
 const NUMBER_CELLS: usize = 12;
 
-/// A line over time: a value for each column of the picture, `None` where there is none.
+/// A line over time: a value for each column of the picture; `None` if there is none.
 pub(super) struct Course(pub(super) Vec<Option<f64>>);
 
 impl Course {
@@ -30,7 +30,7 @@ impl Course {
         self.0.iter().flatten().copied().fold(0.0, f64::max)
     }
 
-    /// Draws it in `lines` lines, filled from below; `most` fills all of them. A value above 0 is visible.
+    /// Draws the course in `lines` lines, filled from below; the value `most` fills all of them. A value above 0 is visible.
     pub(super) fn draw(&self, axis: &TimeAxis, look: Look, lines: usize, most: f64) -> Vec<String> {
         let nothing = Signs::of(look).nothing;
         let eighths = |value: f64| match value > 0.0 && most > 0.0 {

@@ -1,4 +1,4 @@
-//! Heat maps: latency over time, as dark as there are requests.
+//! Heat maps: latency over time; more requests make a cell darker.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::time_axis::{Recorded, Signs, TimeAxis};
 use crate::terminal_style::Look;
 use crate::units;
 
-/// Most lines of a heat map. Where latencies differ more, a line stands for several powers of two.
+/// Most lines of a heat map. With a wider range of latencies, a line covers several powers of two.
 const MAX_LINES: usize = 12;
 const SHADES: [char; 4] = ['░', '▒', '▓', '█'];
 const ASCII_SHADES: [char; 4] = ['-', '+', '*', '#'];
@@ -16,7 +16,7 @@ const ASCII_SHADES: [char; 4] = ['-', '+', '*', '#'];
 /// Requests of one kind, over time and latency.
 #[derive(Default)]
 pub(super) struct HeatMap {
-    /// Requests, those without a latency in the histogram included.
+    /// Number of requests, including requests without a latency in the histogram.
     pub(super) requests: u64,
     /// Latencies of the whole time.
     pub(super) latency: Histogram,
@@ -121,7 +121,7 @@ impl Shades {
             .map_or(' ', |place| self.shades[place].1)
     }
 
-    /// The numbers of requests that each shade stands for.
+    /// The numbers of requests that each shade covers.
     pub(super) fn legend(&self) -> String {
         let nexts = self.shades.iter().skip(1).map(|(least, _)| least - 1);
         let lasts = nexts.chain([self.most]);

@@ -1,4 +1,4 @@
-//! Draws an answer in a terminal: with windows as heat maps of latencies or as charts of columns, without as bars.
+//! Draws an answer in a terminal: with windows as heat maps of latencies or charts of columns, otherwise as bars.
 
 mod charts;
 mod heat_map;
@@ -24,13 +24,13 @@ use crate::terminal_style::{Look, Style};
 use crate::units;
 use crate::visible::{visible, wrap};
 
-/// Cells of a line where the width is not known.
+/// Cells of a line if the width is unknown.
 const USUAL_WIDTH: usize = 80;
-/// No picture is narrower: its labels would have no room.
+/// Least width of a picture: with less, its labels have no room.
 const LEAST_WIDTH: usize = 40;
 /// Cells of the labels beside a chart.
 const LABEL_CELLS: usize = 11;
-/// Most heat maps of an answer: those of the operations with the most requests.
+/// Most heat maps of an answer: for the operations with the most requests.
 const MAX_MAPS: usize = 4;
 
 /// The requests of one kind in a row.
@@ -41,7 +41,7 @@ pub struct Requests<'r> {
     pub count: u64,
     /// Their bytes, as far as known.
     pub bytes: u64,
-    /// Latencies of those that have one.
+    /// Latencies of the requests that have one.
     pub latency: &'r Histogram,
 }
 
@@ -53,10 +53,10 @@ pub trait TerminalPlot: Plot {
     /// The host that recorded the row.
     fn host(&self) -> &str;
 
-    /// What the row describes, whatever its operation.
+    /// The subject of the row, without its operation.
     fn subject(&self) -> String;
 
-    /// What several such rows describe: `files`.
+    /// The subjects of several such rows in words: `files`.
     fn subjects(by: GroupBy) -> &'static str;
 }
 
@@ -118,11 +118,10 @@ impl TerminalPlot for OperationAnswer {
     }
 }
 
-/// Draws an answer as text. With windows and without `columns` it has a heat map of latencies for each kind of requests; with
-/// `columns`, all of which must be numbers, a chart for each. Without windows each subject has a bar.
+/// Draws an answer as text. Without windows, each subject has a bar. With windows and without `columns`, each kind of requests has a heat
+/// map of latencies; with `columns`, which must be numbers, each column has a chart.
 ///
-/// No line is wider than `style` says, or than 80 cells if it does not; but a picture has 40 cells at least. Errors are those of
-/// `out`.
+/// No line is wider than `style` says, or than 80 cells by default; the least width of a picture is 40 cells. Fails if `out` does.
 pub fn plot_in_terminal<R: TerminalPlot>(
     answer: &Answer<R>,
     columns: Option<&Columns<R>>,
@@ -259,7 +258,7 @@ fn heat_maps<R: TerminalPlot>(
     canvas.line(&format!("{column}; {}", time_legend(canvas)), out)
 }
 
-/// What `which` of the sums of each host comes to per second of recorded time, of all hosts together.
+/// Rates per second of recorded time, summed over hosts, from the sums with index `which` of each host.
 fn rates(axis: &TimeAxis, totals: &BTreeMap<&str, Vec<[u64; 2]>>, which: usize) -> Course {
     let rate = |column: usize| {
         let hosts = totals.iter().filter_map(|(host, sums)| {
@@ -301,7 +300,7 @@ fn title(kind: &str, map: &HeatMap) -> String {
     title
 }
 
-/// What the picture is about: a name, or how many.
+/// The subject of the picture: a name, or the number of subjects.
 fn subject<R: TerminalPlot>(answer: &Answer<R>, canvas: &Canvas) -> String {
     let subjects: BTreeSet<_> = answer.rows.iter().map(R::subject).collect();
     match subjects.first().filter(|_| subjects.len() == 1) {
@@ -310,7 +309,7 @@ fn subject<R: TerminalPlot>(answer: &Answer<R>, canvas: &Canvas) -> String {
     }
 }
 
-/// How the picture tells idle time from time that was not recorded.
+/// How the picture shows time that was not recorded.
 fn time_legend(canvas: &Canvas) -> String {
     let signs = Signs::of(canvas.look);
     format!(
@@ -319,12 +318,12 @@ fn time_legend(canvas: &Canvas) -> String {
     )
 }
 
-/// The room before a chart, without the last cells of it.
+/// Blanks below the labels of a chart, and `cells` more.
 fn gutter(cells: usize) -> String {
     " ".repeat(LABEL_CELLS + cells)
 }
 
-/// Where a picture is drawn.
+/// The target of a picture.
 struct Canvas {
     width: usize,
     look: Look,
@@ -336,7 +335,7 @@ impl Canvas {
         Self { width, look }
     }
 
-    /// Writes a line without spaces at its end. Text that is too long is wrapped.
+    /// Writes a line without trailing spaces. Wraps text that is too long.
     fn line(&self, line: &str, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", wrap(line.trim_end(), Some(self.width), 2))
     }

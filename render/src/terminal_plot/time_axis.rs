@@ -1,4 +1,4 @@
-//! The columns of a picture over time: which windows each one has, how much of its time was recorded, and its labels.
+//! The columns of a picture over time: the windows of each, their recorded time, and the labels.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ impl TimeAxis {
         (self.start <= window.0 && window.0 < self.end).then(|| self.place(window.0))
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
@@ -121,7 +121,7 @@ impl TimeAxis {
         self.covered.get(host).map_or(0, |covered| covered[column])
     }
 
-    /// How much of a column's time was recorded.
+    /// Whether a column's time was recorded.
     pub(super) fn recorded(&self, column: usize) -> Recorded {
         let (start, end) = self.bounds(column);
         let length = end.min(self.end).saturating_sub(start) as f64;
@@ -140,7 +140,7 @@ impl TimeAxis {
         }
     }
 
-    /// A line of cells: each column's, as often as it has cells.
+    /// A line of cells: the cell of each column, repeated for its width.
     pub(super) fn line(&self, cell: impl Fn(usize) -> char) -> String {
         let columns = (0..self.columns).map(cell);
         let cells = columns.flat_map(|cell| std::iter::repeat_n(cell, self.cells));
@@ -152,12 +152,12 @@ impl TimeAxis {
         show_length(self.column_ms.cast_unsigned())
     }
 
-    /// How many windows a column has.
+    /// Number of windows in a column.
     pub(super) fn windows(&self) -> usize {
         self.windows
     }
 
-    /// The axis below a chart, and its labels: round times where they begin.
+    /// The axis below a chart, and its labels at round times.
     pub(super) fn draw(&self, look: Look, zone: Zone) -> [String; 2] {
         let signs = Signs::of(look);
         let mut axis: Vec<char> = self
@@ -193,11 +193,11 @@ impl TimeAxis {
     }
 }
 
-/// Characters of axes. None of them is a shade, or a height of [`Look::filled`].
+/// Characters of axes. They differ from all shades and from the heights of [`Look::filled`].
 pub(super) struct Signs {
     /// Time that was recorded.
     pub(super) whole: char,
-    /// Time of which a part was recorded.
+    /// Time that was recorded in part.
     pub(super) partly: char,
     /// Time that was not recorded.
     pub(super) nothing: char,

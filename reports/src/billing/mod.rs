@@ -30,22 +30,22 @@ const METHOD: &[&str] = &[
      the total is the sum of the rounded amounts.",
 ];
 
-/// What a bill is asked for.
+/// Parameters of a bill.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What a row is about.
+    /// What each row is about.
     pub by: ReportBy,
-    /// What a row sums up.
+    /// The period that each row sums up.
     pub period: Period,
-    /// Whose means percentiles are of.
+    /// Percentiles are over the means of such intervals.
     pub interval: Granularity,
-    /// At least one; prices are for the first.
+    /// At least one. Prices apply to the first.
     pub percentiles: Vec<Percentile>,
-    /// What it costs, if that is asked.
+    /// Prices, if costs are asked for.
     pub prices: Option<Prices>,
 }
 
-/// What a subject used in a period.
+/// Usage of one subject in one period.
 #[derive(Clone, Debug)]
 pub struct Charge {
     /// The subject.
@@ -54,7 +54,7 @@ pub struct Charge {
     pub period: Interval,
     /// Recorded time of the period, ms.
     pub recorded_ms: u64,
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
     /// IOPS and bytes per second at each percentile; `None` if nothing was recorded.
     pub levels: Vec<[Option<f64>; 2]>,
@@ -62,9 +62,9 @@ pub struct Charge {
     pub amounts: Option<[i128; LINES.len()]>,
 }
 
-/// A bill.
+/// A bill: range, notes and remarks, and its rows.
 pub struct Billing {
-    /// What is said of it.
+    /// Range, notes and remarks.
     pub about: About,
     /// Its rows.
     pub charges: Table<Charge>,
@@ -74,7 +74,7 @@ pub struct Billing {
 pub const TABLES: &[&str] = &["charges"];
 
 impl Billing {
-    /// Makes a bill of what a question selects.
+    /// Makes a bill of the rows that a question selects.
     pub fn make(question: &Question, terms: &Terms) -> Made<Self> {
         let set = match Usage::ask(question, terms.by, terms.interval)? {
             Ok(set) => set,
@@ -98,7 +98,7 @@ impl Billing {
     }
 }
 
-/// A row for each subject and period in which something was recorded on a host of the subject.
+/// A row for each subject and period, if any host of the subject recorded in that period.
 fn charges(set: &SeriesSet<Usage>, terms: &Terms) -> Result<Vec<Charge>, ReportError> {
     let periods = terms.period.of(set.range, terms.interval)?;
     let places: Vec<_> = periods
@@ -150,7 +150,7 @@ fn charges(set: &SeriesSet<Usage>, terms: &Terms) -> Result<Vec<Charge>, ReportE
             });
         }
     }
-    // By period; within one the largest amounts first, or else the most bytes.
+    // By period. Within a period: largest amounts first, or most bytes first if there are no prices.
     rows.sort_by_cached_key(|row: &Charge| {
         let total = row.amounts.map_or(0, |amounts| amounts.iter().sum());
         (row.period, -total, u64::MAX - row.usage.bytes())

@@ -48,7 +48,7 @@ const NANO: i128 = 1_000_000_000;
 /// Most decimals of an amount.
 const MOST_DECIMALS: u8 = 6;
 
-/// What is charged for, in the order of [`Prices`]' lines.
+/// Items of a bill, in the order of the lines of [`Prices`].
 pub const LINES: [&str; 7] = [
     "read_requests",
     "write_requests",
@@ -66,7 +66,7 @@ struct Price {
     nanos: i128,
     /// Units that the price is for.
     per: i128,
-    /// Units that are free in each period.
+    /// Units that are free of charge in each period.
     free: i128,
 }
 
@@ -81,7 +81,7 @@ impl Price {
     }
 }
 
-/// The levels that are charged for: percentiles of a period, and for how long they were recorded.
+/// The levels that a bill charges: percentiles of a period, and the recorded time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Levels {
     /// Requests per second.
@@ -103,7 +103,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Parses a file; `path` is for messages. What has no price costs nothing.
+    /// Parses a file; `path` is for messages. An item without a price costs nothing.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
         let settings = Settings::parse(path, text, KNOWN)?;
         let mistake = |what: &str| SettingsError(vec![format!("{}: {what}", path.display())]);
@@ -117,7 +117,7 @@ impl Prices {
             Ok(whole) if decimals % NANO == 0 && whole <= MOST_DECIMALS => whole,
             _ => return Err(mistake("decimals is not a whole number from 0 to 6")),
         };
-        // Units of counts are requests, of bytes bytes, of levels thousandths of IOPS and bytes per second, each times ms.
+        // Units: requests for counts, bytes for bytes. For levels: thousandths of IOPS, or bytes per second, each times ms.
         let price = |(table, key): (&str, &str), per: i128, free_key: &str, free_per: i128| {
             let nanos = settings.nanos(table, key)?.unwrap_or(0);
             let free = settings.nanos("free", free_key)?.unwrap_or(0);
@@ -145,8 +145,8 @@ impl Prices {
         })
     }
 
-    /// Amounts of a period, in the last decimal, in the order of [`LINES`]; `None` if one is too large. Levels are rounded to
-    /// thousandths of IOPS and whole bytes per second before they are multiplied.
+    /// Amounts of a period, in the last decimal, in the order of [`LINES`]; `None` if one is too large. Rounds levels to thousandths of
+    /// IOPS and to whole bytes per second before it multiplies.
     pub fn charge(&self, usage: &Usage, levels: Levels) -> Option<[i128; LINES.len()]> {
         let thousandths = |level: Option<f64>| (level.unwrap_or(0.0) * 1000.0).round() as i128;
         let whole = |level: Option<f64>| level.unwrap_or(0.0).round() as i128;

@@ -1,4 +1,4 @@
-//! Coefficients: what energy and emission a request, a byte and a stored byte stand for. All are the user's.
+//! Coefficients: energy and emission per request, byte and stored byte. The user supplies all of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ const TIB: f64 = (1_u64 << 40) as f64;
 /// Seconds of a year of 365 days.
 const YEAR_S: f64 = 365.0 * 86_400.0;
 
-/// A file of coefficients. Each that is absent is 0, and an absent `pue` is 1.
+/// A file of coefficients. An absent one is 0; an absent `pue` is 1.
 #[derive(Clone, Debug, Default)]
 pub struct Coefficients {
     read_j: f64,
@@ -131,7 +131,7 @@ impl Coefficients {
         self.watt_per_tib * stored_bytes as f64 / TIB * ms as f64 / 1000.0
     }
 
-    /// All energy over that of the equipment.
+    /// Power usage effectiveness: total energy divided by the energy of the equipment.
     pub fn pue(&self) -> f64 {
         self.pue
     }

@@ -11,13 +11,13 @@ use crate::report::ReportError;
 /// The first line of a file.
 const HEADER: &str = "time,g_per_kwh";
 
-/// Grams of CO2 equivalents per kWh. A value holds until the next one; the last one holds for as long as the one before it did.
+/// Grams of CO2 equivalents per kWh. A value holds until the next one; the last value holds as long as the one before it.
 #[derive(Clone, Debug)]
 pub struct Intensity {
     name: String,
-    /// Steps in order, and where the last one ends. `None` is unknown.
+    /// Steps in order, and the end of the last one. `None` is unknown.
     steps: Vec<(UtcMs, Option<f64>)>,
-    /// What holds where the file has no value.
+    /// The value for times that the file does not cover.
     default: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ impl Intensity {
         })
     }
 
-    /// One value at all times; without one every mean fails.
+    /// One value at all times. Without a value, every mean fails.
     pub fn constant(value: Option<f64>) -> Self {
         Self {
             name: "--intensity".to_owned(),
@@ -86,7 +86,7 @@ impl Intensity {
         }
     }
 
-    /// The mean over an interval, which must not be empty. Fails where a part of it has no value.
+    /// The mean over an interval, which must not be empty. Fails if a part of it has no value.
     pub fn mean(&self, interval: Interval) -> Result<f64, ReportError> {
         let mut weighted = 0.0;
         let mut at = interval.start;
@@ -163,7 +163,7 @@ mod tests {
         let grid = parse(text, Some(50.0)).unwrap();
         assert_eq!(mean(&grid, 250, 350), Ok(125.0));
         assert_eq!(mean(&grid, 500, 600), Ok(50.0));
-        // One row alone holds from then on.
+        // A single row holds from its time on.
         assert_eq!(
             mean(&parse("time,g_per_kwh\n@0,7", None).unwrap(), 0, 1 << 30),
             Ok(7.0)

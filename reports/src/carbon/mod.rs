@@ -33,14 +33,14 @@ const METHOD: &[&str] = &[
 
 const J_PER_KWH: f64 = 3.6e6;
 
-/// What the report is asked for.
+/// Parameters of the report.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What a row is about.
+    /// What each row is about.
     pub by: ReportBy,
-    /// What a row sums up.
+    /// The period that each row sums up.
     pub period: Period,
-    /// Whose energy is multiplied by the intensity of its time.
+    /// Energy is computed per such interval and multiplied by the grid's intensity at that time.
     pub interval: Granularity,
     /// The coefficients.
     pub coefficients: Coefficients,
@@ -57,9 +57,9 @@ pub struct Footprint {
     pub period: Interval,
     /// Recorded time of the period, ms.
     pub recorded_ms: u64,
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
-    /// What was stored, by the file of coefficients.
+    /// Stored bytes, from the file of coefficients.
     pub stored_bytes: Option<u64>,
     /// Energy of requests, of bytes moved, and of stored bytes, J, without the overhead.
     pub parts_j: [f64; 3],
@@ -73,7 +73,7 @@ pub struct Footprint {
 
 /// The report.
 pub struct Carbon {
-    /// What is said of it.
+    /// Range, notes and remarks.
     pub about: About,
     /// Its rows.
     pub footprints: Table<Footprint>,
@@ -83,7 +83,7 @@ pub struct Carbon {
 pub const TABLES: &[&str] = &["footprints"];
 
 impl Carbon {
-    /// Makes the report of what a question selects.
+    /// Makes the report of the rows that a question selects.
     pub fn make(question: &Question, terms: &Terms) -> Made<Self> {
         let set = match Usage::ask(question, terms.by, terms.interval)? {
             Ok(set) => set,
@@ -132,7 +132,7 @@ impl Carbon {
     }
 }
 
-/// A subject with its series, if it did anything, and what it stores.
+/// A subject with its series, if it did anything, and its stored bytes.
 struct Counted<'s> {
     subject: Subject,
     series: Option<&'s Series<Usage>>,
@@ -170,7 +170,7 @@ fn counted<'s>(set: &'s SeriesSet<Usage>, terms: &Terms) -> (Vec<Counted<'s>>, V
     (all, unused.into_iter().collect())
 }
 
-/// A row for each subject and period in which something was recorded on a host of the subject, or in which it stored something.
+/// A row for each subject and period in which a host of the subject recorded, or in which the subject stored something.
 fn footprints(
     set: &SeriesSet<Usage>,
     terms: &Terms,

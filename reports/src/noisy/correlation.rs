@@ -1,8 +1,9 @@
-//! Lagged partial rank correlation of a candidate's load with the others' latency, and how large it gets by chance.
+//! Lagged partial rank correlation of a candidate's load with the others' latency, and its significance.
 //!
-//! Load and latency have bursts that last, so that neighbouring intervals are not independent. Chance is therefore measured with the same
-//! series: one is shifted in a circle against the other, which keeps the bursts of both and leaves only coincidence. The same shift is made
-//! for all candidates, measures and lags, and the largest of all counts (Westfall and Young): the level holds for a place as a whole.
+//! Load and latency come in bursts, so neighbouring intervals are not independent. A permutation test would therefore overstate
+//! significance. Instead, one series is shifted circularly against the other: that keeps the bursts of both and leaves only coincidence.
+//! All candidates, measures and lags get the same shift, and only the largest correlation counts (Westfall and Young). So the level holds
+//! for the whole place.
 
 use super::latency::Latencies;
 use super::least_squares::{Design, centre, product};
@@ -11,13 +12,13 @@ use super::{Measure, Part, Place};
 
 /// Load may be this many intervals ahead of latency.
 pub const MAX_LAG: usize = 2;
-/// Fewer intervals do not tell: half an hour at 10 s.
+/// Fewer intervals are not enough: half an hour at 10 s.
 pub const MIN_INTERVALS: usize = 180;
 /// Number of circular shifts.
 const SHIFTS: usize = 249;
-/// Number of others whose loads are controls, those with the most requests first; the rest of them together are another one.
+/// Number of others whose loads are controls, those with the most requests first. The rest together are one more control.
 const MAX_CONTROLS: usize = 8;
-/// Intervals for each control, at least.
+/// Least number of intervals for each control.
 const INTERVALS_PER_CONTROL: usize = 30;
 
 /// The correlation of a candidate.
@@ -29,19 +30,19 @@ pub struct Tested {
     pub lag: usize,
     /// Partial rank correlation, from -1 to 1.
     pub correlation: f64,
-    /// How often the largest of all candidates is as clear by chance, 0 to 1.
+    /// How often chance gives a correlation as clear as the largest of all candidates, 0 to 1.
     pub chance: f64,
     /// Share of the variance of the candidate's load that the others' load explains, 0 to 1.
     pub shared: f64,
 }
 
-/// A candidate with what its correlation was computed from.
+/// A candidate, and the data behind its correlation.
 pub struct Candidate {
     /// The intervals.
     pub intervals: Vec<usize>,
     /// The others' latency in them, as a natural logarithm.
     pub latency: Vec<f64>,
-    /// What the others' own load makes of it, in ranks.
+    /// The part of it that the others' own load explains, in ranks.
     pub own_load: Vec<f64>,
     /// The result.
     pub tested: Tested,
@@ -170,8 +171,8 @@ fn controls(loads: &Loads, requests: &[u64], entity: usize, intervals: &[usize])
     Design::new(columns)
 }
 
-/// How many standard deviations of chance the clearest correlation has. Fills in what is clearest, and raises `largest`, the
-/// clearest of each shift.
+/// How many standard deviations of chance the clearest correlation has. Stores the clearest one, and raises `largest`, the maximum of each
+/// shift.
 fn clarity(of: &mut Residuals, largest: &mut [f64]) -> f64 {
     let length = of.latency.len();
     let nearest = half_course(1, length).max(MAX_LAG + 1).min(length / 4);

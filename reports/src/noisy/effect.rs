@@ -7,13 +7,13 @@ use super::{Part, Place, queue_share};
 
 /// A load is high above the middle between its median and this quantile.
 const HIGH_QUANTILE: f64 = 0.995;
-/// High intervals with at most this many others between them are one episode.
+/// High intervals with at most this many other intervals between them are one episode.
 const EPISODE_GAP: usize = 3;
 /// An interval is compared with intervals at most this far away, ms.
 const NEAR_MS: u64 = 3_600_000;
-/// The others' own load is alike if what it makes of latency differs by no more, in standard deviations.
+/// The others' own load is alike if its predicted latency differs by at most this many standard deviations.
 const ALIKE: f64 = 0.5;
-/// Least number of intervals that one is compared with.
+/// Least number of intervals to compare one interval with.
 const MIN_MATCHES: usize = 5;
 
 /// What happened while a candidate's load was high.
@@ -23,13 +23,13 @@ pub struct Effect {
     pub high_above: u64,
     /// Intervals with a high load.
     pub high: usize,
-    /// Episodes that they make up.
+    /// Number of episodes that they form.
     pub episodes: usize,
-    /// Episodes in which the others waited longer than in the intervals that they were compared with.
+    /// Episodes in which the others waited longer than in the comparable intervals.
     pub episodes_longer: usize,
-    /// Share of the high intervals to which there are others to compare with, 0 to 1.
+    /// Share of the high intervals that have comparable intervals, 0 to 1.
     pub compared: f64,
-    /// The others' latency in high intervals, relative to such with as much load of their own.
+    /// The others' latency in high intervals, relative to intervals in which the others' own load was alike.
     pub ratio: f64,
     /// The others' mean latency in high intervals, us.
     pub others_us_high: f64,
@@ -86,7 +86,7 @@ pub fn measure(place: &Place, part: Part, entity: usize, candidate: &Candidate) 
     })
 }
 
-/// The load above which it is high. `None` if it hardly varies.
+/// The load above which it counts as high; `None` if it hardly varies.
 fn threshold(loads: &[u64]) -> Option<u64> {
     let mut sorted = loads.to_vec();
     sorted.sort_unstable();
@@ -98,8 +98,7 @@ fn threshold(loads: &[u64]) -> Option<u64> {
     (top > middle).then(|| middle + (top - middle) / 2)
 }
 
-/// For each high interval: its place, and by how much the logarithm of the others' latency is above that of intervals near by with as much load
-/// of the others.
+/// For each high interval: its place, and the rise of the others' log latency over comparable intervals near by.
 fn differences(
     place: &Place,
     candidate: &Candidate,
@@ -127,7 +126,7 @@ fn differences(
     .collect()
 }
 
-/// How many episodes there are, and in how many the others waited longer.
+/// The number of episodes, and of the episodes in which the others waited longer.
 fn episodes(differences: &[(usize, Option<f64>)]) -> (usize, usize) {
     let episodes = differences.chunk_by(|(a, _), (b, _)| b - a <= EPISODE_GAP + 1);
     let is_longer = |episode: &[(usize, Option<f64>)]| {

@@ -1,14 +1,14 @@
 //! The others' latency.
 //!
-//! Tenants differ: one has large writes, another small reads. So each one's mean latency in an interval is divided by what is usual for it, reads
-//! and writes apart. The others' latency is the median of these ratios over the others. One of them that waits for its own sake
-//! does not move it, nor does the mix of who does how much.
+//! Tenants differ: one has large writes, another small reads. So each tenant's mean latency in an interval is divided by its usual latency,
+//! reads and writes apart. The others' latency is the median of these ratios. A single tenant that waits for another reason does not move
+//! the median. Neither does a change in the mix of tenants.
 
 use crate::median::median;
 
 use super::{Activity, Part, Place};
 
-/// An entity counts in intervals in which it has at least this many requests with a known latency.
+/// An entity counts in intervals with at least this many requests of known latency.
 const MIN_REQUESTS: u64 = 5;
 
 /// Natural logarithms of an entity's latency relative to its usual one, by interval.
@@ -41,7 +41,7 @@ fn relative(activity: &Activity, part: Part, recorded: &[bool]) -> Vec<Option<f6
 pub struct Latencies(Vec<Vec<Option<f64>>>);
 
 impl Latencies {
-    /// Of a place.
+    /// The latencies of a place.
     pub fn new(place: &Place, part: Part) -> Self {
         let of = |activity| relative(activity, part, &place.recorded);
         Self(place.entities.iter().map(of).collect())

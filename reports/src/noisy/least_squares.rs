@@ -1,6 +1,6 @@
 //! Linear least squares with few columns.
 
-/// A ridge on the diagonal, relative to it: columns may be equal.
+/// Ridge, relative to the diagonal. It keeps the matrix regular when two columns are equal.
 const RIDGE: f64 = 1e-9;
 
 /// Columns of equal length with mean 0, and the products of all pairs.
@@ -21,7 +21,7 @@ pub fn product(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Design {
-    /// Leaves out columns that do not vary.
+    /// Omits columns that do not vary.
     pub fn new(columns: impl IntoIterator<Item = Vec<f64>>) -> Self {
         let columns = columns.into_iter().map(|mut column| {
             centre(&mut column);
@@ -35,7 +35,7 @@ impl Design {
         Self { columns, products }
     }
 
-    /// Coefficients that are 0 for all but `kept`.
+    /// Coefficients; 0 for all columns but `kept`.
     fn solve(&self, kept: &[usize], with_y: &[f64]) -> Vec<f64> {
         let mut rows: Vec<Vec<f64>> = kept
             .iter()
@@ -47,7 +47,7 @@ impl Design {
                 products.chain([with_y[*i]]).collect()
             })
             .collect();
-        // Gauss and Jordan. The matrix is symmetric and positive, so that no rows are exchanged.
+        // Gauss-Jordan elimination. The matrix is symmetric and positive definite, so it needs no exchange of rows.
         for pivot in 0..rows.len() {
             let by = rows[pivot].clone();
             for (at, row) in rows.iter_mut().enumerate() {
@@ -66,8 +66,8 @@ impl Design {
         solution
     }
 
-    /// The columns that raise `y`, and what they make of it. A column with a negative coefficient is dropped, the most negative
-    /// first: load can only raise latency, and a client that waits for replies sends less when latency rises.
+    /// The columns that raise `y`, and the part of `y` that they explain. Columns with negative coefficients are dropped, the most negative
+    /// first. Load can only raise latency, and a client that waits for replies sends less when latency rises.
     pub fn raising(self, y: &[f64]) -> (Self, Vec<f64>) {
         let with_y: Vec<_> = self.columns.iter().map(|of| product(of, y)).collect();
         let mut kept: Vec<_> = (0..self.columns.len()).collect();
@@ -99,7 +99,7 @@ impl Design {
         sum
     }
 
-    /// What is left of `y`, which has mean 0, without all that the columns make of it.
+    /// The residuals of `y`, which has mean 0, after regression on all columns.
     pub fn residuals(&self, y: &[f64]) -> Vec<f64> {
         let with_y: Vec<_> = self.columns.iter().map(|of| product(of, y)).collect();
         let all: Vec<_> = (0..self.columns.len()).collect();

@@ -1,14 +1,14 @@
 //! `noisy`: whose load rose when the others' latency rose.
 //!
-//! A place is a server or a mount, its entities are those who use it, for example tenants. Each entity is a candidate. [`examine`]
-//! asks of each: do the others wait longer when it does more? The answer has evidence, and a verdict:
+//! A place is a server or a mount. Its entities are its users, for example tenants. Each entity is a candidate. [`examine`] asks of each:
+//! do the others wait longer when it does more? The answer is a verdict with its evidence:
 //!
-//! 1. [`latency`]: the latency of the others in each interval, relative to what is usual for each of them.
-//! 2. [`correlation`]: lagged partial rank correlation of the candidate's load with it. The others' own load and the slow course
-//!    of the day are taken out of both. Circular shifts say how large it gets by chance, over all candidates at once.
-//! 3. [`effect`]: how much longer the others wait while the candidate's load is high, against intervals near in time in which
-//!    the others do as much.
-//! 4. [`verdict`]: names the candidate if both are clear; else it says why not, or why the data does not tell.
+//! 1. [`latency`]: the latency of the others in each interval, relative to the usual latency of each.
+//! 2. [`correlation`]: lagged partial rank correlation of the candidate's load with it. Both are corrected for the others' own load and
+//!    for the slow course of the day. Circular shifts give the significance, over all candidates at once.
+//! 3. [`effect`]: how much longer the others wait while the candidate's load is high. It compares with near intervals in which the
+//!    others do as much.
+//! 4. [`verdict`]: names the candidate if both are clear. Otherwise it says why not, or why the data does not suffice.
 //!
 //! Nothing is random: equal data has equal answers.
 
@@ -32,11 +32,11 @@ pub struct Flow {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those whose latency is known.
+    /// Requests whose latency is known.
     pub timed: u64,
     /// The sum of these latencies, ns.
     pub latency_ns: u64,
-    /// Those whose time at network and server is known, too.
+    /// Requests whose time at network and server is also known.
     pub split: u64,
     /// The sum of these times, ns.
     pub server_ns: u64,
@@ -50,7 +50,7 @@ pub type Activity = Vec<[Flow; 2]>;
 pub struct Place {
     /// Length of an interval, ms.
     pub interval_ms: u64,
-    /// Which intervals were recorded as a whole.
+    /// Whether each interval was recorded completely.
     pub recorded: Vec<bool>,
     /// Its entities. Each has all intervals, with zeros where it was idle.
     pub entities: Vec<Activity>,
@@ -78,17 +78,17 @@ impl Measure {
     }
 }
 
-/// The time that is the others' latency.
+/// Which part of the time counts as the others' latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Network and server.
     Server,
-    /// The whole latency: the part at network and server is not known of most requests.
+    /// The whole latency, if the part at network and server is unknown for most requests.
     Whole,
 }
 
 impl Part {
-    /// How many requests have it, and its sum, ns.
+    /// The number of requests with this time, and its sum, ns.
     fn of(self, flow: &Flow) -> (u64, u64) {
         match self {
             Self::Server => (flow.split, flow.server_ns),
@@ -97,28 +97,28 @@ impl Part {
     }
 }
 
-/// What was found about one candidate.
+/// Findings about one candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// Its number in the place.
     pub entity: usize,
     /// Whether it is named, and why not.
     pub verdict: Verdict,
-    /// Intervals in which the others' latency and the load before are known.
+    /// Intervals in which the others' latency and the load before are known, also if they are too few to be compared.
     pub intervals: usize,
     /// The correlation, if there were enough intervals to compute it.
     pub tested: Option<Tested>,
-    /// What happened while its load was high, if it ever was.
+    /// The effect of a high load, if it ever was high.
     pub effect: Option<Effect>,
-    /// Its share of all time that requests spent in the system: by Little's law its share of the requests there. 0 to 1.
-    /// `None` where no time of its requests, or of any, is known.
+    /// Its share of the time that all requests spent in the system. By Little's law this is its share of the requests there. 0 to 1; `None`
+    /// if no time is known of its requests, or of any.
     pub queue_share: Option<f64>,
 }
 
-/// What was found about a place.
+/// Findings about a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// What the others' latency is.
+    /// The part of the time that the latencies are of.
     pub part: Part,
     /// One for each entity: named ones first, then by correlation, then by queueing share.
     pub evidence: Vec<Evidence>,
@@ -160,7 +160,7 @@ pub fn examine(place: &Place) -> Findings {
     Findings { part, evidence }
 }
 
-/// The time at network and server, if it is known of most requests. A client's own queue is not the neighbour's work.
+/// The time at network and server, if it is known of most requests. A neighbour does not cause the queue inside a client.
 fn part(place: &Place) -> Part {
     let flows = place.entities.iter().flatten().flatten();
     let (split, timed) = flows.fold((0, 0), |(split, timed), flow| {
@@ -172,8 +172,8 @@ fn part(place: &Place) -> Part {
     }
 }
 
-/// An entity's share of the time that requests spent in the system in these intervals. `None` if it had requests, and none of their times is
-/// known, or if no time is known.
+/// An entity's share of the time that requests spent in the system in these intervals. `None` if no time is known, or if the entity had
+/// requests but none of their times is known.
 fn queue_share(
     place: &Place,
     entity: usize,

@@ -1,4 +1,4 @@
-//! The report: asks for the series of each server and mount, and makes rows of what is found.
+//! The report: asks for the series of each server and mount, and makes rows of the findings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,16 +56,16 @@ pub struct Row {
     pub subject: Subject,
     /// Length of an interval, ms.
     pub interval_ms: u64,
-    /// The time that is the others' latency.
+    /// Which part of the time counts as the others' latency.
     pub part: Part,
-    /// What was found.
+    /// The evidence.
     pub evidence: Evidence,
 }
 
 /// The report.
 #[derive(Clone, Debug)]
 pub struct Noisy {
-    /// What is said of it.
+    /// Range, notes and remarks.
     pub about: About,
     /// All candidates, by place.
     pub candidates: Table<Row>,
@@ -74,7 +74,7 @@ pub struct Noisy {
 /// Names of the report's tables.
 pub const TABLES: &[&str] = &["candidates"];
 
-/// What series add up.
+/// The sums of a series: reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Flows([Flow; 2]);
 
@@ -103,11 +103,12 @@ fn flow(of: &Direction) -> Flow {
     }
 }
 
-/// Makes the report: candidates are what `by` says, in intervals of `length`. Only the first `question.top` are candidates, if it is given.
+/// Makes the report: `by` chooses the candidates, `length` is that of the intervals. `question.top` limits the candidates to the first
+/// ones.
 pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Noisy> {
     let by = ReportBy {
         by: trackiops_query::GroupBy {
-            // Whatever a candidate is, it is one on a mount.
+            // Each candidate is at least as fine as a mount.
             level: by.by.level.min(Level::Mount),
             ..by.by
         },
@@ -165,7 +166,7 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
     Ok(Ok(Noisy { about, candidates }))
 }
 
-/// What tells candidates apart that are on several mounts of a server.
+/// Identifies a candidate across the mounts of a server.
 type CandidateKey<'s> = (
     &'s Option<Arc<str>>,
     Option<trackiops_schemas::identity::FileKey>,
@@ -177,7 +178,7 @@ type CandidateKey<'s> = (
 /// Series of one candidate.
 type Candidates<'s> = Vec<Vec<&'s Series<Flows>>>;
 
-/// Servers and mounts with their candidates. A server is a place of its own if it has several mounts.
+/// Servers and mounts with their candidates. A server is a separate place only if it has several mounts.
 fn places(
     set: &SeriesSet<Flows>,
     by: ReportBy,
@@ -201,7 +202,7 @@ fn places(
             let mut candidates: BTreeMap<CandidateKey<'_>, Vec<_>> = BTreeMap::new();
             for series in mounts.values().flatten() {
                 let of = &series.subject;
-                // Where mounts themselves are the candidates, they are not added up.
+                // If the candidates are mounts, do not add them up.
                 let mount = of.mount.as_ref().filter(|_| by_mount);
                 let tenant = TenantKey::of(&of.tenant);
                 let key = (&of.host, of.file, &of.path, tenant, mount);

@@ -1,13 +1,13 @@
-//! Series of numbers over intervals: ranks, and what is left of them without their slow course.
+//! Series of numbers over intervals: ranks, and removal of their slow course.
 
 use super::{Measure, Place};
 
 /// The slow course of a series is its mean over this time around each interval, ms.
 const COURSE_MS: u64 = 3_600_000;
-/// Such a mean has at most this part of the range.
+/// The window of this mean is at most this part of the range.
 const COURSE_PART: usize = 8;
 
-/// Half of the length of a slow course, in intervals of a series that has `count`.
+/// Half the length of that window, in intervals, for a series of `count` intervals.
 pub fn half_course(interval_ms: u64, count: usize) -> usize {
     let half = COURSE_MS / 2 / interval_ms.max(1);
     usize::try_from(half)
@@ -31,7 +31,7 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Values without the mean of the `half` values before and after each.
+/// Values minus the mean of the `half` values before and after each.
 pub fn without_course(values: &[f64], half: usize) -> Vec<f64> {
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(values.iter().scan(0.0, |sum, value| {
@@ -53,14 +53,14 @@ pub fn without_course(values: &[f64], half: usize) -> Vec<f64> {
 
 /// The load of each entity by each measure: ranks without their slow course, of the recorded intervals.
 pub struct Loads {
-    /// Where an interval is in the series.
+    /// Each interval's index in the series.
     places: Vec<Option<usize>>,
     /// By entity and measure.
     ranks: Vec<[Vec<f64>; 2]>,
 }
 
 impl Loads {
-    /// Of a place.
+    /// The loads at a place.
     pub fn new(place: &Place) -> Self {
         let mut count = 0;
         let places = place.recorded.iter().map(|recorded| {

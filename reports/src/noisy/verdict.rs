@@ -4,17 +4,17 @@ use super::Place;
 use super::correlation::Tested;
 use super::effect::Effect;
 
-/// By chance, a place has a correlation as clear as a named one's at most this often.
+/// Significance level: the chance that a place without a culprit has a correlation this clear.
 pub const CHANCE: f64 = 0.01;
-/// A named one raises the others' latency at least so much.
+/// A named candidate raises the others' latency by at least this factor.
 pub const MIN_RATIO: f64 = 1.2;
-/// Fewer episodes may be coincidence, however clear each of them is.
+/// Fewer episodes may be a coincidence, however clear each one is.
 pub const MIN_EPISODES: usize = 5;
-/// Share of its episodes in which the others wait longer, at least.
+/// Least share of the episodes in which the others wait longer.
 const EPISODES_LONGER: f64 = 0.7;
-/// Share of the high intervals that can be compared, at least.
+/// Least share of the high intervals that can be compared.
 const COMPARED: f64 = 0.5;
-/// A load of which the others' explains more moves with theirs.
+/// If the others' loads explain more of a load than this, it moves together with them.
 const SHARED: f64 = 0.9;
 
 /// Whether a candidate is named.
@@ -24,20 +24,20 @@ pub enum Verdict {
     Named,
     /// The others do not wait noticeably longer when it does more.
     Cleared,
-    /// The data does not tell.
+    /// The data does not suffice.
     Unknown(Reason),
 }
 
-/// Why the data does not tell.
+/// Why the data does not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nobody else was there.
+    /// There were no other entities.
     Alone,
     /// There are too few intervals with a known latency of others.
     FewIntervals,
     /// Its load never varied.
     Steady,
-    /// All rise together.
+    /// The loads of all entities rise together.
     Together,
     /// Its load was high too few times.
     FewEpisodes,
@@ -46,7 +46,7 @@ pub enum Reason {
 }
 
 impl Verdict {
-    /// As a column has it.
+    /// The value in the column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Named => "noisy",
@@ -55,7 +55,7 @@ impl Verdict {
         }
     }
 
-    /// Why the data does not tell, for people; `None` if it tells.
+    /// Why the data does not suffice, for people; `None` if it does.
     pub fn reason(self) -> Option<&'static str> {
         let Self::Unknown(reason) = self else {
             return None;

@@ -9,7 +9,7 @@ pub fn standardised(series: &[f64]) -> Option<Vec<f64>> {
         .map(|value| value * value)
         .sum::<f64>()
         .sqrt();
-    // A constant series differs from its mean by rounding alone.
+    // A constant series differs from its mean only by rounding.
     let largest = series
         .iter()
         .fold(0.0, |most: f64, value| most.max(value.abs()));
@@ -17,7 +17,7 @@ pub fn standardised(series: &[f64]) -> Option<Vec<f64>> {
     (!is_constant).then(|| centred.iter().map(|value| value / length).collect())
 }
 
-/// The correlation of two series that [`standardised`] made, from -1 to 1.
+/// The correlation of two standardised series, from -1 to 1; see [`standardised`].
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let sum: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
     sum.clamp(-1.0, 1.0)

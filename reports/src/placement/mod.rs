@@ -1,4 +1,4 @@
-//! Placement: how much each file, tree or mount demands, how demands go together, and how they fit targets.
+//! Placement: the demand of each file, tree or mount, how demands correlate, and how they fit on targets.
 
 mod correlation;
 mod packing;
@@ -34,37 +34,37 @@ const METHOD: &[&str] = &[
      all demand at which that many suffice. Over-commitment is the sum of the subjects' peaks over the capacity.",
 ];
 
-/// Most subjects of a report: each is compared with each.
+/// Most subjects of a report. Each is compared with each other one.
 const MOST_SUBJECTS: usize = 1000;
 /// Most values of all series.
 const MOST_VALUES: usize = 20_000_000;
-/// Subjects at each end that the table of correlations has for a subject.
+/// For each subject, the table of correlations has this many subjects at each end.
 const ENDS: usize = 3;
 
-/// What the report is asked for.
+/// Parameters of the report.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What a row is about.
+    /// What each row is about.
     pub by: ReportBy,
-    /// Of which demand is the mean.
+    /// Demand is the mean over such an interval.
     pub interval: Granularity,
-    /// By which subjects are packed.
+    /// The percentile by which subjects are packed.
     pub percentile: Percentile,
-    /// What they are packed on, if they are.
+    /// The targets, if subjects are to be packed.
     pub targets: Option<Targets>,
-    /// The share of intervals, from the end, that a packing is checked against.
+    /// The last share of the intervals, which checks the packing.
     pub check_share: f64,
 }
 
 /// The report.
 pub struct Placement {
-    /// What is said of it.
+    /// Range, notes and remarks.
     pub about: About,
     /// A row for each file, directory or mount.
     pub subjects: Table<Placed>,
     /// A row for each target.
     pub targets: Table<Target>,
-    /// Rows for each subject and those that its demand is most and least correlated with.
+    /// For each subject, the subjects whose demands correlate most and least with its demand.
     pub correlations: Table<Pair>,
 }
 
@@ -72,7 +72,7 @@ pub struct Placement {
 pub const TABLES: &[&str] = &["subjects", "targets", "correlations"];
 
 impl Placement {
-    /// Makes the report of what a question selects.
+    /// Makes the report of the rows that a question selects.
     pub fn make(question: &Question, terms: &Terms) -> Made<Self> {
         let is_placed = matches!(
             terms.by.by.level,
@@ -156,7 +156,7 @@ impl Placement {
 struct Frame {
     names: Vec<Arc<str>>,
     demands: Vec<Demand>,
-    /// Number of these intervals, and of those that any host recorded.
+    /// Number of these intervals, and number of intervals that any host recorded.
     intervals: usize,
     recorded: usize,
 }
@@ -166,7 +166,7 @@ type Standardised = Vec<[Option<Vec<f64>>; 2]>;
 
 struct Packed {
     packing: Packing,
-    /// Intervals that it was made from.
+    /// Number of intervals that the packing was made from.
     fitted: usize,
 }
 
@@ -267,7 +267,7 @@ impl Frame {
         self.demands.iter().map(standardised).collect()
     }
 
-    /// The places of others, by correlation of requests per second, largest first.
+    /// The indices of other subjects, by correlation of requests per second, largest first.
     fn by_correlation(&self, of: &Standardised, place: usize) -> Vec<(usize, f64)> {
         let Some(own) = &of[place][0] else {
             return Vec::new();

@@ -1,35 +1,35 @@
-//! Packing by first fit decreasing, on the joint percentile of summed series.
+//! Packing by first fit decreasing, by the joint percentile of summed series.
 
 use crate::percentile::Percentile;
 
-/// Steps by which the smallest capacity for a number of targets is found; each halves what is unknown.
+/// Steps of the binary search for the smallest capacity.
 const HALVINGS: usize = 40;
 
 /// Demand of one subject: requests per second and bytes per second of each interval.
 pub type Demand = [Vec<f64>; 2];
 
-/// What a target can do: requests per second and bytes per second; `None` is without limit.
+/// Capacity of a target: requests per second and bytes per second; `None` is without limit.
 pub type Capacity = [Option<f64>; 2];
 
-/// What a packing must fit.
+/// The targets that a packing may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Targets {
-    /// As many targets of this capacity as it takes.
+    /// As many targets of this capacity as needed.
     Of(Capacity),
-    /// This many targets, of the smallest capacity at which these suffice.
+    /// This many targets, each of the smallest capacity that suffices.
     Count(usize),
 }
 
 /// A packing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packing {
-    /// Places of the subjects on each target.
+    /// Indices of the subjects on each target.
     pub targets: Vec<Vec<usize>>,
     /// The capacity of a target.
     pub capacity: Capacity,
 }
 
-/// Packs subjects by their demand in the first `fitted` intervals. A subject that alone exceeds the capacity gets a target of its own.
+/// Packs subjects by their demand in the first `fitted` intervals. A subject that alone exceeds the capacity gets a separate target.
 pub fn pack(
     demands: &[Demand],
     fitted: usize,
@@ -64,7 +64,7 @@ impl Packer<'_> {
         })
     }
 
-    /// First fit decreasing: subjects by the larger of their shares of the capacity.
+    /// First fit decreasing: subjects are sorted by the larger of their two shares of the capacity.
     fn first_fit(&self, capacity: Capacity) -> Packing {
         let share = |demand: &Demand| {
             let percentiles = self.percentiles(demand).into_iter().zip(capacity);
@@ -105,12 +105,13 @@ impl Packer<'_> {
         })
     }
 
-    /// The smallest share of the joint percentile of all that suffices. Fewer subjects than targets fit at their own demand.
+    /// The smallest sufficient share of the joint percentile of all subjects. With fewer subjects than targets, the largest single demand
+    /// decides.
     fn for_count(&self, count: usize) -> Packing {
         let empty = [0, 1].map(|_| vec![0.0; self.fitted]);
         let all = (0..self.demands.len()).fold(empty, |sum, place| self.sum(&sum, place));
         let all = self.percentiles(&all);
-        // Where the joint percentile is 0, percentiles of single ones may be above it.
+        // The joint percentile may be 0 while single subjects have larger percentiles.
         let largest = self.demands.iter().map(|demand| self.percentiles(demand));
         let most = largest.fold(all, |most, one| [most[0].max(one[0]), most[1].max(one[1])]);
         let capacity = |share: f64| most.map(|of| Some(of * share));
@@ -124,7 +125,7 @@ impl Packer<'_> {
                         )
                 })
         };
-        // At this share all fit one target, unless percentiles of sums exceed the sum's own: then the next doubling does.
+        // With this share all subjects fit on one target, unless percentiles of partial sums exceed that of the whole sum. Then double it.
         let mut high = 1.0;
         let mut best = self.first_fit(capacity(high));
         while !suffices(&best) && high < 1e6 {
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(packed(&turns, P100, capacity).targets, [[0, 1]]);
         let together: [&[f64]; 2] = [&[10.0, 0.0], &[10.0, 0.0]];
         assert_eq!(packed(&together, P100, capacity).targets, [[0], [1]]);
-        // At the median half of the intervals may exceed.
+        // At the median, half of the intervals may exceed the capacity.
         assert_eq!(packed(&together, "50", capacity).targets, [[0, 1]]);
     }
 

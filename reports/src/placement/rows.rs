@@ -9,22 +9,22 @@ use crate::columns::{count, figure};
 use crate::percentile::Percentile;
 use crate::subject::{self, Subject};
 
-/// Demand of a subject, and where it goes.
+/// Demand of a subject, and its target.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The subject.
     pub subject: Subject,
-    /// Its target, from 1; `None` if none was asked for.
+    /// Its target, from 1; `None` if no packing was asked for.
     pub target: Option<u64>,
-    /// Of requests per second, then of bytes per second.
+    /// Levels of requests per second, then of bytes per second.
     pub levels: [Levels; 2],
-    /// What single requests touched; `None` if none was kept.
+    /// Bytes that single requests touched; `None` if no single request was kept.
     pub working_set: Option<WorkingSet>,
-    /// Requests in the range, single or not.
+    /// All requests in the range, whether single ones were kept or only sums.
     pub requests: u64,
-    /// The other subjects whose requests per second are most and least correlated with its own.
+    /// The subject whose requests per second correlate most with its own, and the correlation.
     pub most: Option<(Arc<str>, f64)>,
-    /// As `most`.
+    /// The subject that correlates least.
     pub least: Option<(Arc<str>, f64)>,
 }
 
@@ -33,7 +33,7 @@ pub struct Placed {
 pub struct Levels {
     /// The mean.
     pub mean: f64,
-    /// The percentile that is packed by.
+    /// The percentile that the packing uses.
     pub percentile: f64,
     /// The largest.
     pub peak: f64,
@@ -50,29 +50,29 @@ pub struct Pair {
     pub correlations: [Option<f64>; 2],
 }
 
-/// A target, and how its packing holds.
+/// A target, and how well its packing holds.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its number, from 1.
     pub number: u64,
     /// Number of subjects on it.
     pub subjects: u64,
-    /// Of requests per second, then of bytes per second.
+    /// Requests per second, then bytes per second.
     pub resources: [Resource; 2],
     /// Intervals that the packing was made from.
     pub fitted_intervals: u64,
     /// Intervals that it was checked against.
     pub checked_intervals: u64,
-    /// Intervals of the former in which demand exceeded the capacity of any resource.
+    /// Fitted intervals in which demand exceeded the capacity of any resource.
     pub fitted_exceeded: u64,
-    /// Intervals of the latter.
+    /// The same for checked intervals.
     pub checked_exceeded: u64,
 }
 
 /// One resource of a target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resource {
-    /// What it can do.
+    /// The capacity.
     pub capacity: Option<f64>,
     /// Joint percentile of its subjects in the fitted intervals.
     pub fitted: f64,
@@ -80,7 +80,7 @@ pub struct Resource {
     pub checked: Option<f64>,
     /// Largest joint demand in the checked intervals.
     pub checked_peak: Option<f64>,
-    /// Sum of its subjects' peaks, in all intervals, over the capacity.
+    /// Sum of its subjects' peaks over all intervals, divided by the capacity.
     pub over_commitment: Option<f64>,
 }
 

@@ -13,14 +13,14 @@ use trackiops_query::{QueryError, Question};
 use trackiops_schemas::columns::{DONE_BYTES, FILE_KEY, OFFSET_BYTES, OP};
 use trackiops_schemas::identity::FileKey;
 
-/// Ranges of a file after which they are joined for the first time.
+/// Number of ranges of a file at which they are joined for the first time.
 const JOINED_FIRST: usize = 1024;
 
 /// Ranges of bytes of a file.
 #[derive(Clone, Debug, Default)]
 struct Ranges {
     ranges: Vec<(u64, u64)>,
-    /// As many ranges as are joined again.
+    /// Number of ranges at which they are joined again.
     join_at: usize,
 }
 
@@ -37,7 +37,7 @@ impl Ranges {
         }
     }
 
-    /// Joins those that overlap or touch.
+    /// Joins ranges that overlap or touch.
     fn join(&mut self) {
         self.ranges.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.ranges.len());
@@ -56,7 +56,7 @@ impl Ranges {
     }
 }
 
-/// What single requests say of a subject.
+/// The working set of a subject, by its single requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingSet {
     /// Number of requests.
@@ -65,7 +65,7 @@ pub struct WorkingSet {
     pub bytes: u64,
 }
 
-/// The working sets of a question's subjects in a range, with notes; empty where no single request was kept.
+/// The working sets of a question's subjects in a range, with notes; empty if no single request was kept.
 pub fn working_sets(
     question: &Question,
     range: Interval,
@@ -106,7 +106,7 @@ fn add(
     let ops = batch.column_by_name(OP);
     let ops = ops.and_then(|array| array.as_string_opt::<i32>());
     for (row, entity) in entities.iter().enumerate() {
-        // Calls that open or sync move no bytes.
+        // Open and sync calls move no bytes.
         let op = ops.map_or("READ", |ops| ops.value(row));
         if !op.eq_ignore_ascii_case("READ") && !op.eq_ignore_ascii_case("WRITE") {
             continue;

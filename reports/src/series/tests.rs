@@ -96,7 +96,7 @@ fn idle_is_zero_and_what_was_not_recorded_is_absent() {
 fn hosts_that_record_in_parallel_add_up_unless_they_are_apart() {
     let dir = tempfile::tempdir().unwrap();
     let one: Vec<_> = (0..30).map(|at| second(at, &[(7, 2)])).collect();
-    // The other one recorded from the second interval on, and half of that.
+    // The other host recorded from the second interval on, and only half of that one.
     let other: Vec<_> = (15..30).map(|at| second(at, &[(7, 4)])).collect();
     keep(dir.path(), "h", &one);
     keep(dir.path(), "i", &other);
@@ -110,7 +110,7 @@ fn hosts_that_record_in_parallel_add_up_unless_they_are_apart() {
     assert_eq!(rates(&apart, 0), [Some(2.0); 3]);
     assert_eq!(rates(&apart, 1), [None, Some(4.0), Some(4.0)]);
     assert_eq!(apart.series[1].subject.host.as_deref(), Some("i"));
-    // A file is the same on both.
+    // Both hosts have the same file.
     let files = ask_all(dir.path(), &["h", "i"], TimeRange::default(), "file").unwrap();
     assert_eq!(files.series.len(), 1);
 }
@@ -138,7 +138,7 @@ fn who_comes_late_was_idle_before() {
         rates(&set, 1),
         [Some(0.0), Some(0.0), Some(5.0), Some(10.0)]
     );
-    // A range that begins and ends within an interval.
+    // The range begins and ends within an interval.
     let range = TimeRange {
         since: Some(UtcMs(T0 + 5000)),
         until: Some(UtcMs(T0 + 33_000)),

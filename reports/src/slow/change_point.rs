@@ -1,23 +1,23 @@
-//! When a series was above its baseline: Page's cumulative sum.
+//! Finds when a series was above its baseline: Page's cumulative sum.
 //!
-//! With `z` the logarithm of a value relative to the baseline's median, the sum `S = max(0, S + z - k)` stays near 0 as long as values are usual, and rises
-//! once they are above. A rise beyond `h` is an excursion. It begins after the last interval in which `S` was 0, and ends where `S` is
-//! largest: of all runs of intervals, this one has the largest sum of `z - k`.
+//! `z` is the logarithm of a value relative to the baseline's median. The sum `S = max(0, S + z - k)` stays near 0 while values are usual,
+//! and rises once they are above. A rise beyond `h` is an excursion. It begins after the last interval in which `S` was 0, and ends where
+//! `S` is largest. Of all runs of intervals, this run has the largest sum of `z - k`.
 
 use std::ops::Range;
 
-/// Latency is slow from this ratio on.
+/// Latency is slow from this ratio upwards.
 pub const MIN_RATIO: f64 = 1.5;
-/// `h`, in units of the logarithm of [`MIN_RATIO`]: three intervals at twice the logarithm, or one at 5 times the usual value.
+/// `h`, in units of the logarithm of [`MIN_RATIO`]: three intervals at 2.25 times the usual value, or one at 5 times.
 const HEIGHT: f64 = 3.0;
-/// `h`, in standard deviations of the baseline, at least.
+/// Least `h`, in standard deviations of the baseline.
 const HEIGHT_DEVIATIONS: f64 = 8.0;
 /// Least number of values of the baseline.
 pub const MIN_BASELINE: usize = 12;
-/// From the median of absolute deviations to a standard deviation of a normal distribution.
+/// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;
 
-/// A time above the baseline.
+/// Intervals above the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excursion {
     /// Its intervals.
@@ -26,7 +26,7 @@ pub struct Excursion {
     pub ratio: f64,
 }
 
-/// The excursions of a series. `None` if the baseline has too few values. Unknown values change no sum.
+/// The excursions of a series; `None` if the baseline has too few values. Unknown values do not change the sum.
 pub fn excursions(baseline: &[Option<f64>], series: &[Option<f64>]) -> Option<Vec<Excursion>> {
     let logarithm = |of: &Option<f64>| of.filter(|value| *value > 0.0).map(f64::ln);
     let mut usual: Vec<f64> = baseline.iter().filter_map(logarithm).collect();
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(found[0].intervals, 2..4);
         assert!((found[0].ratio - 4.0).abs() < 1e-9);
         assert_eq!(found[1].intervals, 15..16);
-        // A short relief does not end it.
+        // A short relief does not end the excursion.
         series[4..15].fill(400.0);
         series[8] = 100.0;
         assert_eq!(of(&series)[0].intervals, 2..16);
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_little_more_is_none() {
         assert_eq!(of(&[120.0; 500]), []);
-        // One interval of many.
+        // A single high interval is not enough.
         assert_eq!(of(&[100.0, 300.0, 100.0]), []);
     }
 

@@ -9,11 +9,11 @@ pub struct Parts {
     pub queue_us: f64,
     /// From transmission to reply.
     pub rtt_us: f64,
-    /// The rest: in the client, after the reply.
+    /// The rest: in the client after the reply.
     pub completion_us: f64,
 }
 
-/// What a time had, in numbers that can be compared with another time's.
+/// Figures of a time, comparable with figures of another time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Requests/s.
@@ -44,7 +44,7 @@ pub fn both(row: &Row) -> Direction {
 }
 
 impl Figures {
-    /// Of the requests of a time of which `recorded_ms` were recorded.
+    /// Figures of the requests in `recorded_ms` of recorded time.
     pub fn new(row: &Row, recorded_ms: u64) -> Self {
         let all = both(row);
         let per_second = |count: u64| match recorded_ms {
@@ -70,8 +70,8 @@ impl Figures {
     }
 }
 
-/// Of the change of the mean, the part that comes from another mix of reads and writes, us: the shares changed, at the means of
-/// before. The rest is that reads and writes took longer. `None` where a direction is new, or there were no requests.
+/// The part of the mean's change that comes from a different mix of reads and writes, us: new shares, at the old means. In the rest, reads
+/// and writes themselves took longer. `None` if a direction is new, or if there were no requests.
 pub fn mix_us(before: &Row, now: &Row) -> Option<f64> {
     let requests = |row: &Row| (row.read.requests + row.write.requests) as f64;
     let (all_before, all_now) = (requests(before), requests(now));
@@ -91,24 +91,24 @@ pub fn mix_us(before: &Row, now: &Row) -> Option<f64> {
 /// Something that may explain why it was slow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What.
+    /// Its name.
     pub what: &'static str,
-    /// Before.
+    /// Its value before.
     pub before: Option<f64>,
-    /// In the slow time.
+    /// Its value in the slow time.
     pub now: Option<f64>,
-    /// Whether it changed by enough to be looked at first.
+    /// Whether it changed by enough to deserve attention first.
     pub is_notable: bool,
 }
 
 /// A number that changed by this factor is notable.
 const NOTABLE_RATIO: f64 = 1.5;
-/// A share that changed by so much is notable.
+/// A share that changed by this much is notable.
 const NOTABLE_SHARE: f64 = 0.1;
 /// Errors and repeated transmissions are notable above this share of requests.
 const NOTABLE_FAULTS: f64 = 0.001;
 
-/// What changed, notable things first.
+/// The changes, notable ones first.
 pub fn changes(before: &Figures, now: &Figures) -> Vec<Change> {
     let by_ratio = |before: f64, now: f64| {
         let (low, high) = (before.min(now), before.max(now));
@@ -196,7 +196,7 @@ mod tests {
     fn another_mix_is_told_from_longer_requests() {
         let before = row(requests(30, 100), requests(10, 500));
         let other_mix = row(requests(10, 100), requests(30, 500));
-        // 200 us became 400 us, though nothing took longer.
+        // The mean rose from 200 us to 400 us, though neither direction took longer.
         assert!((mix_us(&before, &other_mix).unwrap() - 200.0).abs() < 1e-9);
         let longer = row(requests(30, 200), requests(10, 1000));
         assert_eq!(mix_us(&before, &longer), Some(0.0));

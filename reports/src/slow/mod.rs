@@ -1,10 +1,10 @@
-//! `slow`: what was slow, since when, where the time went, who suffered, what changed.
+//! `slow`: when a mount was slow, which part of the latency grew, who suffered and what changed.
 //!
-//! 1. [`change_point`] finds when a place's latency was above that of its baseline, to the interval.
-//! 2. [`comparison`] compares the requests of such a time with those of the baseline: the parts of their latency, and what else changed.
-//! 3. [`suffering`] ranks tenants or files by the time that their requests took more than before.
+//! 1. [`change_point`] finds when a place's latency was above its baseline, to the interval.
+//! 2. [`comparison`] compares the requests of such a time with the baseline: parts of their latency, and other changes.
+//! 3. [`suffering`] ranks tenants or files by the additional time that their requests took.
 //!
-//! The baseline is a time before, or any other one that the question names.
+//! The baseline is the time before the range, or a time that the question names.
 
 pub mod change_point;
 mod columns;
@@ -18,7 +18,7 @@ use trackiops_schemas::row::Direction;
 
 use change_point::{Excursion, excursions};
 
-/// A p99 of fewer requests is hardly one.
+/// With fewer requests, a p99 means little.
 const MIN_P99_REQUESTS: u64 = 100;
 
 /// A measure of latency.
@@ -31,7 +31,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// As a column has it.
+    /// The value in the column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -55,16 +55,16 @@ impl Latency {
 /// A time in which a place was slow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slow {
-    /// The latency that rose. If the mean did, it is the mean.
+    /// The latency that rose: the mean if both did.
     pub latency: Latency,
     /// The intervals.
     pub intervals: Range<usize>,
-    /// By how much the latency was above the usual one of the baseline: the geometric mean over the intervals.
+    /// The latency relative to the baseline's usual one: the geometric mean over the intervals.
     pub ratio: f64,
 }
 
-/// When a place was slow. `requests` has its reads and writes together, by interval; `None` is not recorded. `baseline` and `range` are
-/// intervals of them.
+/// Finds when a place was slow. `requests` has its reads and writes together, by interval; `None` is not recorded. `baseline` and `range`
+/// are ranges of its indices.
 pub fn find(requests: &[Option<Direction>], baseline: Range<usize>, range: Range<usize>) -> Found {
     let series = |latency: Latency, range: Range<usize>| -> Vec<Option<f64>> {
         let of = requests[range].iter().map(|of| latency.of(of.as_ref()?));
@@ -100,12 +100,12 @@ pub fn find(requests: &[Option<Direction>], baseline: Range<usize>, range: Range
     Found::Compared(slow)
 }
 
-/// What was found about a place.
+/// Findings about a place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// The baseline has too few intervals with requests.
     NoBaseline,
-    /// When it was slow; never, if there is none.
+    /// The slow times; empty if it never was slow.
     Compared(Vec<Slow>),
 }
 

@@ -1,4 +1,4 @@
-//! The report: asks for the latencies of each mount, finds slow times, and asks who suffered in them.
+//! The report: asks for the latencies of each mount, finds slow times, and asks who suffered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,14 +33,14 @@ const METHOD: &[&str] = &[
      time. A slow time in which that is less than a tenth of the time of all requests is not reported: it only has more requests of those that always take long.",
 ];
 
-/// Part of all time of requests that is added time of tenants who waited longer, at least. Of a time with less, its tenants do not wait longer
-/// than before: those that always do have a larger part of the requests.
+/// A slow time counts if its added time is at least this part of the time of all requests. With less, no tenant waits longer than before:
+/// tenants that are always slow only have a larger share of the requests.
 const MIN_ADDED: f64 = 0.1;
-/// Slow times of which it is asked who suffered: those that added most time.
+/// The report examines who suffered only for this many slow times, those with the most added time.
 const MOST_ASKED: usize = 10;
-/// Tenants, directories and files of a slow time, each.
+/// Most tenants, most directories and most files of a slow time.
 const MOST_SUFFERERS: usize = 5;
-/// Most tenants and files that are named as new.
+/// Most new tenants, and most new files, that are named.
 const MOST_NEW: usize = 3;
 
 /// A slow time of a mount.
@@ -50,52 +50,52 @@ pub struct SlowTime {
     pub number: u64,
     /// The mount.
     pub mount: Arc<str>,
-    /// When.
+    /// The time.
     pub time: Interval,
     /// Whether it was still slow at the end of the range.
     pub lasts: bool,
-    /// What was slow.
+    /// The latency that rose.
     pub slow: Slow,
     /// The baseline.
     pub before: Figures,
     /// The slow time.
     pub now: Figures,
-    /// The part of the mean's change that comes from another mix, us.
+    /// The part of the mean's change that comes from a different mix, us.
     pub mix_us: Option<f64>,
     /// Requests of the slow time.
     pub requests: u64,
-    /// The time that they took more than before, s: of the tenants that lost time.
+    /// Added time of the tenants that lost time, s.
     pub added_s: f64,
 }
 
-/// One who suffered.
+/// A tenant, directory or file that suffered.
 #[derive(Clone, Debug)]
 pub struct Sufferer {
-    /// Of which slow time.
+    /// Number of the slow time.
     pub number: u64,
-    /// tenant, dir or file.
+    /// `tenant`, `dir` or `file`.
     pub kind: &'static str,
-    /// Who.
+    /// Its name.
     pub subject: Subject,
-    /// How.
+    /// How much it suffered.
     pub suffering: Suffering,
 }
 
 /// Something that changed.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// With which slow time.
+    /// Number of the slow time.
     pub number: u64,
-    /// What.
+    /// The change.
     pub change: Change,
-    /// Names of those that are new, the one with the most requests first.
+    /// Names of the new ones, those with the most requests first.
     pub which: Option<String>,
 }
 
 /// The report.
 #[derive(Clone, Debug)]
 pub struct SlowReport {
-    /// What is said of it.
+    /// Range, notes and remarks.
     pub about: About,
     /// Slow times.
     pub times: Table<SlowTime>,
@@ -108,7 +108,7 @@ pub struct SlowReport {
 /// Names of the report's tables.
 pub const TABLES: &[&str] = &["times", "sufferers", "changes"];
 
-/// What series add up.
+/// The sums of a series.
 #[derive(Clone, Debug, Default)]
 struct Sum(Counters);
 
@@ -154,7 +154,7 @@ fn within(question: &Question, range: Interval) -> Question {
     }
 }
 
-/// Makes the report. Without a `baseline` it is as long a time before the range.
+/// Makes the report. The default `baseline` is the time before the range, and as long.
 pub fn make(
     question: &Question,
     baseline: Option<Interval>,
@@ -272,7 +272,7 @@ const TENANTS: GroupBy = GroupBy {
     ..GroupBy::MOUNT
 };
 
-/// A mount's name, or what stands for an unknown one.
+/// A mount's name, or a placeholder for an unknown one.
 fn named(mount: Option<&str>) -> &str {
     mount.unwrap_or("(unknown)")
 }
@@ -294,7 +294,7 @@ struct Tenants<'s> {
 }
 
 impl Tenants<'_> {
-    /// What all did in some intervals.
+    /// The sum of all tenants over some intervals.
     fn sum(&self, places: Range<usize>) -> Counters {
         let mut sum = Sum::default();
         let sums = self.series.iter().map(|of| of.sum(places.clone()));
@@ -319,7 +319,7 @@ impl Tenants<'_> {
         (0..self.set.intervals.count).map(at).collect()
     }
 
-    /// By tenant.
+    /// Sums by tenant.
     fn by_tenant(&self, places: Range<usize>) -> BTreeMap<TenantKey, Counters> {
         let of = |of: &&Series<Sum>| {
             let tenant = TenantKey::of(&of.subject.tenant);
@@ -372,7 +372,7 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Option<Vec<
     Some(found.into_iter().filter_map(time).collect())
 }
 
-/// What each subject of a mount did in a range.
+/// Sums by subject of a mount in a range.
 fn sums(
     question: &Question,
     range: Interval,
@@ -468,7 +468,7 @@ fn in_detail(
         is_notable: stalls > 0,
     };
     what.push((stalls, None));
-    // What neither happened before nor now is not worth a row.
+    // Omit changes from nothing to nothing.
     what.retain(|(change, _)| {
         [change.before, change.now]
             .iter()
@@ -485,7 +485,7 @@ fn in_detail(
     Ok((sufferers, changed.collect()))
 }
 
-/// The first names, and how many there are more.
+/// The first names, and the number of the others.
 fn first_names(names: impl ExactSizeIterator<Item = Arc<str>>) -> String {
     let more = names.len().saturating_sub(MOST_NEW);
     let mut text = names.take(MOST_NEW).collect::<Vec<_>>().join(", ");

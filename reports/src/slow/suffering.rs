@@ -1,11 +1,11 @@
-//! Who suffered: the time that the requests of each tenant or file took more than before.
+//! Who suffered: the additional time that the requests of each tenant or file took.
 
 use trackiops_schemas::row::{Direction, Row};
 
 /// How one tenant or file suffered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suffering {
-    /// Its place in what was given.
+    /// Its index in the input.
     pub place: usize,
     /// Its requests in the slow time.
     pub requests: u64,
@@ -13,14 +13,14 @@ pub struct Suffering {
     pub before_us: Option<f64>,
     /// Its mean latency in the slow time, us.
     pub now_us: Option<f64>,
-    /// `requests x (mean now - mean before)`, reads and writes apart, seconds. A direction that is new is not counted: nothing is known of
-    /// what it would have taken.
+    /// `requests x (mean now - mean before)`, reads and writes apart, seconds. Excludes a direction that is new, because its usual latency
+    /// is unknown.
     pub added_s: f64,
     /// Whether it did nothing before.
     pub is_new: bool,
 }
 
-/// Of pairs before and now, those that had requests now: those who lost most time first.
+/// From pairs of rows before and now: the subjects with requests now, those that lost most time first.
 pub fn ranked<'r>(pairs: impl IntoIterator<Item = (&'r Row, &'r Row)>) -> Vec<Suffering> {
     let pairs = pairs.into_iter().enumerate();
     let mut all: Vec<_> = pairs

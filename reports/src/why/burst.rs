@@ -1,20 +1,20 @@
-//! When more was counted than usual: a cumulative sum of log-likelihood ratios.
+//! Finds when counts were above usual: a cumulative sum of log-likelihood ratios.
 //!
-//! Counts are those of rare things, such as errors. With `m` as the usual number in an interval and `k` as the number in this one, the sum
-//! `S = max(0, S + k ln 10 - 9 m)` compares ten times the usual rate with the usual one (Poisson). A rise beyond `h` is a burst.
+//! The counted events, such as errors, are rare. Let `m` be the usual number in an interval and `k` the number in this one. Then `S =
+//! max(0, S + k ln 10 - 9 m)` compares ten times the usual rate with the usual one (Poisson). A rise beyond `h` is a burst.
 
 use std::ops::Range;
 
 /// A burst has at least this many times the usual rate.
 const FACTOR: f64 = 10.0;
-/// `h`: six things in one place in time, if there are hardly any otherwise.
+/// `h`: about six events close together, if there are hardly any otherwise.
 const HEIGHT: f64 = 12.0;
-/// An interval counts as having at most this many: one hiccup of many at once is no burst.
+/// Cap on the count of an interval, so that a single interval with many events is not a burst.
 const MOST: u64 = 2;
-/// Least usual number in an interval. Of many intervals without any, the true one is not known.
+/// Least usual number in an interval. If all intervals are empty, the true rate is still not 0.
 const LEAST_USUAL: f64 = 0.02;
 
-/// The bursts of counts by interval. Unknown counts change no sum.
+/// The bursts of counts by interval. Unknown counts do not change the sum.
 pub fn bursts(counts: &[Option<u64>], baseline: Range<usize>) -> Vec<Range<usize>> {
     let capped = |of: &Option<u64>| of.map(|count| count.min(MOST) as f64);
     let known: Vec<_> = counts[baseline].iter().filter_map(capped).collect();
@@ -32,7 +32,7 @@ pub fn bursts(counts: &[Option<u64>], baseline: Range<usize>) -> Vec<Range<usize
                 (most, run.end) = (sum, at + 1);
             }
         }
-        // It is over once the sum has fallen by as much as makes a burst.
+        // The burst is over once the sum has fallen by `h`.
         if sum == 0.0 || sum < most - HEIGHT {
             found.extend(run.take().filter(|_| most > HEIGHT));
             (sum, most) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! From facts to a cause: rules, from the clearest evidence to the vaguest. Each rule says how sure it is.
+//! From facts to a cause: rules, from the clearest evidence to the vaguest. Each rule states its confidence.
 
 use super::load::{Load, Measure};
 use crate::slow::comparison::Figures;
@@ -12,25 +12,25 @@ pub enum Cause {
     Errors,
     /// Requests were sent again.
     Retransmissions,
-    /// The page cache had what was read before, and does not have it now.
+    /// The page cache had the data before, and does not have it now.
     ColdCache,
-    /// Many operations beside reads and writes.
+    /// Many metadata operations.
     MetadataStorm,
     /// Many syncs.
     SyncStorm,
-    /// Somebody else's load.
+    /// The load of another tenant or file.
     Neighbour,
-    /// The load of those who waited.
+    /// The load of the victims themselves.
     OwnLoad,
     /// Requests became larger, or less sequential.
     Pattern,
-    /// One file alone, at an unchanged load.
+    /// Only one file, at an unchanged load.
     OneFile,
-    /// The server or the network, of all files alike.
+    /// The server or the network: all files are slow alike.
     Server,
     /// The network, or this host: several servers were slow at once.
     Network,
-    /// The device, of all files alike.
+    /// The device: all files are slow alike.
     Device,
     /// The client was slow to send requests.
     ClientQueue,
@@ -41,7 +41,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// For programs.
+    /// The name for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stall => "stall",
@@ -63,7 +63,7 @@ impl Cause {
         }
     }
 
-    /// For people.
+    /// The name for people.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Stall => "a stall",
@@ -86,14 +86,14 @@ impl Cause {
     }
 }
 
-/// How sure a cause is.
+/// The confidence in a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// Something else may well be the cause.
+    /// Another cause may well be true.
     Low,
     /// Likely.
     Medium,
-    /// The evidence leaves little else.
+    /// The evidence excludes nearly all other causes.
     High,
 }
 
@@ -126,14 +126,14 @@ pub enum Part {
     Completion,
 }
 
-/// What a stall showed.
+/// A stall.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StalledFor {
     /// How long the oldest request waited, ms.
     pub waited_ms: u64,
 }
 
-/// A file whose part of what was lost is largest.
+/// The file with the largest part of the lost time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopVictim {
     /// Its part, 0 to 1.
@@ -142,22 +142,22 @@ pub struct TopVictim {
     pub ratio: f64,
     /// Its load now, relative to before.
     pub load: f64,
-    /// Part of the time of all others that they lost; `None` if there are hardly any.
+    /// The part of their time that all other files lost; `None` if there are hardly any.
     pub others: Option<f64>,
 }
 
-/// The figures that decide between causes.
+/// The figures that decide on a cause.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Whether it is a device. Otherwise it is a server.
+    /// Whether the site is a device. Otherwise it is a server.
     pub is_device: bool,
-    /// The time that was slow, s.
+    /// Length of the slow time, s.
     pub seconds: f64,
-    /// All requests of what was slow, before and now.
+    /// All requests of the slow kinds, before.
     pub before: Figures,
-    /// Now.
+    /// The same, now.
     pub now: Figures,
-    /// Requests now, and those of them that failed or were sent again, before and now.
+    /// Number of requests now.
     pub requests: u64,
     /// Errors now.
     pub errors: u64,
@@ -167,35 +167,35 @@ pub struct Facts {
     pub part: Option<Part>,
     /// A stall in this time.
     pub stall: Option<StalledFor>,
-    /// Whether errors are all that was found.
+    /// Whether errors are the only sign.
     pub only_errors: bool,
-    /// Part of the bytes of calls that read that the cache answered: before and now.
+    /// Share of the bytes of read calls that the cache answered: before and now.
     pub hit_share: Option<[f64; 2]>,
-    /// Bytes/s that calls read now, relative to before.
+    /// Bytes/s of read calls now, relative to before.
     pub called: f64,
     /// Loads that rose, the clearest first.
     pub loads: Vec<Load>,
-    /// Whether the first of them was as high just before or after.
+    /// Whether the first load was as high just before or after the slow time.
     pub load_is_elsewhere: bool,
-    /// Part of what was lost that the owner of the first load lost itself, 0 to 1.
+    /// The part of the lost time that the owner of the first load lost itself, 0 to 1.
     pub own_part: f64,
     /// Part of the requests that were slowed, 0 to 1.
     pub slowed: f64,
-    /// Part of requests of files that were not there before, 0 to 1.
+    /// Share of requests for files that did not exist in the time before, 0 to 1.
     pub new: f64,
-    /// Part of requests that continue where one before them ended: before and now.
+    /// Share of requests that continue where an earlier one ended: before and now.
     pub sequential: [f64; 2],
-    /// Of the file that lost most: the size of its requests, and their time for each byte; now, relative to before.
+    /// For the file that lost most: request size and time per byte, each now relative to before.
     pub larger: Option<[f64; 2]>,
-    /// Who lost most.
+    /// The file that lost most.
     pub top: Option<TopVictim>,
-    /// Other servers that the same host waited for at the same time.
+    /// Number of other servers that the same hosts waited for at the same time.
     pub other_servers: usize,
-    /// Hosts that waited, and all hosts that use it.
+    /// Number of hosts that waited, and of all hosts that use the site.
     pub hosts: [usize; 2],
 }
 
-/// A cause, and how sure it is.
+/// A cause, and the confidence in it.
 pub type Judged = (Cause, Confidence);
 
 /// The cause of a slow time.
@@ -214,7 +214,7 @@ pub fn judge(facts: &Facts) -> Judged {
     ];
     let found = rules.iter().find_map(|rule| rule(facts));
     let (cause, confidence) = found.unwrap_or((Cause::Unknown, Confidence::Low));
-    // Little is known of files that are new.
+    // New files have nothing to compare with, so the confidence is lower.
     match facts.new > 0.5 && !matches!(cause, Cause::Stall | Cause::Errors) {
         true => (cause, confidence.lowered()),
         false => (cause, confidence),
@@ -254,7 +254,7 @@ fn retransmissions(facts: &Facts) -> Option<Judged> {
 fn cold_cache(facts: &Facts) -> Option<Judged> {
     let [before, now] = facts.hit_share?;
     let is_colder = before - now >= 0.2 && 1.0 - now >= 2.0 * (1.0 - before);
-    // Who asks for more, asks for something else.
+    // If calls read far more or less than before, they read other data.
     let is_as_before = (0.33..=2.0).contains(&facts.called);
     let confidence = match before - now >= 0.4 && (0.5..=1.5).contains(&facts.called) {
         true => Confidence::High,
@@ -263,7 +263,7 @@ fn cold_cache(facts: &Facts) -> Option<Judged> {
     (is_colder && is_as_before).then_some((Cause::ColdCache, confidence))
 }
 
-/// Whose load rose decides between one's own load and a neighbour; what it is of, between bytes and storms.
+/// Whose load rose decides between own load and neighbour. Its measure decides between bytes and storms.
 fn load(facts: &Facts) -> Option<Judged> {
     let load = facts.loads.first()?;
     let weight = load.weight();
@@ -289,7 +289,7 @@ fn load(facts: &Facts) -> Option<Judged> {
     Some((cause, confidence))
 }
 
-/// Requests that became larger take longer, and as long for each byte. If others lost time as well, something else is to blame.
+/// Larger requests take longer, but not for each byte. If other files lost time too, the cause is a different one.
 fn larger(facts: &Facts) -> Option<Judged> {
     let [larger, per_byte] = facts.larger?;
     let is_own = facts
@@ -319,7 +319,7 @@ fn one_file(facts: &Facts) -> Option<Judged> {
     is_alone.then_some((Cause::OneFile, confidence))
 }
 
-/// Where the added time went, at a load that has not risen.
+/// Which part of the latency grew, at a load that has not risen.
 fn part(facts: &Facts) -> Option<Judged> {
     let is_wide = facts.slowed >= 0.6;
     match facts.part? {
@@ -332,7 +332,7 @@ fn part(facts: &Facts) -> Option<Judged> {
     }
 }
 
-/// All files are slower, and the parts are not known.
+/// All files are slower, and the parts of the latency are unknown.
 fn everything(facts: &Facts) -> Option<Judged> {
     let cause = match facts.is_device {
         true => Cause::Device,

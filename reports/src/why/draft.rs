@@ -1,4 +1,4 @@
-//! Drafts: candidates of one site and time together, and with which time they are compared.
+//! Drafts: candidates of one site and one time, joined, and the usual time to compare them with.
 
 use trackiops_query::Question;
 use trackiops_query::coverage::Interval;
@@ -9,37 +9,37 @@ use super::track::{Kind, Site, Tracks, ask_tracks, within};
 use crate::median::median;
 use crate::report::ReportError;
 
-/// Candidates are of one moment if they share this part of the longer one's time.
+/// Candidates belong to one moment if they share this part of the longer one's time.
 const SHARED: f64 = 0.3;
-/// So long after a stall what waited for it completes, ms.
+/// Requests that waited for a stall complete within this time after it, ms.
 const RETURN_MS: i64 = 2000;
-/// A moment within another one that lost this many times as much is a part of it.
+/// A moment within another one is part of it if the other one lost this many times as much.
 const DWARFED: f64 = 3.0;
-/// Longest moment whose begin and end are looked for again in shorter intervals, ms.
+/// Longest moment whose begin and end are refined with shorter intervals, ms.
 const LONGEST_REFINED_MS: i64 = 3_600_000;
-/// Least time before a moment that is looked at again with it, ms.
+/// Least time before a moment that the refinement also reads, ms.
 const LEAD_MS: i64 = 300_000;
-/// Least and most time that a moment is compared with, ms.
+/// Least and most time to compare a moment with, ms.
 const LEAST_USUAL_MS: u64 = 60_000;
 const MOST_USUAL_MS: u64 = 1_800_000;
-/// Less is not enough to compare with, ms.
+/// A shorter time is not enough to compare with, ms.
 const TOO_SHORT_MS: u64 = 10_000;
 /// A time is usual if its mean latency is at most this many times the usual one.
 const STILL_USUAL: f64 = 1.25;
 
-/// A moment before anybody asked who did what in it.
+/// A moment before it is examined in detail.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Where.
+    /// The site.
     pub site: Site,
-    /// When.
+    /// The time.
     pub time: Interval,
-    /// What showed it, the clearest first.
+    /// The candidates that showed it, the clearest first.
     pub signs: Vec<Candidate>,
 }
 
 impl Draft {
-    /// What was lost, s: about.
+    /// The lost time, s; approximate. Work that was not there before counts only if there is no other sign.
     pub fn lost_s(&self) -> f64 {
         self.signs.iter().map(|of| of.lost_s).fold(0.0, f64::max)
     }
@@ -47,7 +47,7 @@ impl Draft {
     fn takes(&self, of: &Candidate) -> bool {
         let shared = self.time.intersect(of.time).ms() as f64;
         let longer = self.time.ms().max(of.time.ms()) as f64;
-        // What waited completes when it is over.
+        // Stalled requests complete only after the stall.
         let reach = Interval::new(self.time.start, UtcMs(self.time.end.0 + RETURN_MS));
         let is_still = |of: &Candidate| of.sign == Sign::StoodStill;
         let is_stall = is_still(of) || self.signs.iter().any(is_still);
@@ -56,7 +56,7 @@ impl Draft {
         self.site == of.place.site && (is_in || shared >= SHARED * longer)
     }
 
-    /// Whether it is a small part of another one.
+    /// Whether it is only a small part of another one.
     fn is_dwarfed_by(&self, other: &Self) -> bool {
         let shared = self.time.intersect(other.time).ms() as f64;
         self.site == other.site
@@ -66,7 +66,7 @@ impl Draft {
     }
 }
 
-/// Candidates that belong together, those who lost most first.
+/// Joins candidates that belong together. Drafts that lost most come first.
 pub fn drafts(mut found: Vec<Candidate>) -> Vec<Draft> {
     found.sort_by(|a, b| {
         let is_first = |of: &Candidate| of.sign != Sign::StoodStill;
@@ -92,7 +92,7 @@ pub fn drafts(mut found: Vec<Candidate>) -> Vec<Draft> {
     drafts
 }
 
-/// Looks for begin and end of a draft again, in shorter intervals than those of the tracks where they were recorded.
+/// Refines begin and end of a draft with shorter intervals than its tracks have, if they were recorded.
 pub fn refine(
     question: &Question,
     draft: &mut Draft,
@@ -112,7 +112,7 @@ pub fn refine(
     );
     let around = around.intersect(whole);
     let Ok(Ok(tracks)) = ask_tracks(&within(question, around), &shorter) else {
-        // Shorter intervals have expired: those of before have to do.
+        // Shorter intervals have expired: keep the longer ones.
         return Ok(());
     };
     let found = candidates(&tracks, UtcMs(draft.time.start.0 - length.ms())).found;
@@ -140,7 +140,7 @@ pub fn refine(
     Ok(())
 }
 
-/// The time that a draft is compared with: before it, else after it, else at the begin of all; where latency was usual.
+/// The time to compare a draft with: before it, else after it, else at the begin of the tracks. Its latency must be usual.
 pub fn usual_time(
     draft: &Draft,
     all: &[Draft],
@@ -167,7 +167,7 @@ pub fn usual_time(
     usual.or(long.first()).copied()
 }
 
-/// The part of a time in which no other draft of the site is: the longest of those at its ends.
+/// The longest part of a time that starts or ends with it and has no other draft of the site.
 fn clear_of(time: Interval, draft: &Draft, all: &[Draft]) -> Interval {
     let others = all
         .iter()

@@ -19,22 +19,22 @@ use super::who::Uses;
 use crate::report::ReportError;
 use crate::slow::comparison::{Figures, both};
 
-/// Where most of the added time went has this part of it.
+/// A part of the latency dominates if it has this share of the added time.
 const MOST: f64 = 0.6;
-/// Others are there if they make this part of the requests.
+/// Other files matter if they have this share of the requests.
 const OTHERS: f64 = 0.1;
-/// Calls read at least this many bytes for their share in the cache to be known.
+/// The cache's share is known only if calls read at least this many bytes.
 const LEAST_CALLED: u64 = 1 << 20;
-/// Requests count rather than the calls that wait for them, if they lost this part of it.
+/// Requests count, rather than the calls that wait for them, if they lost this share of the time.
 const REQUESTS_COUNT: f64 = 0.3;
-/// A load that is this part of itself just before or after did not make it slow.
+/// A load is not the cause if it was this share of itself just before or after.
 const AS_HIGH: f64 = 0.6;
 
-/// A draft beside a usual time.
+/// Uses in a draft's time and in its usual time.
 pub struct Compared {
     /// The uses of the usual time.
     before: Uses,
-    /// Those of the draft.
+    /// The uses of the draft's time.
     now: Uses,
     /// Hosts that waited.
     pub hosts: Vec<Arc<str>>,
@@ -44,7 +44,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Asks for both times, as far as there is a usual one.
+    /// Asks for both times. Without a usual time, only for the draft's.
     pub fn ask(
         question: &Question,
         draft: &Draft,
@@ -72,7 +72,7 @@ impl Compared {
         })
     }
 
-    /// What was lost, and by whom.
+    /// How much time was lost, and by whom.
     pub fn losses(&self, level: IoLevel) -> (Losses, Lost<'_>) {
         let kinds = kinds(level, self.are_calls);
         losses(&self.before, &self.now, &kinds, &self.hosts)
@@ -84,7 +84,7 @@ impl Compared {
         uses.map(|of| &of.host).collect::<BTreeSet<_>>().len()
     }
 
-    /// The slow kinds of work together, before and now.
+    /// Sums of the slow kinds of work, before and now.
     pub fn slow(&self) -> [Direction; 2] {
         [&self.before, &self.now].map(|uses| {
             let mut sum = Direction::default();
@@ -133,7 +133,7 @@ impl Compared {
         }
     }
 
-    /// Part of the bytes of calls that read that the cache answered, and how many bytes calls read now, relative to before.
+    /// Share of the bytes of read calls that the cache answered, and bytes of read calls now, relative to before.
     fn cache(&self) -> (Option<[f64; 2]>, f64) {
         let of = |uses: &Uses| {
             let sums = uses.of.values().filter(|of| self.hosts.contains(&of.host));
@@ -195,7 +195,7 @@ impl Compared {
         })
     }
 
-    /// How much larger requests of the file that lost most became, and how much longer they take for each byte.
+    /// For the file that lost most: request size and time per byte, each now relative to before.
     fn larger(&self, losses: &Losses) -> Option<[f64; 2]> {
         let [before, now] = self.of_top(losses)?;
         let sizes = [&before, &now].map(|of| of.bytes as f64 / of.requests.max(1) as f64);
@@ -204,7 +204,7 @@ impl Compared {
         Some([larger, means / larger.max(1e-9)])
     }
 
-    /// Whether a load was about as high just before the draft, or just after it, when it was not slow.
+    /// Whether a load was about as high just before or after the draft, when nothing was slow.
     pub fn is_elsewhere(
         question: &Question,
         draft: &Draft,
@@ -239,14 +239,14 @@ fn are_calls(draft: &Draft) -> bool {
     lost(true) > 0.0 && lost(false) < REQUESTS_COUNT * lost(true)
 }
 
-/// Where most of the added time went.
+/// The part of the latency that has most of the added time.
 fn part(before: &Direction, now: &Direction) -> Option<Part> {
     let [queue, service, completion] = now.parts_ns_mean()?;
     let was = before.parts_ns_mean()?;
     let added = [queue - was[0], service - was[1], completion - was[2]];
     let sum: f64 = added.iter().sum();
     let parts = [Part::Queue, Part::Service, Part::Completion];
-    // What is not known in parts is in the last one.
+    // Completion includes the time of requests without known parts, so these must be few.
     let is_known = now.unsplit * 5 < now.requests;
     let most = added
         .iter()
@@ -267,7 +267,7 @@ fn stall(draft: &Draft) -> Option<StalledFor> {
     })
 }
 
-/// The part of what was lost that the owner of a load lost itself.
+/// Share of the lost time that the owner of a load lost itself.
 fn own_part(load: &Load, lost: &Lost<'_>) -> f64 {
     let positive = |of: &LostBy<'_>| of.lost_s.max(0.0);
     let all: f64 = lost.iter().map(positive).sum();
@@ -275,7 +275,7 @@ fn own_part(load: &Load, lost: &Lost<'_>) -> f64 {
     own.map(positive).sum::<f64>() / all.max(1e-9)
 }
 
-/// Part of the requests that can be compared with nothing, without those of a load that rose.
+/// Share of the requests without a comparable request before. Excludes the requests of a load that rose.
 fn new(load: Option<&Load>, lost: &Lost<'_>) -> f64 {
     let others = lost
         .iter()

@@ -12,25 +12,25 @@ use super::track::{Kind, Place, Tracks};
 use crate::median::median;
 use crate::slow::{self, Found, Latency};
 
-/// A request is far slower than usual beyond this many times the usual largest latency of an interval.
+/// A request is far slower than usual if it takes this many times the usual largest latency of an interval.
 const FAR_SLOWER: f64 = 3.0;
-/// A request that took longer may have stood still, ns.
+/// A request that took longer than this may show a standstill, ns.
 const STOOD_STILL_NS: u64 = 2_000_000_000;
-/// Part of such a request's time in which nothing else completed, at least.
+/// Least part of such a request's time in which nothing else completed.
 const STILL_PART: f64 = 0.5;
-/// Part of the intervals in which a place completes something, at least, for a pause to mean anything.
+/// A pause means something only if the place completes requests in this part of the intervals.
 const BUSY: f64 = 0.7;
-/// The baseline is the time before the range if it has this many intervals with requests.
+/// The time before the range may be the baseline if it has this many intervals with requests.
 const LEAST_BEFORE: usize = 60;
-/// The time before is the baseline if latency was so much lower then.
+/// It is the baseline if its latency was lower by this factor.
 const LOWER_BEFORE: f64 = 1.5;
 /// A slow time begins and ends where the logarithm of the ratio is at least this part of its mean.
 const EDGE: f64 = 0.5;
 
-/// What showed that something was not as usual.
+/// Sign of a time that was not as usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
-    /// Nothing completed, and then what took as long.
+    /// Nothing completed, until a request did that had waited as long.
     StoodStill,
     /// The mean or the 99th percentile rose.
     Slower,
@@ -43,28 +43,28 @@ pub enum Sign {
 /// A time that was not as usual.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What.
+    /// The kind of work.
     pub kind: Kind,
-    /// Why it is one.
+    /// The sign.
     pub sign: Sign,
-    /// When.
+    /// The time.
     pub time: Interval,
-    /// About how long requests waited more than usual, s.
+    /// Additional waiting time of requests, s; approximate.
     pub lost_s: f64,
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Default)]
 pub struct Candidates {
     /// The times that were not as usual.
     pub found: Vec<Candidate>,
-    /// Places of which nothing can be said: they had too few intervals with requests.
+    /// Places without a verdict: they had too few intervals with requests.
     pub unknown: Vec<Place>,
 }
 
-/// Looks through all tracks. What ends before `since` is of the baseline alone.
+/// Searches all tracks. Times that end before `since` belong only to the baseline.
 pub fn candidates(tracks: &Tracks, since: UtcMs) -> Candidates {
     let mut all = Candidates::default();
     for place in tracks.places.keys() {
@@ -168,7 +168,7 @@ impl<'t> OfTrack<'t> {
         self.track.iter().map(|at| at.as_ref().map(&of)).collect()
     }
 
-    /// The part of a slow time in which it was clearly slow at both ends.
+    /// The part of a slow time that was clearly slow at both ends.
     fn sharpened(&self, at: Range<usize>) -> Range<usize> {
         let above = |at: usize| Some((self.means[at]? / self.usual.max(1e-9)).ln());
         let known: Vec<f64> = at.clone().filter_map(above).collect();
@@ -205,7 +205,7 @@ impl<'t> OfTrack<'t> {
     }
 }
 
-/// How many requests took longer than this, and their time, s.
+/// Number of requests that took longer than this, and their time, s.
 pub fn slower_than(of: &Direction, us: f64) -> (u64, f64) {
     let buckets = of.latency.buckets().iter();
     let slow = buckets.filter(|(bucket, _)| upper_bound_us(*bucket) > us * 1.03);
@@ -217,7 +217,7 @@ pub fn slower_than(of: &Direction, us: f64) -> (u64, f64) {
     })
 }
 
-/// Times in which nothing completed at a place, until something did that had waited as long.
+/// Times in which a place completed nothing, until a request completed that had waited as long.
 fn stood_still(tracks: &Tracks, place: &Place) -> Vec<Candidate> {
     let [reads, writes] = [Kind::Read, Kind::Write].map(|kind| tracks.track(place, kind));
     let pairs: Vec<_> = reads.into_iter().zip(writes).collect();

@@ -8,12 +8,12 @@ use trackiops_schemas::row::Row;
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
 
-/// A load is that of a file, a directory or a tenant if it has this part of what was added.
+/// A load belongs to a file, directory or tenant with this part of the added load.
 const PART: f64 = 0.7;
-/// What stands between the names of a path.
+/// Separator in paths.
 const SEPARATOR: char = '/';
 
-/// What is counted.
+/// Measure of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes/s that were read.
@@ -22,7 +22,7 @@ pub enum Measure {
     WrittenBytes,
     /// Requests/s.
     Requests,
-    /// Operations/s beside reads, writes and syncs.
+    /// Operations/s other than reads, writes and syncs.
     Metadata,
     /// Syncs/s.
     Syncs,
@@ -38,7 +38,7 @@ impl Measure {
         Self::Syncs,
     ];
 
-    /// That of a row.
+    /// The measure of a row.
     pub fn of(self, row: &Row) -> u64 {
         match self {
             Self::ReadBytes => row.read.bytes,
@@ -49,7 +49,7 @@ impl Measure {
         }
     }
 
-    /// Less is no load, for each second.
+    /// Least rate that counts as a load, per second.
     fn least(self) -> f64 {
         match self {
             Self::ReadBytes | Self::WrittenBytes => 1_048_576.0,
@@ -59,7 +59,7 @@ impl Measure {
     }
 }
 
-/// What has a load.
+/// Owner of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Owner {
     /// A file on a host.
@@ -71,7 +71,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Whether a use is its own.
+    /// Whether a use belongs to the owner.
     pub fn has(&self, of: &Use) -> bool {
         match self {
             Self::File(host, name) => of.host == *host && of.name == *name,
@@ -80,7 +80,7 @@ impl Owner {
         }
     }
 
-    /// As people call it.
+    /// The name for people.
     pub fn name(&self) -> &Arc<str> {
         match self {
             Self::File(_, name) | Self::Dir(_, name) | Self::Tenant(_, name) => name,
@@ -94,7 +94,7 @@ impl Owner {
         }
     }
 
-    /// For programs.
+    /// The name for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::File(..) => "file",
@@ -112,24 +112,24 @@ fn is_below(name: &str, dir: &str) -> bool {
 /// A load that rose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// Its tenant, if all of it is of one.
+    /// Its tenant, if it has a single one.
     pub tenant: Option<Arc<str>>,
-    /// What is counted.
+    /// The measure.
     pub measure: Measure,
-    /// For each second, before.
+    /// Rate before, per second.
     pub before: f64,
-    /// For each second, now.
+    /// Rate now, per second.
     pub now: f64,
-    /// Its part of what all did, 0 to 1.
+    /// Its part of the rate of all, 0 to 1.
     pub share: f64,
-    /// All of this, for each second: before and now.
+    /// Rate of all owners, per second: before and now.
     pub all: [f64; 2],
 }
 
 impl Load {
-    /// How much of all load is new and its own, 0 to 1.
+    /// The part of all load that is new and belongs to this owner, 0 to 1.
     pub fn weight(&self) -> f64 {
         self.share * (1.0 - self.before / self.now.max(1e-9)).max(0.0)
     }
@@ -161,7 +161,7 @@ fn rise(before: &Uses, now: &Uses, measure: Measure) -> Option<Load> {
         .collect();
     added.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let sum: f64 = added.iter().map(|(_, added)| added).sum();
-    // What has everything, such as the root of a mount, says nothing.
+    // An owner of everything, such as the root of a mount, explains nothing.
     let has_all = |owner: &Owner| now.of.values().all(|of| owner.has(of));
     let mut owners = owners(&added, PART * sum);
     owners.sort_by_key(has_all);
@@ -190,7 +190,7 @@ fn rise(before: &Uses, now: &Uses, measure: Measure) -> Option<Load> {
     })
 }
 
-/// The things that have so much of what was added: a file, the deepest directory, a tenant.
+/// The owners of at least `most` of the added load: a file, the deepest directory, a tenant.
 fn owners(added: &[(&Use, f64)], most: f64) -> Vec<Owner> {
     let mut files: HashMap<(&Arc<str>, &Arc<str>), f64> = HashMap::new();
     let mut dirs: HashMap<(&Arc<str>, &str), f64> = HashMap::new();
@@ -215,7 +215,7 @@ fn owners(added: &[(&Use, f64)], most: f64) -> Vec<Owner> {
     [file, dir, tenant].into_iter().flatten().collect()
 }
 
-/// All directories of a path but the root.
+/// All directories of a path except the root.
 fn ancestors(of: &Use) -> impl Iterator<Item = &str> {
     let name: &str = match of.has_path {
         true => &of.name,

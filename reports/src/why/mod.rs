@@ -1,11 +1,11 @@
-//! `why`: what was slow, who suffered, and what caused it.
+//! `why`: when something was slow, who suffered, and the cause.
 //!
-//! 1. [`track`] asks once for what each place did, interval by interval: each kind of work of each mount or device.
-//! 2. [`find`] finds the times in which a track was slow, failed or stood still; [`mod@draft`] puts those of one time together.
-//! 3. [`facts`] asks for the files of such a time, and of a usual time near it: who lost time ([`victims`]), whose load rose ([`load`]).
-//! 4. [`cause`] judges by rules, from the clearest evidence to the vaguest, and says how sure it is.
+//! 1. [`track`] asks once for the tracks of all places: each kind of work of each mount or device, by interval.
+//! 2. [`find`] finds the times in which a track was slow, failed or stood still; [`mod@draft`] joins the times of one moment.
+//! 3. [`facts`] asks for the files of such a time and of a usual time near it: who lost time ([`victims`]), whose load rose ([`load`]).
+//! 4. [`cause`] judges by rules, from the clearest evidence to the vaguest, and states its confidence.
 //!
-//! The first step costs in proportion to the range, the third in proportion to what was slow.
+//! The cost of the first step grows with the range; the cost of the third one grows with the slow times.
 
 mod burst;
 pub mod cause;

@@ -1,4 +1,4 @@
-//! A slow moment, with all that is said of it.
+//! A slow moment and all findings about it.
 
 use std::sync::Arc;
 
@@ -14,42 +14,42 @@ use super::victims::Victim;
 /// A time in which something was slow, failed or stood still.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// When.
+    /// The time.
     pub time: Interval,
-    /// Whether it was still so at the end of the range.
+    /// Whether it lasted at the end of the range.
     pub lasts: bool,
-    /// Where it was recorded.
+    /// The level of its requests.
     pub level: IoLevel,
     /// The mounts or devices.
     pub mounts: Vec<Arc<str>>,
     /// The hosts that waited.
     pub hosts: Vec<Arc<str>>,
-    /// Whether other hosts were recorded as well, so that names of hosts matter.
+    /// Whether there are other hosts, so that names of hosts matter.
     pub has_other_hosts: bool,
-    /// What took longer.
+    /// The kinds of work that were slow.
     pub kinds: Vec<Kind>,
-    /// What showed it.
+    /// Its clearest sign.
     pub sign: Sign,
-    /// The mean latency, relative to before.
+    /// The mean latency relative to before.
     pub ratio: Option<f64>,
-    /// Time lost, s: that requests took more than before.
+    /// Additional time that requests took, s.
     pub lost_s: f64,
-    /// Who lost it, those who lost most first.
+    /// Files or tenants that lost time, those that lost most first.
     pub victims: Vec<Victim>,
-    /// All files that lost time.
+    /// Number of files that lost time.
     pub all_victims: usize,
-    /// The load that explains it, or would.
+    /// The load that explains it, or might.
     pub culprit: Option<Load>,
     /// The cause.
     pub cause: Cause,
-    /// How sure it is.
+    /// The confidence in the cause.
     pub confidence: Confidence,
-    /// What it was told from.
+    /// The figures behind the cause.
     pub facts: Facts,
 }
 
 impl Moment {
-    /// Where most of the added time went, if that is known.
+    /// The part of the latency that has most of the added time, if known.
     pub fn part(&self) -> Option<Part> {
         self.facts.part
     }

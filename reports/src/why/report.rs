@@ -1,4 +1,4 @@
-//! The verdict: asks for the tracks of all places, finds slow moments, and asks who did what in each.
+//! The verdict: asks for the tracks of all places, finds slow moments, and examines each.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,40 +22,40 @@ use super::track::{Kind, Place, Site, Tracks, ask_tracks, within};
 use super::victims::Losses;
 use crate::report::{Made, ReportError};
 
-/// Without a begin, a question is about so much of what was recorded last, ms.
+/// A question without a begin is about this much of the latest recorded time, ms.
 const LAST_MS: i64 = 6 * 3_600_000;
-/// The time before a range that belongs to the baseline is as long as the range, and at least this, ms.
+/// Lead before a range that belongs to the baseline: as long as the range, but at least this, ms.
 const LEAST_LEAD_MS: u64 = 600_000;
-/// Lengths of intervals, and how many a track may have.
+/// Lengths of intervals, and the most intervals of a track.
 const LENGTHS_MS: [i64; 9] = [
     1000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 86_400_000,
 ];
 const MOST_INTERVALS: u64 = 4500;
-/// Moments that are looked at in detail: those that lost most.
+/// Most moments to examine in detail: those that lost most.
 const MOST_MOMENTS: usize = 12;
-/// Less lost time is nothing, s.
+/// A moment with less lost time is ignored, s.
 const LEAST_LOST_S: f64 = 1.0;
-/// Less of the time of all requests is nothing.
+/// A moment that lost a smaller part of the time of all requests is ignored.
 const LEAST_PART: f64 = 0.1;
-/// Fewer requests beyond the p99 of before are nothing, unless they lost more.
+/// A moment with fewer requests beyond the earlier p99 is ignored, unless they lost more.
 const LEAST_SLOW: u64 = 5;
 const LEAST_SLOW_PART: f64 = 0.015;
 const LOST_BY_FEW_S: f64 = 5.0;
 
-/// What was slow in a range.
+/// Slow moments in a range.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// The range.
     pub range: Interval,
     /// The moments, those that lost most first.
     pub moments: Vec<Moment>,
-    /// What the engine says of the answer.
+    /// Notes of the engine.
     pub notes: Vec<Note>,
-    /// Mounts and devices of which too little is known to say anything.
+    /// Mounts and devices with too little data for a verdict.
     pub unknown: Vec<Arc<str>>,
 }
 
-/// Finds what was slow in the range of a question, or in the last hours.
+/// Finds slow moments in the range of a question, or in the last hours.
 pub fn make(question: &Question) -> Made<Why> {
     check(question)?;
     let span = match ask_span(question)? {
@@ -83,7 +83,7 @@ pub fn make(question: &Question) -> Made<Why> {
     engine.verdict().map(Ok)
 }
 
-/// The range that a question is about.
+/// The range of a question.
 fn range(question: &Question, span: Interval) -> Interval {
     let range = asked(span, question).intersect(span);
     match question.range.since {
@@ -92,7 +92,7 @@ fn range(question: &Question, span: Interval) -> Interval {
     }
 }
 
-/// Lengths of intervals of which a range has few enough, the shortest first.
+/// Lengths that divide a range into few enough intervals, the shortest first.
 fn lengths(whole: Interval) -> Result<Vec<Granularity>, ReportError> {
     let all = LENGTHS_MS.into_iter().map(Granularity::from_ms);
     let all: Result<Vec<_>, _> = all.collect();
@@ -135,7 +135,7 @@ impl Engine<'_> {
         })
     }
 
-    /// The stalls of servers that the recorder saw.
+    /// The stalls that the recorder saw.
     fn stalls(&self) -> Vec<Candidate> {
         let notes = self.tracks.notes.iter();
         let stalls = notes.filter_map(|note| match note {
@@ -151,7 +151,7 @@ impl Engine<'_> {
         let server = &stall.server;
         let mount = server.mounts.first().or(server.address.as_ref());
         let mount = mount.map_or("(unknown)", String::as_str);
-        // It shows once a request has waited for as long.
+        // The recorder reports a stall once a request has waited for this long.
         let begun = UtcMs(stall.range.start.0 - STALLED_MS.cast_signed());
         Candidate {
             place: Place {
@@ -166,10 +166,10 @@ impl Engine<'_> {
         }
     }
 
-    /// All about a draft; `None` if it turns out to be nothing.
+    /// Examines a draft; `None` if it is not significant.
     fn moment(&self, draft: &Draft, all: &[Draft]) -> Result<Option<Moment>, ReportError> {
         let usual = usual_time(draft, all, self.tracks, self.whole);
-        // A stall is one whatever was before.
+        // A stall needs no usual time to compare with.
         let is_still = draft.signs.iter().any(|of| of.sign == Sign::StoodStill);
         if usual.is_none() && !is_still {
             return Ok(None);
@@ -239,7 +239,7 @@ fn is_worth_a_look(of: &Candidate) -> bool {
     of.sign == Sign::Errors || of.lost_s >= 0.5 * LEAST_LOST_S
 }
 
-/// Servers, beside a draft's, that its hosts waited for in the same time.
+/// Number of servers other than the draft's that its hosts waited for at the same time.
 fn other_servers(draft: &Draft, all: &[Draft]) -> usize {
     let is_other = |other: &&Draft| {
         other.site != draft.site
@@ -254,7 +254,7 @@ fn other_servers(draft: &Draft, all: &[Draft]) -> usize {
     others.len()
 }
 
-/// Whether enough was lost for it to be said.
+/// Whether enough time was lost to report the draft.
 fn is_something(
     draft: &Draft,
     losses: &Losses,
@@ -282,10 +282,10 @@ fn is_something(
     lost_s >= LEAST_LOST_S.max(least) && are_slow(before, now, is_of_few, lost_s)
 }
 
-/// Whether many requests were slower than nearly all of before, or a few by much.
+/// Whether many requests were slower than the earlier p99, or a few were much slower.
 fn are_slow(before: &Direction, now: &Direction, is_of_few: bool, lost_s: f64) -> bool {
     let Some(p99_us) = before.latency.quantile_us(0.99) else {
-        // Operations on the wire have no distribution.
+        // Operations at the wire have no distribution.
         return true;
     };
     let (slow, _) = slower_than(now, p99_us);

@@ -1,4 +1,4 @@
-//! Tracks: what each kind of work of a place took, interval by interval.
+//! Tracks: the requests of each kind of work of a place, by interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub enum Kind {
     Sync,
     /// All other operations, such as LOOKUP or open.
     Metadata,
-    /// Calls by which applications read.
+    /// Read calls of applications.
     ReadCall,
-    /// Calls by which they write.
+    /// Write calls of applications.
     WriteCall,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
         Self::WriteCall,
     ];
 
-    /// For people, in the plural.
+    /// The plural, for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "reads",
@@ -61,8 +61,8 @@ impl Kind {
         }
     }
 
-    /// Whether an application made it. Otherwise the NFS client or a file system did, perhaps for a call: both wait for the same thing, so
-    /// their times are not added up.
+    /// Whether an application made it. Otherwise the NFS client or a file system did, perhaps on behalf of a call. Both wait for the same
+    /// time, so their times are not added up.
     pub fn is_call(self, level: IoLevel) -> bool {
         match self {
             Self::Read | Self::Write => false,
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Its part of a row.
+    /// The part of a row with this kind.
     pub fn of(self, row: &Row) -> Direction {
         let is_sync = |op: &&FileOp| SYNCS.contains(&op.op.as_str());
         match self {
@@ -90,7 +90,7 @@ fn operations<'o>(ops: impl Iterator<Item = &'o FileOp>) -> Direction {
     for op in ops {
         sum.requests += op.requests;
         sum.errors += op.errors;
-        // Calls without --app-latency have no times.
+        // Without --app-latency, calls have no times.
         sum.untimed += if op.execute_ns_sum == 0 {
             op.requests
         } else {
@@ -120,19 +120,19 @@ fn calls(of: &AppCalls) -> Direction {
     }
 }
 
-/// What may be slow by itself: a server of NFS, for all hosts, or a device of a host.
+/// Unit that may be slow by itself: an NFS server, for all hosts, or a device of a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
-    /// Where it was recorded.
+    /// The level of its requests.
     pub level: IoLevel,
-    /// The host of a device.
+    /// The host of a device; `None` for a server.
     pub host: Option<Arc<str>>,
-    /// The server, or the device as it is mounted.
+    /// The server, or the device by its mount.
     pub name: Arc<str>,
 }
 
 impl Site {
-    /// That of a row.
+    /// The site of a row.
     pub fn of(level: IoLevel, host: &str, mount: Option<&str>) -> Self {
         let mount = mount.unwrap_or("(unknown)");
         match level {
@@ -158,7 +158,7 @@ fn server(mount: &str) -> &str {
 /// A mount on a host, at a level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// What is shared with others.
+    /// The site, which other places may share.
     pub site: Site,
     /// The host.
     pub host: Arc<str>,
@@ -166,17 +166,17 @@ pub struct Place {
     pub mount: Arc<str>,
 }
 
-/// What each place did in each interval.
+/// Rows of each place by interval.
 pub struct Tracks {
     /// The intervals.
     pub intervals: Intervals,
-    /// What was asked for, which may begin and end within an interval.
+    /// The requested range, which may begin and end within an interval.
     pub range: Interval,
-    /// Rows by interval; an interval without any is idle or was not recorded.
+    /// Rows by interval. An interval without a row is idle or was not recorded.
     pub places: BTreeMap<Place, Vec<Option<Row>>>,
-    /// What was recorded.
+    /// Recorded time by host.
     pub hosts: Vec<RecordedHost>,
-    /// What the engine says of the answer.
+    /// Notes of the engine.
     pub notes: Vec<Note>,
 }
 
@@ -218,7 +218,7 @@ pub fn needs() -> Projection {
     Projection::new(names)
 }
 
-/// The same question about a range.
+/// The same question with another range.
 pub fn within(question: &Question, range: Interval) -> Question {
     Question {
         range: TimeRange {
@@ -229,7 +229,7 @@ pub fn within(question: &Question, range: Interval) -> Question {
     }
 }
 
-/// Asks for the tracks of all places, in the first of some lengths that the range was recorded with.
+/// Asks for the tracks of all places. Uses the first of `lengths` that the range was recorded with.
 pub fn ask_tracks(question: &Question, lengths: &[Granularity]) -> Made<Tracks> {
     let mut refused = None;
     for length in lengths {
@@ -298,7 +298,7 @@ impl Tracks {
         .collect()
     }
 
-    /// The time of some intervals, without what is outside of the range.
+    /// The time of some intervals, cut to the range.
     pub fn time(&self, places: &std::ops::Range<usize>) -> Interval {
         let (first, last) = (
             self.intervals.at(places.start),

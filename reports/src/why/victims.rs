@@ -1,4 +1,4 @@
-//! Who lost time: for each file, the time that its requests took more than they did before.
+//! Who lost time: for each file, the additional time that its requests took.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use trackiops_schemas::row::Direction;
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
 
-/// A file's own mean of before counts from this many requests on.
+/// A file needs this many requests before for its own mean to count.
 const OWN_MEAN: u64 = 3;
-/// A file without a mean of before is compared with others if its requests are as large, within this factor.
+/// A file without an earlier mean is compared with others if its request sizes match theirs within this factor.
 const AS_LARGE: f64 = 2.0;
-/// A file is slowed from this ratio on.
+/// A file counts as slowed from this ratio upwards.
 const SLOWED: f64 = 1.4;
 
-/// One who lost time.
+/// A file or tenant that lost time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Victim {
     /// The file's path, or its number; or the tenant.
@@ -25,7 +25,7 @@ pub struct Victim {
     pub tenant: Option<Arc<str>>,
     /// The host.
     pub host: Arc<str>,
-    /// Time that its requests took more than before, s.
+    /// Additional time that its requests took, s.
     pub lost_s: f64,
     /// Mean latency before, us.
     pub before_us: Option<f64>,
@@ -33,39 +33,39 @@ pub struct Victim {
     pub now_us: Option<f64>,
 }
 
-/// Who lost time, and how much in all.
+/// Victims, and the total lost time.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
-    /// Files, those who lost most first.
+    /// Files, those that lost most first.
     pub victims: Vec<Victim>,
-    /// Time that all lost, less that which some gained, s.
+    /// Lost time of all, minus the time that some gained, s.
     pub net_s: f64,
-    /// Time of all requests that can be compared with some of before, s.
+    /// Time of all requests that have comparable requests before, s.
     pub all_s: f64,
-    /// Part of the requests that were slowed, of files that were there before. 0 to 1.
+    /// Share of the requests that were slowed, among files that existed before. 0 to 1.
     pub slowed: f64,
 }
 
-/// What one use of a file lost: for causes that ask whose time it was.
+/// Lost time of one use of a file, for causes that ask whose time it was.
 pub struct LostBy<'u> {
     key: &'u UseKey,
     /// The use.
     pub of: &'u Use,
-    /// Time that its requests took more than before, s.
+    /// Additional time that its requests took, s.
     pub lost_s: f64,
     /// Its requests.
     pub requests: u64,
-    /// Its requests that can be compared with nothing.
+    /// Its requests without comparable ones before.
     pub new: u64,
 }
 
 /// A host, and the name of a file there.
 type FileOfHost<'u> = (&'u Arc<str>, &'u Arc<str>);
 
-/// What all uses lost.
+/// Lost time of all uses.
 pub type Lost<'u> = Vec<LostBy<'u>>;
 
-/// What was lost on some hosts in these kinds of work.
+/// The time that some hosts lost in these kinds of work.
 pub fn losses<'u>(
     before: &Uses,
     now: &'u Uses,
@@ -112,7 +112,7 @@ pub fn losses<'u>(
     (losses, lost)
 }
 
-/// The mean that is usual for requests: that of the same file, or else that of others if these are as large.
+/// The usual mean for requests: that of the same file, or else that of other files if their requests are as large.
 fn usual_ns(own: Option<&Direction>, others: &Direction, did: &Direction) -> Option<f64> {
     match own {
         Some(own) if own.requests >= OWN_MEAN => own.latency_ns_mean(),
@@ -121,14 +121,14 @@ fn usual_ns(own: Option<&Direction>, others: &Direction, did: &Direction) -> Opt
     }
 }
 
-/// Whether requests are as large as those of others.
+/// Whether requests are about as large as other requests.
 fn is_alike(did: &Direction, others: &Direction) -> bool {
     let size = |of: &Direction| of.bytes as f64 / of.requests.max(1) as f64;
     let (own, others) = (size(did).max(1.0), size(others).max(1.0));
     own <= AS_LARGE * others && others <= AS_LARGE * own
 }
 
-/// Files that lost time, with all of their users.
+/// Files that lost time. Each includes all of its users.
 fn victims(before: &Uses, lost: &Lost<'_>, kinds: &[Kind]) -> Vec<Victim> {
     let mut files: HashMap<FileOfHost<'_>, (Victim, Direction, Direction)> = HashMap::new();
     for LostBy {
@@ -169,7 +169,7 @@ fn victims(before: &Uses, lost: &Lost<'_>, kinds: &[Kind]) -> Vec<Victim> {
     victims
 }
 
-/// The kinds of work of a site that are requests, or calls.
+/// The kinds of work of a site that are calls, or that are requests.
 pub fn kinds(level: IoLevel, are_calls: bool) -> Vec<Kind> {
     let all = Kind::ALL.into_iter();
     all.filter(|kind| kind.is_call(level) == are_calls)

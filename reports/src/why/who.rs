@@ -1,4 +1,4 @@
-//! Who did what in a time: each file and tenant of a site, as rows that can be compared with those of another time.
+//! Each file and tenant of a site in a time, as rows that can be compared with another time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trackiops_schemas::row::{Direction, Row};
 use super::track::{Kind, Site, needs, within};
 use crate::subject;
 
-/// What tells users of a file apart.
+/// Key of a use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UseKey {
     host: Arc<str>,
@@ -19,7 +19,7 @@ pub struct UseKey {
     tenant: (Option<Arc<str>>, Option<u32>, Option<Arc<str>>),
 }
 
-/// What a tenant did with a file on a host.
+/// The requests of a tenant for a file on a host.
 #[derive(Clone, Debug)]
 pub struct Use {
     /// The host.
@@ -30,9 +30,9 @@ pub struct Use {
     pub name: Arc<str>,
     /// Whether the name is a path.
     pub has_path: bool,
-    /// The tenant, as people call it; `None` if nothing is known of it.
+    /// The tenant's name for people; `None` if it is unknown.
     pub tenant: Option<Arc<str>>,
-    /// What it did.
+    /// Its requests.
     pub row: Row,
 }
 
@@ -87,7 +87,7 @@ impl Uses {
         known.row.merge(&row.sum.row());
     }
 
-    /// All of one kind on some hosts.
+    /// The sum of one kind over some hosts.
     pub fn sum(&self, kind: Kind, hosts: &[Arc<str>]) -> Direction {
         let mut sum = Direction::default();
         let uses = self.of.values().filter(|of| hosts.contains(&of.host));
@@ -95,7 +95,7 @@ impl Uses {
         sum
     }
 
-    /// For each second that was recorded.
+    /// A count divided by the recorded seconds.
     pub fn per_second(&self, count: u64) -> f64 {
         count as f64 * 1000.0 / self.recorded_ms.max(1) as f64
     }

@@ -1,92 +1,94 @@
-//! What the kernel side adds up of the calls by which applications read and write, and of pages of the page cache: a part of the
-//! boundary, as [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
+//! Sums that the kernel side keeps of read and write calls of applications, and of pages of the page cache. Part of the
+//! kernel boundary, like [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`].
 
 use core::mem::{offset_of, size_of, zeroed};
 
 use crate::ebpf::offsets::offsets;
 
-/// What calls, or pages, have in common that are added up.
+/// The key of a sum of calls or pages.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppKey {
-    /// NFS fileid (inode number); 0 in sums of what had no room.
+    /// NFS fileid (inode number); 0 in sums by mount.
     pub fileid: u64,
     /// Id of the caller's cgroup; 0 when not known.
     pub cgroup: u64,
-    /// In which window they returned: UTC in ns, divided by the length of a window.
+    /// The window in which they returned: UTC in ns, divided by the length of a window.
     pub window: u64,
     /// Device of the superblock in the kernel's encoding: `major << 20 | minor`.
     pub dev: u32,
-    /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`); 0 in sums of what had no room.
+    /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`); 0 in sums by mount.
     pub handle_hash: u32,
-    /// The user (`fsuid`) who opened the file; of pages, who made them come or become dirty.
+    /// The user (`fsuid`) who opened the file. For pages, the user who added or dirtied them.
     pub uid: u32,
-    /// [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`], [`PAGES_DIRTIED`], [`SYNCS`] or [`OPENS`]; and [`LOCAL`] and [`FILE_SYSTEM`].
+    /// One of [`READS`], [`WRITES`], [`PAGES_ADDED`], [`PAGES_EVICTED`], [`PAGES_DIRTIED`], [`SYNCS`] and [`OPENS`],
+    /// with the bits [`LOCAL`] and [`FILE_SYSTEM`].
     pub direction: u32,
 }
 
-/// Of [`AppKey::direction`].
+/// Value of [`AppKey::direction`]: calls that read.
 pub const READS: u32 = 0;
-/// Of [`AppKey::direction`].
+/// Value of [`AppKey::direction`]: calls that write.
 pub const WRITES: u32 = 1;
 
-/// Of [`AppKey::direction`]: pages that come into the page cache.
+/// Value of [`AppKey::direction`]: pages that enter the page cache.
 pub const PAGES_ADDED: u32 = 2;
-/// Of [`AppKey::direction`]: those that leave it.
+/// Value of [`AppKey::direction`]: pages that leave the page cache.
 pub const PAGES_EVICTED: u32 = 3;
-/// Of [`AppKey::direction`]: those that become dirty.
+/// Value of [`AppKey::direction`]: pages that become dirty.
 pub const PAGES_DIRTIED: u32 = 4;
-/// Of [`AppKey::direction`]: calls that wait until a file is on its disk.
+/// Value of [`AppKey::direction`]: calls that wait until a file is on its disk.
 pub const SYNCS: u32 = 5;
-/// Of [`AppKey::direction`]: calls that open it.
+/// Value of [`AppKey::direction`]: calls that open a file.
 pub const OPENS: u32 = 6;
-/// Bit of [`AppKey::direction`]: of another file system than NFS, by its inode's number and generation.
+/// Bit of [`AppKey::direction`]: the file is not on NFS. The inode's number and generation identify it.
 pub const LOCAL: u32 = 1 << 8;
-/// Bit of [`AppKey::direction`]: of that file system itself, or of who uses its device without it. The inode only tells sums of several apart.
+/// Bit of [`AppKey::direction`]: I/O of the file system itself, or of programs that use its device directly. The inode
+/// only keeps several such sums apart.
 pub const FILE_SYSTEM: u32 = 1 << 9;
-/// Bit of [`AppKey::direction`]: of calls that are counted elsewhere, or nowhere. Their place only tells what single ones have in common: nothing is
-/// added to it.
+/// Bit of [`AppKey::direction`]: calls that are counted elsewhere or not at all. Nothing is added to their place, which
+/// only holds the key for single calls.
 pub const UNCOUNTED: u32 = 1 << 10;
 
-/// What they add up to. Pages have [`AppValue::calls`], [`AppValue::bytes`] and [`AppValue::pid`].
+/// A sum of calls or pages. Pages use [`AppValue::calls`], [`AppValue::bytes`] and [`AppValue::pid`].
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppValue {
     /// Calls that returned, failed ones included.
     pub calls: u64,
-    /// Those that returned an error.
+    /// Calls that returned an error.
     pub errors: u64,
     /// Bytes that calls without `O_DIRECT` returned.
     pub bytes: u64,
-    /// Calls with `O_DIRECT`, which are among the calls as well.
+    /// Calls with `O_DIRECT`; `calls` includes them.
     pub direct_calls: u64,
-    /// Bytes that they asked for.
+    /// Bytes that the direct calls asked for.
     pub direct_bytes: u64,
-    /// Process (tgid) that made the first of them.
+    /// Process (tgid) that made the first call.
     pub pid: u64,
-    /// Calls whose begin was seen, too.
+    /// Calls whose begin was also seen.
     pub timed: u64,
     /// Sum of their times from begin to end, ns.
     pub latency_ns_sum: u64,
-    /// The longest of these, ns.
+    /// The longest time, ns.
     pub latency_ns_max: u64,
-    /// Element of the array of [`AppLatencies`] in which these times are counted, plus 1; 0 where they are in none.
+    /// Index into the array of [`AppLatencies`] that counts these times, plus 1; 0 if none does.
     pub latencies: u64,
 }
 
-/// How many calls took how long: see [`APP_LATENCY_FIRST_OCTAVE`].
+/// Calls by time: see [`APP_LATENCY_FIRST_OCTAVE`].
 pub type AppLatencies = [u32; APP_LATENCY_BUCKETS];
 
-/// Times of calls have buckets from `1 << APP_LATENCY_FIRST_OCTAVE` ns on, `1 << APP_LATENCY_BITS` to a power of two. Below that they are as wide
-/// as the first of these.
+/// Buckets of call times begin at `1 << APP_LATENCY_FIRST_OCTAVE` ns, `1 << APP_LATENCY_BITS` to a power of two. Below
+/// that, buckets are as wide as the first of these.
 pub const APP_LATENCY_FIRST_OCTAVE: u32 = 9;
-/// They end before `1 << APP_LATENCY_END_OCTAVE` ns, 17 s. What took longer is in the last bucket.
+/// Buckets end before `1 << APP_LATENCY_END_OCTAVE` ns, 17 s. The last bucket also counts longer times.
 pub const APP_LATENCY_END_OCTAVE: u32 = 34;
-/// Highest bits of a time, below the leading one, that choose its bucket.
+/// Number of bits below the leading one that select the bucket of a time.
 pub const APP_LATENCY_BITS: u32 = 3;
-/// Buckets of times.
+/// Number of buckets.
 pub const APP_LATENCY_BUCKETS: usize =
     ((APP_LATENCY_END_OCTAVE - APP_LATENCY_FIRST_OCTAVE + 1) << APP_LATENCY_BITS) as usize;
 /// [`AppLatencies`] in words.
@@ -104,52 +106,54 @@ pub const fn app_latency_bounds(bucket: usize) -> (u64, u64) {
     (first, first + (1 << shift) - 1)
 }
 
-/// When a thread began a call, where calls are timed. Of the threads whose ids have the same lowest bits, the last one has the place.
+/// When a thread began a timed call. Threads whose ids share their lowest bits share an element; the last one
+/// overwrites it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AppBegin {
-    /// As `bpf_get_current_pid_tgid` names it; 0 where no call is under way.
+    /// The thread as `bpf_get_current_pid_tgid` returns it; 0 if no call is in progress.
     pub thread: u64,
-    /// By `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC`, ns.
     pub begin_ns: u64,
 }
 
-/// Places for them, a power of two.
+/// Number of elements, a power of two.
 pub const APP_BEGINS: u32 = 4096;
 
-/// Where calls are added up that are found without a search: of one CPU, and of one program, which is never interrupted by itself. So its places
-/// need no lock. What finds its place taken goes into the hash maps.
+/// A sum of calls that is found without a search. It belongs to one CPU and one program, which never interrupts itself,
+/// so it needs no lock. Calls whose place is taken go into the hash maps.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppPlace {
-    /// When the window began, by `CLOCK_MONOTONIC`, ns. 0 where the place is free; it is written last.
+    /// When the window began, `CLOCK_MONOTONIC`, ns; 0 if the place is free. Written last.
     pub begin_ns: u64,
     /// Address of the file's inode.
     pub inode: u64,
-    /// The inode's generation: another file may have its address and its number in the same window.
+    /// The inode's generation. Another file may get the same address and inode number in the same window.
     pub generation: u64,
-    /// What the calls have in common.
+    /// The key of the sum.
     pub key: AppKey,
-    /// What they add up to.
+    /// The sum.
     pub value: AppValue,
 }
 
-/// The programs that count calls or pages, each with places of its own.
+/// Programs that count calls or pages. Each has separate places.
 pub const APP_PROGRAMS: usize = 15;
-/// Places of a program on a CPU, a power of two.
+/// Places of one program on one CPU, a power of two.
 pub const APP_PLACES: usize = 32;
-/// The first of the programs, which see calls return: where calls are timed, each of their places has an element of the array of [`AppLatencies`].
+/// The first programs see calls return. If calls are timed, each of their places has an element in the array of
+/// [`AppLatencies`].
 pub const APP_TIMED_PROGRAMS: usize = 7;
-/// These elements of a CPU: of its first half, then of the other.
+/// Elements of [`AppLatencies`] for one CPU: its first half, then its second half.
 pub const APP_LATENCIES_OF_CPU: usize = 2 * APP_TIMED_PROGRAMS * APP_PLACES;
 
-/// The places of a CPU, in two halves: the programs add to one of them, and the other one is empty or being read.
+/// The places of a CPU, in two halves. Programs add to one half, while the other one is empty or being read.
 #[repr(C)]
 pub struct AppPlaces {
     /// The half that the programs add to: 0 or 1.
     pub half: u64,
-    /// How often a place was taken.
+    /// Number of times that a program took a place.
     pub taken: u64,
     /// The halves.
     pub halves: [[[AppPlace; APP_PLACES]; APP_PROGRAMS]; 2],
@@ -176,15 +180,15 @@ const _: () = {
 };
 
 impl AppValue {
-    /// Nothing yet.
-    // SAFETY: it is all integers.
+    /// An empty sum.
+    // SAFETY: all fields are integers, for which zero bytes are valid.
     pub const ZERO: Self = unsafe { zeroed() };
 }
 
 offsets! {
-    /// Where the kernel keeps what a call is about: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`].
+    /// Byte offsets to the file and arguments of a call. Part of [`crate::ebpf::ring::DirectOffsets`].
     pub struct AppOffsets {
-        /// 1 where they are known.
+        /// 1 if the offsets are known.
         pub is_known: u32,
         /// `struct file *ki_filp` of `struct kiocb`.
         pub call_file: u32,
@@ -196,18 +200,18 @@ offsets! {
         pub file_inode: u32,
         /// `const struct cred *f_cred` of `struct file`.
         pub file_cred: u32,
-        /// `struct dentry *f_path.dentry` of `struct file`; 0 where paths cannot be told.
+        /// `struct dentry *f_path.dentry` of `struct file`; 0 if paths cannot be read.
         pub file_entry: u32,
         /// Bits of [`registers`].
         pub registers: u32,
-        /// 1 where calls are timed.
+        /// 1 if calls are timed.
         pub is_timed: u32,
     }
 }
 
-/// Where a probed function has its parameters: bits of [`AppOffsets::registers`].
+/// Bits of [`AppOffsets::registers`]: the registers that hold the parameters of a probed function.
 pub mod registers {
-    /// In the registers of x86-64; in those of 64-bit ARM when clear.
+    /// The registers of x86-64; of 64-bit ARM when clear.
     pub const X86_64: u32 = 1 << 0;
 }
 
@@ -221,11 +225,11 @@ pub const APP_BEGINS_MAP: &str = "APP_BEGINS";
 pub const APP_CALLS_MAP: &str = "APP_CALLS";
 /// Element of that array: sums by file.
 pub const APP_CALLS_BY_FILE: u32 = 0;
-/// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
+/// Element of that array: sums by mount, for files without room, with 0 for their fileid and handle hash.
 pub const APP_CALLS_BY_MOUNT: u32 = 1;
-/// Elements of that array.
+/// Number of elements of that array.
 pub const APP_CALLS_MAPS: usize = 2;
-/// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
+/// Name of the array that counts, for each element, how many sums were begun in it; userspace may `mmap` it.
 pub const APP_CALLS_BEGUN_MAP: &str = "APP_CALLS_BEGUN";
 /// Entries of the map by file: 120 bytes each and 16 for its bucket, 1.1 MiB, twice.
 pub const APP_CALL_ENTRIES: u32 = 8192;

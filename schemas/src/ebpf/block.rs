@@ -1,12 +1,12 @@
-//! What the kernel side has to know about requests to block devices.
+//! Offsets that the kernel side needs for requests to block devices.
 
 use crate::ebpf::offsets::{Held, offsets};
 
 offsets! {
-    /// Where the kernel keeps what a request to a block device consists of: offsets in bytes. A part of
-    /// [`crate::ebpf::ring::DirectOffsets`], with which it shares those of inodes, superblocks, the heads of pages and nodes of cgroups.
+    /// Byte offsets to the members of a request to a block device. Part of [`crate::ebpf::ring::DirectOffsets`], whose
+    /// offsets of inodes, superblocks, page heads and cgroup nodes are used, too.
     pub struct BlockOffsets {
-        /// 1 where they are known.
+        /// 1 if the offsets are known.
         pub is_known: u32,
         /// `unsigned int cmd_flags` of `struct request`.
         pub request_operation: Held,
@@ -73,10 +73,10 @@ offsets! {
     }
 }
 
-/// Statuses of requests (`blk_status_t`) that are distinguished.
+/// Number of request statuses (`blk_status_t`) that are distinguished.
 pub const BLOCK_STATUSES: usize = 17;
 
-/// The errors that they are, by number (`blk_errors`, block/blk-core.c). The last one stands for all that follow.
+/// The error of each status, by number (`blk_errors`, block/blk-core.c). The last one stands for all later statuses.
 pub const BLOCK_STATUS_ERRNOS: [i32; BLOCK_STATUSES] = [
     0,   // BLK_STS_OK
     95,  // BLK_STS_NOTSUPP: EOPNOTSUPP

@@ -1,25 +1,25 @@
-//! Which details the programs leave out, because tracing had reached its ceiling.
+//! Details that the programs shed, because tracing has reached its ceiling.
 
 /// Name of the array, of one element, that holds a [`Ceiling`]; userspace may `mmap` it.
 pub const CEILING_MAP: &str = "CEILING";
 
-/// Userspace writes it through `mmap`, and programs look at it before they do anything else.
+/// Userspace writes it through `mmap`; programs check it before any other work.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
     /// Bits of [`shed`].
     pub shed: u64,
-    /// `CLOCK_MONOTONIC` when the details that are recorded now were last taken up, ns. Begins of calls that were noted earlier are
-    /// void: the next begin of their thread may have been left out.
+    /// When a detail was last resumed, `CLOCK_MONOTONIC`, ns. Earlier begins of calls are void, because the next begin
+    /// of the same thread may have been shed.
     pub since_ns: u64,
 }
 
 /// Words of a [`Ceiling`].
 pub const CEILING_WORDS: usize = size_of::<Ceiling>() / 8;
 
-/// Details that are left out.
+/// Bits of [`Ceiling::shed`].
 pub mod shed {
-    /// Single calls of applications, and of functions of programs.
+    /// Single calls of applications and of traced functions of programs.
     pub const SINGLE_CALLS: u64 = 1 << 0;
     /// How long calls take.
     pub const CALL_TIMES: u64 = 1 << 1;

@@ -1,10 +1,10 @@
-//! What the kernel side has to know about files of local file systems: of any but NFS.
+//! Offsets that the kernel side needs for files of local file systems: all but NFS.
 
 use crate::ebpf::offsets::offsets;
 
 offsets! {
-    /// What tells which file an inode is: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`], with which it shares those of
-    /// inodes and superblocks.
+    /// Byte offsets that identify the file of an inode. Part of [`crate::ebpf::ring::DirectOffsets`], whose offsets of
+    /// inodes and superblocks are used, too.
     pub struct LocalOffsets {
         /// `umode_t i_mode` of `struct inode`.
         pub inode_mode: u32,
@@ -20,10 +20,12 @@ offsets! {
         pub superblock_type: u32,
         /// `int fs_flags` of `struct file_system_type`.
         pub type_flags: u32,
-        /// 1 where the way from a request to its cgroup is known: only then do rows of threads have theirs, so that rows do not split.
+        /// 1 if the way from a request to its cgroup is known. Otherwise rows of threads have no cgroup either, so that
+        /// rows do not split.
         pub has_groups: u32,
     }
 }
 
-/// In place of the generation of a file: what no file has. It belongs to the file system itself, or to who uses its device without it.
+/// Replaces the generation of a file: no file has it. Such rows belong to the file system itself, or to programs that
+/// use its device directly.
 pub const FILE_SYSTEM_HASH: u32 = 2;

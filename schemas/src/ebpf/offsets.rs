@@ -1,14 +1,14 @@
-//! What userspace tells the kernel side of where things stand: structures of 32-bit words.
+//! Structures of 32-bit words, in which userspace passes offsets to the kernel side.
 
-/// Words, one after the other, as `repr(C)` has them.
+/// A structure of words in `repr(C)` order.
 pub trait Offsets: Copy {
-    /// Nothing is known.
+    /// All words are 0: nothing is known.
     const NONE: Self;
 
-    /// Hands over each word in its order.
+    /// Passes each word in order.
     fn each(&self, word: &mut impl FnMut(u32));
 
-    /// All words, of which there must be as many.
+    /// All words. `WORDS` must be their number.
     fn words<const WORDS: usize>(&self) -> [u32; WORDS] {
         const { assert!(size_of::<Self>() == WORDS * size_of::<u32>()) };
         let (mut words, mut next) = ([0; WORDS], 0);
@@ -30,17 +30,18 @@ impl Offsets for u32 {
     }
 }
 
-/// The offset of a member that programs may load without a fault handler: it is in an object that the kernel holds while the program runs, and
-/// within the part of it that is surely allocated.
+/// The offset of a member that programs may load without a fault handler. The kernel holds its object while the program
+/// runs, and the member is within the part that is always allocated.
 ///
-/// Programs load such a member from a pointer that the verifier trusts, and every other member by a load that may fault. So only members whose
-/// structure is listed with its reason (`HELD` in `collector/src/plan/members.rs`) become one.
+/// Programs load such a member through a pointer that the verifier trusts, and every other member with a load that may
+/// fault. So only structures that `HELD` in `collector/src/plan/members.rs` lists with a reason have such members.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held(u32);
 
 impl Held {
-    /// A member at this offset, in bytes from the begin of its structure. For `collector/src/plan/members.rs`, which checks it.
+    /// A member at this offset in bytes from the begin of its structure. Only `collector/src/plan/members.rs` calls it,
+    /// after a check.
     pub const fn at(offset: u32) -> Self {
         Self(offset)
     }
@@ -97,17 +98,17 @@ mod tests {
     use super::*;
 
     offsets! {
-        /// Some.
+        /// A structure.
         pub struct Inner {
             /// A word.
             pub a: u32,
-            /// Another one.
+            /// A word.
             pub b: u32,
         }
     }
 
     offsets! {
-        /// With another one inside.
+        /// A structure within a structure.
         pub struct Outer {
             /// A word.
             pub first: u32,

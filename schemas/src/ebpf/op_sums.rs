@@ -1,90 +1,90 @@
-//! What the kernel side adds up of every RPC that completes, and how userspace finds its way in it: the part of the
-//! boundary that is about operations. As in [`crate::ebpf::ring`], integers are in native byte order.
+//! Sums that the kernel side keeps of every completed RPC, and how userspace reads them: the part of the kernel
+//! boundary for operations. As in [`crate::ebpf::ring`], integers are in native byte order.
 
 use core::mem::{offset_of, size_of, zeroed};
 
 use crate::ebpf::offsets::{Held, offsets};
 
-/// What RPCs have in common that are added up.
+/// The key of a sum of RPCs.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpKey {
-    /// Address of the kernel's description of the procedure (`struct rpc_procinfo`). 0 in sums of what had no room.
+    /// Address of the kernel's description of the procedure (`struct rpc_procinfo`); 0 in sums by window alone.
     pub procedure: u64,
     /// Address of the connection (`struct rpc_xprt`).
     pub transport: u64,
     /// Address of the RPC client (`struct rpc_clnt`).
     pub client: u64,
-    /// In which window they completed: UTC in ns, divided by the length of a window.
+    /// The window in which they completed: UTC in ns, divided by the length of a window.
     pub window: u64,
 }
 
-/// What they add up to, and what they were. The latter is written once.
+/// A sum of RPCs, and a description of them, which is written once.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug)]
 pub struct OpValue {
-    /// Those that ended with an error.
+    /// RPCs that ended with an error.
     pub errors: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Sum of the times until they were sent, ns.
+    /// Sum of the times until transmission, ns.
     pub queue_ns_sum: u64,
-    /// Sum of the times until the answer, ns.
+    /// Sum of the times from transmission to the reply, ns.
     pub rtt_ns_sum: u64,
     /// Sum of the times from start to completion, ns.
     pub execute_ns_sum: u64,
-    /// The longest of these, ns.
+    /// The longest time from start to completion, ns.
     pub execute_ns_max: u64,
     /// RPC program of the client.
     pub program: u32,
-    /// Its version.
+    /// Version of that program.
     pub version: u32,
     /// Number of the procedure in the kernel's statistics.
     pub index: u32,
     /// Number of the connection, or [`NO_NUMBER`].
     pub transport: u32,
-    /// Number of the client; the kernel gives it away again when it is free.
+    /// Number of the client; the kernel reuses the number of a freed client.
     pub client: u32,
     /// Bits of [`crate::ebpf::file_op_sums::handles`].
     pub handle: u32,
-    /// Name of the procedure, ended by a zero.
+    /// Name of the procedure, zero-terminated.
     pub name: [u8; OP_NAME_BYTES],
     /// Name of the transport protocol (`tcp`).
     pub protocol: [u8; OP_PROTOCOL_BYTES],
     /// Address of the server.
     pub address: [u8; OP_ADDRESS_BYTES],
-    /// How many of the times from start to completion were in each bucket: see [`OP_FIRST_OCTAVE`]. Together they are the RPCs
-    /// that completed, each attempt of one that was repeated.
+    /// Number of times from start to completion in each bucket: see [`OP_FIRST_OCTAVE`]. Their total is the number of
+    /// completed RPCs. Each attempt of a repeated RPC counts.
     pub execute: [u32; OP_BUCKETS],
 }
 
-/// Room for a procedure's name, the longest of which has 20 characters.
+/// Room for a procedure's name. The longest has 20 characters.
 pub const OP_NAME_BYTES: usize = 24;
 /// Room for the name of a protocol.
 pub const OP_PROTOCOL_BYTES: usize = 8;
 /// Room for an IPv6 address with its scope.
 pub const OP_ADDRESS_BYTES: usize = 64;
 
-/// The kernel numbers connections from Linux 5.14 on.
+/// The connection has no number: the kernel numbers connections since Linux 5.14.
 pub const NO_NUMBER: u32 = u32::MAX;
 
-/// The times from start to completion that are told apart begin at `1 << OP_FIRST_OCTAVE` ns, 4 us. What took less is
-/// in the bucket of that.
+/// Buckets of times from start to completion begin at `1 << OP_FIRST_OCTAVE` ns, 4 us. The first bucket also counts
+/// shorter times.
 pub const OP_FIRST_OCTAVE: u32 = 12;
-/// They end before `1 << OP_END_OCTAVE` ns, 18 minutes. What took longer is in the last bucket.
+/// Buckets end before `1 << OP_END_OCTAVE` ns, 18 minutes. The last bucket also counts longer times.
 pub const OP_END_OCTAVE: u32 = 40;
-/// Highest bits of a time, below the leading one, by which its bucket is found.
+/// Number of bits below the leading one that select the cell of a time.
 pub const OP_CELL_BITS: u32 = 6;
-/// Cells by which buckets are found. The first of them, as many as an octave has, are none: places are counted with the leading bit, from
-/// `1 << OP_CELL_BITS` on.
+/// Cells through which buckets are found. Indexes include the leading bit, so they begin at `1 << OP_CELL_BITS`; lower
+/// ones are unused.
 pub const OP_CELLS: usize = ((OP_END_OCTAVE - OP_FIRST_OCTAVE + 1) << OP_CELL_BITS) as usize;
-/// Buckets from the first to the last of these times.
+/// Number of buckets.
 pub const OP_BUCKETS: usize = 898;
-/// The sum of a cell and of a time in it, ns, is its bucket in the bits from this one on.
+/// `(cell + time) >> OP_BUCKET_SHIFT` is the bucket of a time in ns.
 pub const OP_BUCKET_SHIFT: u32 = OP_END_OCTAVE;
 
 /// [`OpKey`] in words, as maps hold it.
@@ -97,28 +97,28 @@ const _: () = {
     assert!(size_of::<OpValue>() == 8 * OP_VALUE_WORDS);
     assert!(offset_of!(OpValue, program) == 56);
     assert!(offset_of!(OpValue, name) == 80);
-    // Texts are of whole words, and so are pairs of counts.
+    // Texts fill whole words, and so do pairs of counts.
     assert!(OP_NAME_BYTES % 8 + OP_PROTOCOL_BYTES % 8 + OP_ADDRESS_BYTES % 8 + OP_BUCKETS % 2 == 0);
     assert!(OP_BUCKETS < 1 << (u64::BITS - OP_BUCKET_SHIFT));
 };
 
 impl OpValue {
-    /// Nothing yet.
+    /// An empty sum.
     pub const ZERO: Self = Self {
         transport: NO_NUMBER,
-        // SAFETY: it is all integers.
+        // SAFETY: all fields are integers, for which zero bytes are valid.
         ..unsafe { zeroed() }
     };
 }
 
 offsets! {
-    /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
-    /// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
-    /// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ebpf::ring::DirectOffsets`].
+    /// Byte offsets to the members of an RPC, each from the begin of the structure that its name begins with: `task` is
+    /// `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct rpc_procinfo`, `transport` `struct rpc_xprt`.
+    /// Part of [`crate::ebpf::ring::DirectOffsets`].
     pub struct OpOffsets {
         /// Bits of [`op_flags`]; 0 where operations are not recorded.
         pub flags: u32,
-        /// Begin of the window for all members of the task but its status.
+        /// Begin of the window for all members of the task except its status.
         pub task_window: u32,
         /// `struct rpc_procinfo *tk_msg.rpc_proc`.
         pub task_procedure: Held,
@@ -161,8 +161,8 @@ pub mod op_flags {
     pub const NUMBERED: u32 = 1 << 1;
 }
 
-/// Where RPCs are added up that are found without a search, in two halves: the programs add to one of them, and the other one is empty or being
-/// read. What finds its place taken goes into the hash maps.
+/// Sums of RPCs that are found without a search, in two halves. Programs add to one half, while the other one is empty
+/// or being read. RPCs whose place is taken go into the hash maps.
 #[repr(C)]
 pub struct OpTable {
     /// The half that the programs add to: 0 or 1.
@@ -174,17 +174,18 @@ pub struct OpTable {
 /// A half of an [`OpTable`].
 #[repr(C)]
 pub struct OpHalf {
-    /// When the window of now began, by `CLOCK_MONOTONIC`, ns. The window of what completes in it or in the next one is found without a division.
+    /// When the current window began, `CLOCK_MONOTONIC`, ns. RPCs that complete in this window or the next one find
+    /// theirs without a division.
     pub begin_ns: u64,
     /// That window, as in [`OpKey::window`].
     pub window: u64,
-    /// Who has the places: nobody where the procedure is 0. It is written last.
+    /// The key of each place; a procedure of 0 marks a free place. Written last.
     pub owners: [OpKey; OP_PLACES],
-    /// What they add up to.
+    /// The sum of each place.
     pub sums: [OpValue; OP_PLACES],
 }
 
-/// In place of the address of a procedure: somebody is writing who has the place.
+/// Replaces the address of a procedure while a program writes the key of the place.
 pub const OP_TAKEN: u64 = 1;
 /// Places of a half, a power of two. 0.9 MiB, twice.
 pub const OP_PLACES: usize = 256;
@@ -203,19 +204,19 @@ const _: () = {
 
 /// Name of the array of the hash maps, from [`OpKey`] to [`OpValue`], that RPCs are added up in.
 pub const OPS_MAP: &str = "OPS";
-/// Element of that array: by procedure, client, connection and window.
+/// Element of that array: sums by procedure, client, connection and window.
 pub const OPS_BY_PROCEDURE: u32 = 0;
-/// Element of that array: by window alone, for what has no room there.
+/// Element of that array: sums by window alone, for RPCs without room in the first element.
 pub const OPS_BY_WINDOW: u32 = 1;
-/// Elements of that array.
+/// Number of elements of that array.
 pub const OPS_MAPS: usize = 2;
-/// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
+/// Name of the array that counts, for each element, how many sums were begun in it; userspace may `mmap` it.
 pub const OPS_BEGUN_MAP: &str = "OPS_BEGUN";
-/// Entries of the first of them, 3.8 KiB each: 1.9 MiB, twice.
+/// Entries of the first element, 3.8 KiB each: 1.9 MiB, twice.
 pub const OP_ENTRIES: u32 = 512;
-/// Entries of the other one, as many windows: 0.2 MiB, twice.
+/// Entries of the second element, one for each window: 0.2 MiB, twice.
 pub const OP_WINDOW_ENTRIES: u32 = 64;
-/// Name of the array, of one element, that counts the RPCs for which there was no room there, either.
+/// Name of the array, of one element, that counts the RPCs without room in either map.
 pub const OPS_LOST_MAP: &str = "OPS_LOST";
 /// Name of the global that holds the [`OP_CELLS`] cells.
 pub const OP_CELLS_GLOBAL: &str = "OP_CELL_TABLE";

@@ -1,7 +1,7 @@
 //! The boundary between the kernel side and userspace.
 //!
-//! Every type here is `repr(C)` with its size and field offsets asserted at compile time, because
-//! the two sides are built by different compilers for different machines.
+//! Every type here is `repr(C)`, with its size and field offsets asserted at compile time. Different compilers build
+//! the two sides, for different machines.
 
 mod filter;
 mod folds;
@@ -19,10 +19,10 @@ pub use record_rings::*;
 pub use recovery::*;
 pub use shared_maps::*;
 
-/// Stands for a user who is not known: no user has this id (`INVALID_UID` of the kernel).
+/// Stands for an unknown user: no user has this id (the kernel's `INVALID_UID`).
 pub const NO_USER: u32 = u32::MAX;
 
-/// Stands for an offset that is not known: no file is as long.
+/// Stands for an unknown offset: no file is that long.
 pub const NO_OFFSET: u64 = u64::MAX;
 
 /// Size of a [`RequestRecord`].
@@ -54,32 +54,32 @@ pub struct RequestRecord {
     pub dev: u32,
     /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`).
     pub handle_hash: u32,
-    /// 0, or the negative errno with which the request ended.
+    /// 0, or the negative errno of a failed request.
     pub error: i32,
     /// Process (tgid) that initiated the request; the flusher for writeback, 0 when not known.
     pub pid: u32,
     /// Bits of [`flags`].
     pub flags: u32,
-    /// The user on whose behalf it was made: who opened the file (`fsuid`), or to the tracepoint engine
-    /// who initiated the request. [`NO_USER`] when not known.
+    /// The user who opened the file (`fsuid`), or in the tracepoint engine the user who initiated the request.
+    /// [`NO_USER`] when not known.
     pub uid: u32,
-    /// Id of the cgroup whose memory the data is in, or to the tracepoint engine of that which initiated
-    /// the request. 0 when not known.
+    /// Id of the cgroup whose memory holds the data, or in the tracepoint engine of the cgroup that initiated the
+    /// request. 0 when not known.
     pub cgroup: u64,
-    /// Part of the latency until it was transmitted, the last time if it was more than once, ns; 0 when
-    /// [`flags::UNSPLIT`] is set.
+    /// Part of the latency until the last transmission, ns; 0 when [`flags::UNSPLIT`] is set.
     pub queue_ns: u64,
-    /// Part of the latency from then until the reply, ns: network and server. The rest is the client's completion.
+    /// Part of the latency from the last transmission to the reply, ns: network and server. The rest is the client's
+    /// completion.
     pub rtt_ns: u64,
-    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set or nobody asked for it. Of a call its thread (tid).
+    /// The RPC's transaction id; 0 if [`flags::UNSPLIT`] is set or ids are not recorded. For a call, its thread (tid).
     pub xid: u32,
-    /// How often it was transmitted again.
+    /// Number of retransmissions.
     pub retransmissions: u32,
 }
 
-/// What is told of an RPC's course.
+/// Details that are recorded of an RPC.
 pub mod parts {
-    /// Of what its latency consists.
+    /// The parts of its latency.
     pub const SPLIT: u32 = 1 << 0;
     /// Its transaction id as well.
     pub const XIDS: u32 = 1 << 1;
@@ -91,29 +91,31 @@ pub mod flags {
     pub const WRITE: u32 = 1 << 0;
     /// The server said end of file: fewer bytes than asked are not a short transfer.
     pub const EOF: u32 = 1 << 1;
-    /// No usable start time: counted, but without a latency.
+    /// No usable start time: the request counts, but has no latency.
     pub const UNTIMED: u32 = 1 << 2;
-    /// Nothing is known of the parts of its latency: it had no RPC, or nobody asked for them.
+    /// The parts of the latency are unknown: the request had no RPC, or parts are not recorded.
     pub const UNSPLIT: u32 = 1 << 3;
-    /// Made by O_DIRECT.
+    /// The request used O_DIRECT.
     pub const DIRECT: u32 = 1 << 4;
-    /// A WRITE that asks for stable storage, so that no COMMIT follows.
+    /// A WRITE for stable storage, so no COMMIT follows.
     pub const STABLE: u32 = 1 << 5;
-    /// Of the block level, of a device of this host; of the wire when clear.
+    /// A request to a block device of this host; of the wire when clear.
     pub const BLOCK: u32 = 1 << 6;
-    /// More bytes of a request that another record counts: those of another file, or those that completed apart.
+    /// Further bytes of a request that another record counts. They are of another file, or completed separately.
     pub const PIECE: u32 = 1 << 7;
-    /// No request: a call of an application, for a file of the level that [`BLOCK`] tells. It is in no sum of requests.
+    /// An application's call instead of a request, for a file of the level that [`BLOCK`] shows. No sum of requests
+    /// includes it.
     pub const CALL: u32 = 1 << 8;
     /// A call that waits until a file is on its disk.
     pub const SYNC: u32 = 1 << 9;
     /// A call that opens a file.
     pub const OPEN: u32 = 1 << 10;
-    /// A call of a function of a program: [`RequestRecord::fileid`](super::RequestRecord::fileid) is its number among those that are followed.
+    /// A call of a traced function of a program. [`RequestRecord::fileid`](super::RequestRecord::fileid) is the
+    /// function's number.
     pub const SPAN: u32 = 1 << 11;
     /// All bits that have a meaning.
     pub const ALL: u32 = OF_REQUESTS | CALL | SYNC | OPEN | SPAN;
-    /// Those of requests.
+    /// All bits of requests.
     pub const OF_REQUESTS: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE | BLOCK | PIECE;
 }
 
@@ -138,24 +140,28 @@ const _: () = {
     assert!(offset_of!(RequestRecord, retransmissions) == 92);
 };
 
-/// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
-/// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.
+/// Counters of the CPUs that share a slot. A program counts `seen` first, and one of the others when the record is
+/// written, folded or lost. So if they are read in the order of this formula:
 ///
-/// A cache line of its own, because every CPU writes its slot all the time.
+/// ```text
+/// recorded + folded + lost <= seen
+/// ```
+///
+/// Each slot has its own cache line, because every CPU writes its slot all the time.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Completed requests the programs saw.
+    /// Completed requests that the programs saw.
     pub seen: u64,
     /// Requests put into a ring.
     pub recorded: u64,
-    /// Requests for which the rings had no room, and which were added up instead.
+    /// Requests for which the rings had no room, so they were added up instead.
     pub folded: u64,
-    /// Requests for which there was no room at all, or of which the kernel refused to show the memory.
+    /// Requests for which there was no room at all, or whose memory the kernel refused to read.
     pub lost: u64,
 }
 
 const _: () = assert!(size_of::<Books>() == 64);
 
-/// Number of [`Books`] that there are: 16 KiB. CPU `n` counts in number `n % BOOKS_SLOTS`.
+/// Number of slots: 16 KiB. CPU `n` counts in slot `n % BOOKS_SLOTS`.
 pub const BOOKS_SLOTS: u32 = 256;

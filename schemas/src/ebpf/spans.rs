@@ -1,30 +1,30 @@
-//! What the kernel side shares about functions of programs that are followed.
+//! Calls of traced functions of programs.
 
-/// What a begin and the end that belongs to it have in common.
+/// The key that a begin shares with its end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SpanKey {
-    /// As `bpf_get_current_pid_tgid` names it.
+    /// The thread as `bpf_get_current_pid_tgid` returns it.
     pub thread: u64,
-    /// Where the thread's stack was at the begin: a function that calls itself is at another place there. 0 where the begin and the end are marks
-    /// of the program.
+    /// Stack pointer of the thread at the begin, which differs between recursive calls. 0 if the begin and the end are
+    /// marks of the program.
     pub place: u64,
-    /// What the probe was attached with.
+    /// Cookie of the probe.
     pub cookie: u64,
 }
 
-/// A begin.
+/// The begin of a call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SpanBegin {
-    /// By `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC`, ns.
     pub begin_ns: u64,
 }
 
-/// Bit of a probe's cookie: its begin and its end are marks of the program. The other bits are the number of the function.
+/// Bit of a probe's cookie: begin and end are marks of the program. The other bits are the function's number.
 pub const BY_MARKS: u64 = 1 << 63;
 
 /// Name of the hash map from [`SpanKey`] to [`SpanBegin`].
 pub const SPANS_MAP: &str = "SPANS";
-/// Entries of that map where functions are followed: those of ends that were never seen make room for others.
+/// Entries of that map if functions are traced. New entries evict old ones whose end was never seen.
 pub const SPAN_ENTRIES: u32 = 16_384;

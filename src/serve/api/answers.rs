@@ -1,4 +1,4 @@
-//! What is answered: what a command has written, in JSON or Arrow, and why there is no answer.
+//! Converts the output of a command into an answer in JSON or Arrow, or into an error.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::serve::jobs::{Answered, JobError};
 
 const JSON: &str = "application/json";
-/// How Arrow's file format is called (IANA).
+/// Media type of Arrow's file format (IANA).
 pub const ARROW: &str = "application/vnd.apache.arrow.file";
-/// Has the notes of an answer in Arrow, as a JSON array.
+/// Contains the notes of an answer in Arrow, as a JSON array.
 const NOTES: HeaderName = HeaderName::from_static("trackiops-notes");
-/// Bytes of notes in a header; scripts read them in JSON.
+/// Most bytes of notes in a header; JSON answers contain all notes.
 const MOST_NOTES_BYTES: usize = 4 << 10;
 
-/// What a command says beside its rows.
+/// The messages of a command, in addition to its rows.
 #[derive(Default)]
 pub struct Said {
     /// Notes, or why there are no rows.
@@ -25,7 +25,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads what was written to stderr: objects of [`crate::notes`], and lines for people, of which those about the command line are left out.
+    /// Reads the output on stderr: objects of [`crate::notes`], and lines for people. Skips lines about the command line.
     pub fn read(stderr: &str) -> Self {
         let mut said = Self::default();
         for line in stderr.lines().map(str::trim) {
@@ -66,7 +66,7 @@ pub fn rows(answered: &Answered, said: &Said) -> Response {
     ([(CONTENT_TYPE, JSON)], body).into_response()
 }
 
-/// The bytes as they are; the notes come in a header.
+/// The unchanged bytes, with the notes in a header.
 pub fn arrow(answered: Answered, notes: &[String]) -> Response {
     let mut notes = json!(notes);
     if notes.to_string().len() > MOST_NOTES_BYTES {
@@ -82,7 +82,7 @@ pub fn arrow(answered: Answered, notes: &[String]) -> Response {
     response
 }
 
-/// JSON with `\u` in place of what a header may not have.
+/// JSON that replaces characters that a header may not contain with `\u` escapes.
 fn ascii(json: &str) -> String {
     let mut text = String::new();
     for character in json.chars() {
@@ -111,7 +111,7 @@ pub fn stacks(folded: &[u8], said: &Said) -> Response {
     written(&said.object(json!({"rows": rows})))
 }
 
-/// A line without what is about the command line.
+/// A line without its parts about the command line.
 fn plain(line: &str) -> Option<String> {
     let is_left_out = ["For more information", "Usage:"]
         .iter()
@@ -121,7 +121,7 @@ fn plain(line: &str) -> Option<String> {
     (!is_left_out && !line.is_empty()).then(|| line.to_owned())
 }
 
-/// Says how long an answer may be kept: with a tag until that changes, else not at all.
+/// Sets how long an answer may be cached: with a tag until the tag changes, else not at all.
 pub fn tagged(mut response: Response, tag: Option<String>) -> Response {
     let headers = response.headers_mut();
     let kept = match &tag {
@@ -140,13 +140,13 @@ pub fn written(value: &Value) -> Response {
     ([(CONTENT_TYPE, JSON)], value.to_string()).into_response()
 }
 
-/// An error, as every path answers it.
+/// An error, in the same form for every path.
 pub fn refuse(status: StatusCode, why: &str) -> Response {
     let headers = [(CACHE_CONTROL, "no-store")];
     (status, headers, written(&json!({"error": why}))).into_response()
 }
 
-/// As [`refuse`], for a question that could not be run.
+/// Like [`refuse`], for a question that could not be run.
 pub fn refuse_job(error: &JobError) -> Response {
     let why = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! What can be asked: each question is a command, with the flags that a client may choose.
+//! The questions of the API: each is a command, with the flags that a client may choose.
 
 /// A question: a command, and what of it can be chosen.
 pub struct Endpoint {
@@ -209,7 +209,7 @@ mod tests {
             let usual = endpoint.usual.iter().map(|(name, _)| *name);
             for name in endpoint.words.iter().copied().chain(usual) {
                 assert!(is_flag(name), "{}: {name}", endpoint.name);
-                // What is written to, and what is read, is not the client's.
+                // A client must not choose the files that are written and read.
                 assert!(!["output", "store", "plot", "socket"].contains(&name));
             }
         }

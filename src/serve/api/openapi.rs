@@ -1,4 +1,4 @@
-//! What the API is for programs: OpenAPI 3.1.
+//! Describes the API to programs: OpenAPI 3.1.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub fn openapi() -> Value {
             let usual = endpoint.usual.iter().find(|(of, _)| *of == name);
             let (about, repeats) = match name {
                 "format" => ("json or arrow (an IPC file)".to_owned(), false),
-                // `help` reads each flag; the tests compare what they say with the file in the documentation.
+                // `help` finds each flag; the tests compare the result with the file in the documentation.
                 _ => help(endpoint.command[0], name).unwrap_or_default(),
             };
             let mut text = json!({"type": "string"});

@@ -43,7 +43,7 @@ pub struct StoredRow<'a> {
     pub fileid: u64,
     /// The user and the cgroup, if known.
     pub tenant: StoredTenant<'a>,
-    /// Where the row was recorded.
+    /// The level at which the I/O was observed.
     pub level: IoLevel,
     /// The counters. Times are in ns, but rounded to us.
     pub row: Row,
@@ -415,7 +415,7 @@ impl<'a> CallColumns<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// The histogram of what has these columns.
+    /// The histogram of the latencies with this column prefix.
     fn of_latencies(batch: &'a RecordBatch, prefix: &str) -> Result<Option<Self>, BatchError> {
         let name = format!("{prefix}{}", columns::LATENCY_HIST);
         Self::of(batch, name, columns::HIST_BUCKET, BUCKETS)

@@ -189,7 +189,7 @@ impl<'a> StreamColumns<'a> {
         captured
     }
 
-    /// `None` for the stream of all others; also if a forged file names none.
+    /// `None` for the stream of all others, or if a forged file names no stream.
     fn stream(&self, at: usize) -> Option<Stream> {
         let [client, server] = self.ends;
         Some(Stream {

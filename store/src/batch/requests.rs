@@ -15,7 +15,7 @@ use trackiops_schemas::request::Request;
 use super::encode::{file_columns, hosts};
 use crate::column_values::signed;
 
-/// These flags distinguish READs, WRITEs and calls. Calls say neither that a file has ended nor where bytes are to be kept.
+/// These flags distinguish READs, WRITEs and calls. Calls have neither end of file nor stable storage.
 const KIND: u32 = flags::CALL | flags::WRITE;
 
 /// A request with its file.

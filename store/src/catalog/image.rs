@@ -21,8 +21,11 @@ use crate::journal::bytes::u32_at;
 use crate::layout;
 use trackiops_threads::fail_point;
 
-/// Magic, length of the database u64, inode and birth of the file u64, CRC32C of the database u32, CRC32C
-/// of all of these u32: little endian.
+/// Fields of the trailer, little-endian:
+///
+/// ```text
+/// magic | database bytes u64 | inode u64 | birth u64 | crc32c of database u32 | crc32c of trailer u32
+/// ```
 const TRAILER_BYTES: usize = 40;
 const MAGIC: [u8; 8] = *b"TIOPends";
 /// First bytes of an SQLite database.
@@ -32,10 +35,9 @@ const VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: usize = 100;
 const CHUNK_BYTES: usize = 64 << 10;
-/// Attempts to open a catalog that is replaced at the same time.
+/// Attempts to open a catalog that a writer replaces at the same time.
 const LOOKS: usize = 10;
-/// Room that is reserved for growth, so that the next catalog can be written to a disk that has
-/// become full.
+/// Room that is reserved for growth, so that the next catalog fits on a disk that has become full.
 const GROWTH_BYTES: u64 = 64 << 10;
 
 /// Opens a store's catalog for reading.
@@ -66,8 +68,8 @@ pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
     }
 }
 
-/// Copies the published database to a file, without its trailer. Returns whether the published one is
-/// a copy itself.
+/// Copies the published database to a file, without its trailer. Returns whether the published catalog is itself a
+/// copy.
 pub(super) fn copy(store: &Path, to: &Path) -> Result<bool, StoreError> {
     let created = beneath::create_anew(store, to);
     let mut copy = created.map_err(StoreError::io("create", to))?;
@@ -104,7 +106,7 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a store's catalog is a copy of the file that a recorder has written.
+/// Whether a store's catalog is a copy of the file that a recorder wrote.
 pub(crate) fn is_copy(store: &Path) -> Result<bool, StoreError> {
     let (_, _, is_copy) = verified(store, &layout::catalog(store), &mut io::sink())?;
     Ok(is_copy)

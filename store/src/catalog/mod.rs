@@ -2,7 +2,7 @@
 //!
 //! `catalog.db` is a database that never changes, with a checksum at its end. A change writes a new
 //! file and renames it to `catalog.db` (`image`). So readers take no lock, wait for nothing and see
-//! one point in time, and a change in place is detected when the file is opened. The writer changes
+//! one point in time. A change in place is detected when the file is opened. The writer changes
 //! a private scratch copy. A change that was not published did not happen.
 
 mod ids;
@@ -88,7 +88,7 @@ pub(crate) struct SealedRow {
     pub(crate) seen: Option<Seen>,
 }
 
-/// A segment, and what was read from its rows.
+/// A segment, and the files and journals found in its rows.
 pub(crate) struct Restored<'a> {
     pub(crate) host: &'a str,
     pub(crate) segment: &'a SegmentEntry,
@@ -116,11 +116,11 @@ struct Scratch {
     is_ahead: bool,
 }
 
-/// Whether a change is published at once.
+/// When a change is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Publish {
     Now,
-    /// With the next change that is. Losing it does no harm.
+    /// Together with the next change that is published at once. Losing it does no harm.
     Later,
 }
 
@@ -144,8 +144,8 @@ impl Catalog {
         }
     }
 
-    /// An empty catalog of a store that has had these ids. It replaces the store's catalog when it is
-    /// published. Without an id, the store gets one.
+    /// An empty catalog of a store that has had these ids. Publishing it replaces the store's catalog. Without an id,
+    /// the store gets one.
     pub(crate) fn anew(store: &Path, ids: &[StoreId]) -> Result<Self, StoreError> {
         let mut catalog = Self::with(store, blank(store)?);
         catalog.enter_ids(ids)?;
@@ -174,7 +174,7 @@ impl Catalog {
         &self.ids
     }
 
-    /// What segments are written under.
+    /// The identity that segments are written under.
     pub(crate) fn identity(&self) -> Identity {
         Identity::of(&self.ids)
     }
@@ -189,7 +189,7 @@ impl Catalog {
         self.change(Publish::Now, |_| Ok(()))
     }
 
-    /// The same, unless they are already. Returns whether there was anything to publish.
+    /// Publishes changes, if there are any. Returns whether there were.
     pub(crate) fn publish_changes(&self) -> Result<bool, StoreError> {
         let is_ahead = self.scratch()?.is_ahead;
         if is_ahead {
@@ -273,7 +273,7 @@ fn blank(store: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A scratch copy of the published catalog, and whether that is a copy itself.
+/// A scratch copy of the published catalog, and whether the published catalog is itself a copy.
 fn published(store: &Path) -> Result<(Connection, bool), StoreError> {
     let path = layout::catalog_scratch(store);
     let is_copy = image::copy(store, &path)?;

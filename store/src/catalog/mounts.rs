@@ -17,11 +17,11 @@ pub struct MountSeen {
     pub host: String,
     /// The mount.
     pub mount: MountPoint,
-    /// First and last time it was seen.
+    /// First and last time it was seen. In the catalog, the last time may be too early.
     pub seen: Seen,
 }
 
-/// Writes mount points to the catalog, in transactions of its own.
+/// Writes mount points to the catalog, each change in a separate transaction.
 #[derive(Debug)]
 pub(crate) struct MountLog {
     catalog: Catalog,
@@ -39,7 +39,8 @@ impl MountLog {
         }
     }
 
-    /// Records that from `at` on exactly these mount points exist.
+    /// Records that from `at` on exactly these mount points exist. Those that are missing were last seen before `at`, which
+    /// tells readers that they have gone (`mount_times`).
     pub(crate) fn enter(&mut self, at: UtcMs, now: &[MountPoint]) -> Result<(), StoreError> {
         self.go_on(Publish::Now, at, |transaction, host, there| {
             there.retain(|(_, mount)| now.contains(mount));

@@ -16,7 +16,7 @@ pub(crate) struct RequestsEntry {
     pub(crate) journal: u64,
     /// Time of its first completion.
     pub(crate) start: UtcMs,
-    /// After its last completion.
+    /// Just after its last completion.
     pub(crate) end: UtcMs,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
@@ -70,7 +70,7 @@ impl Catalog {
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Enters a sealed journal of requests with its segments, in one transaction. It is to be published.
+    /// Enters a sealed journal of requests with its segments, in one transaction. The caller publishes it.
     pub(crate) fn commit_requests(
         &self,
         journal: u64,
@@ -83,7 +83,7 @@ impl Catalog {
         })
     }
 
-    /// Enters segments and journals of requests that were found, or that another catalog has.
+    /// Enters segments and journals of requests that were found on disk or are in another catalog.
     pub(crate) fn restore_requests(
         &self,
         segments: &[RequestsEntry],
@@ -104,7 +104,7 @@ impl Catalog {
         Ok(kept)
     }
 
-    /// Removes the oldest segments of requests, which may be deleted from now on.
+    /// Removes the oldest segments of requests. They may be deleted from now on.
     pub(crate) fn expire_requests(&self, paths: &[String]) -> Result<(), StoreError> {
         self.change(Publish::Now, |transaction| {
             for path in paths {
@@ -113,7 +113,7 @@ impl Catalog {
                     .execute([path])?;
                 enter_removed(transaction, path, UtcMs(0))?;
             }
-            // Journals before the first one that is kept are not missing. The last one stays.
+            // Journals before the first kept one are not missing. The last one stays.
             const EXPIRED: &str = "journal < (SELECT min(journal) FROM requests_segment)
                  AND journal < (SELECT max(journal) FROM sealed_requests)";
             for change in [
@@ -129,7 +129,7 @@ impl Catalog {
         })
     }
 
-    /// Segments of requests that were removed and are not deleted yet.
+    /// Segments of requests that were removed but not deleted yet.
     pub(crate) fn removed_requests(&self) -> Result<Vec<String>, StoreError> {
         let removed =
             "SELECT path FROM removed WHERE path NOT IN (SELECT path FROM requests_segment)";

@@ -1,4 +1,4 @@
-//! Takes names of files over from another catalog.
+//! Takes over names of files from another catalog.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ struct Period {
 }
 
 impl Catalog {
-    /// Enters sealed journals of another catalog, and the last one that was begun.
+    /// Enters sealed journals of another catalog, and the last journal that it knows to be in use.
     pub(crate) fn restore_journals(
         &mut self,
         journals: &[SealedRow],
@@ -58,7 +58,7 @@ impl Catalog {
         })
     }
 
-    /// Enters these files with the names and numbers that another catalog has of them.
+    /// Enters these files with the names and numbers that they have in another catalog.
     pub(crate) fn restore_names(
         &mut self,
         old: &CatalogView,

@@ -99,8 +99,7 @@ impl Catalog {
         })
     }
 
-    /// Replaces segments by the one that they were merged into, in one transaction. They may be
-    /// deleted from `at` on.
+    /// Replaces segments by their merged segment, in one transaction. They may be deleted from `at` on.
     pub(crate) fn replace(
         &mut self,
         host: &str,
@@ -149,7 +148,7 @@ impl Catalog {
             const EXPIRED: &str = "end_ms <= ?1
                  AND journal < (SELECT max(journal) FROM sealed_journal WHERE journal < ?2)";
             for change in [
-                // They are not missing.
+                // These journals are not missing.
                 format!(
                     "UPDATE sealed_journal SET previous = NULL
                      WHERE previous IN (SELECT journal FROM sealed_journal WHERE {EXPIRED})"
@@ -171,8 +170,7 @@ impl Catalog {
     /// reads the other segments of a journal.
     pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
         self.ask(|connection| {
-            // The catalog may be forged. It must not cause the deletion of anything but segments,
-            // and of no segment that counts.
+            // The catalog may be forged. It must not cause the deletion of other files, or of segments that count.
             let due = "SELECT path FROM removed WHERE at_ms <= ?1 AND path NOT IN (SELECT path FROM segment) ORDER BY path";
             let mut select = connection.prepare_cached(due)?;
             let due = select.query_map([now.0], |row| row.get(0))?;

@@ -18,7 +18,7 @@ use crate::names::{FileHistory, NameSeen, Names, Seen};
 use crate::segment::Segment;
 use crate::segment::metadata::JournalSpan;
 
-/// Longest names of hosts and of mounts (`server:/export`), bytes. The kernel's are shorter.
+/// Longest names of hosts and of mounts (`server:/export`), bytes. The kernel's names are shorter.
 const LONGEST_NAMES: [i64; 2] = [1 << 10, 8 << 10];
 const ENDLESS: &str = "it has more rows than there is room for";
 
@@ -46,7 +46,7 @@ impl CatalogView {
         Ok(view)
     }
 
-    /// Checks the names that are read again for each row that refers to them.
+    /// Checks the lengths of names, because each row that refers to a name reads it again.
     fn check_names(&self) -> Result<(), StoreError> {
         let longest = "SELECT (SELECT max(octet_length(name)) FROM host), (SELECT max(octet_length(name)) FROM mount)";
         let longest = self.rows(longest, [], |row| Ok([row.get(0)?, row.get(1)?]))?;
@@ -58,7 +58,7 @@ impl CatalogView {
         }
     }
 
-    /// Damage that SQLite finds, and invalid entries of segments to delete.
+    /// Damage that SQLite finds, and invalid entries among the segments to delete.
     pub(crate) fn damage(&self) -> Result<Vec<String>, StoreError> {
         let mut damage = self.rows("PRAGMA integrity_check(10)", params![], |row| {
             row.get::<_, String>(0)
@@ -85,7 +85,7 @@ impl CatalogView {
         Ok(links.map(|(number, _)| number).collect())
     }
 
-    /// Sealed journals, each with the one before it, if that one is expected to be known.
+    /// Sealed journals, each with its predecessor if that one must be known.
     pub(crate) fn links(&self, series: Series) -> Result<Vec<(u64, Option<u64>)>, StoreError> {
         let all = match series {
             Series::Windows => "SELECT journal, previous FROM sealed_journal",
@@ -97,7 +97,7 @@ impl CatalogView {
         })
     }
 
-    /// The last journal that was known to be in use.
+    /// The last journal that the catalog knows to be in use.
     pub(crate) fn last_begun(&self, series: Series) -> Result<Option<u64>, StoreError> {
         let last = "SELECT journal FROM begun WHERE series = ?1";
         let numbers = self.rows(last, [series.name()], |row| row.get::<_, i64>(0))?;
@@ -219,7 +219,7 @@ impl CatalogView {
         Ok(removed.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// Segments to delete, also of requests.
+    /// Segments to delete, including segments of requests.
     pub(crate) fn all_removed(&self) -> Result<Vec<String>, StoreError> {
         let removed = self.each_removed()?.into_iter();
         Ok(removed.map(|(path, _)| path).collect())
@@ -319,10 +319,10 @@ impl CatalogView {
         })
     }
 
-    /// Adds the directory that the names of each mount have in common.
+    /// Adds the directory that the names of each mount share.
     pub(crate) fn mount_roots(&self, mount_roots: &mut MountRoots) -> Result<(), StoreError> {
-        // Every path between the first and the last is in their common directory. The slash at the
-        // end makes this so: without it, `/a-b` would sort between `/a` and `/a/b`.
+        // All paths between the first and the last are in their common directory. This holds because of the slash at
+        // the end: without it, `/a-b` would sort between `/a` and `/a/b`.
         let ends = self.rows(
             "SELECT mount.name, min(path || '/'), max(path || '/') FROM file_name
              JOIN file USING (file_key) LEFT JOIN mount ON mount.id = file.mount

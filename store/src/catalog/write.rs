@@ -73,7 +73,7 @@ impl Catalog {
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Enters a sealed journal with its segments and files, in one transaction. It is to be published.
+    /// Enters a sealed journal with its segments and files, in one transaction. The caller publishes it.
     pub(crate) fn commit(&mut self, sealed: &Sealed<'_>) -> Result<(), StoreError> {
         let blobs: Result<Vec<_>, _> = sealed.segments.iter().map(file_blob).collect();
         let blobs = blobs?;
@@ -125,7 +125,7 @@ pub(super) fn enter_removed(
     Ok(())
 }
 
-/// Records that a path is not to be deleted, or was.
+/// Records that a path must not be deleted, or was deleted.
 pub(super) fn forget(transaction: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("DELETE FROM removed WHERE path = ?1")?
@@ -262,7 +262,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
         enter_name(transaction, file.key, path, times)?;
     }
     enter_mount_period(transaction, host, file.id.dev, mount, times)?;
-    // A file that was also seen on another mount is found by its numbers there, too.
+    // A file that was also seen on another mount gets its numbers there, too.
     let entered: Option<i64> = transaction
         .prepare_cached("SELECT mount FROM file WHERE file_key = ?1")?
         .query_row([file.key.0], |row| row.get(0))?;
@@ -272,7 +272,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     }
 }
 
-/// Enters a file, or extends the time in which it was seen.
+/// Enters a file, or extends the time range in which it was seen.
 pub(super) fn enter_numbers(
     transaction: &Transaction<'_>,
     key: FileKey,
@@ -292,7 +292,7 @@ pub(super) fn enter_numbers(
     Ok(())
 }
 
-/// Enters a name of a file, or extends the time in which it had it.
+/// Enters a name of a file, or extends the time range in which the file had it.
 pub(super) fn enter_name(
     transaction: &Transaction<'_>,
     key: FileKey,
@@ -309,7 +309,7 @@ pub(super) fn enter_name(
     Ok(())
 }
 
-/// Extends the time in which a device has stood for a mount. Volumes of one export share a device, so these times overlap.
+/// Extends the time range in which a device stood for a mount. Volumes of one export share a device, so ranges overlap.
 pub(super) fn enter_mount_period(
     transaction: &Transaction<'_>,
     host: i64,

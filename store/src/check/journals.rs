@@ -23,10 +23,10 @@ use crate::unread::{LOST, Unread};
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
 /// What to do about a journal that was set aside.
 const MOVE_AWAY: &str = "its readable part is in the segments; move it out of the store";
-/// What to do about a journal that was deleted before it was sealed.
+/// What to do about an unsealed journal that was deleted.
 const RESTORE: &str =
     "restore it from a copy; without one, delete the file beside it that ends in .end";
-/// What to do about a journal that has left nothing.
+/// What to do about a journal that was deleted or emptied together with its `.end` file.
 const RESTORE_BOTH: &str = "restore it from a copy, or the newer catalog; until then, answers of its time say that it is missing";
 /// A recorder finishes an append within a few of these.
 const APPENDING: Duration = Duration::from_millis(100);
@@ -61,8 +61,7 @@ pub(super) fn check(
         }
     }
     let ends = layout::orphaned_ends(store)?;
-    // Opened after the `.end` files were listed: it has every journal that was sealed in the
-    // meantime.
+    // Opened after the `.end` files were listed, so it includes every journal that was sealed in the meantime.
     let sealed = fresh(store).and_then(|view| view.sealed_journals().ok());
     if let Some(sealed) = sealed {
         for end in ends {
@@ -73,7 +72,7 @@ pub(super) fn check(
             }
         }
     }
-    // It has every journal that was sealed while the others were read.
+    // Includes every journal that was sealed while the others were read.
     missing(store, Series::Windows, &links, report);
     for path in layout::quarantined_journals(store)? {
         let why = "it was found damaged and set aside";
@@ -82,9 +81,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Reports journals that are missing, unless that was reported.
+/// Reports missing journals, unless they were already reported.
 pub(super) fn missing(store: &Path, series: Series, links: &[Link], report: &mut Report) {
-    // Damage of the catalog is found where it is checked.
+    // The check of the catalog reports its damage.
     let gone = fresh(store).and_then(|view| chain::missing(store, series, &view, links).ok());
     for Unread { path, why, covers } in gone.unwrap_or_default() {
         if !report.findings.iter().any(|known| known.path == path) {
@@ -105,7 +104,7 @@ fn scanned(path: &Path, ids: Option<&Ids>) -> Result<Option<JournalScan>, StoreE
     settled(scan, is_whole)
 }
 
-/// Looks again while the end is torn, because a recorder may be writing it.
+/// Tries again while the end is torn, because a recorder may be writing it.
 pub(super) fn settled<T>(
     look: impl Fn() -> Result<T, StoreError>,
     is_whole: impl Fn(&T) -> bool,
@@ -158,7 +157,7 @@ fn scan_found(path: &Path, scan: &JournalScan, report: &mut Report) {
     }
 }
 
-/// What is wrong with an unreadable journal.
+/// Why a journal is unreadable.
 pub(super) fn why(error: &StoreError) -> String {
     match error {
         StoreError::Damaged { offset, why, .. } => format!("at byte {offset} {why}"),
@@ -167,8 +166,8 @@ pub(super) fn why(error: &StoreError) -> String {
     }
 }
 
-/// When an unreadable journal was written. If its `.end` file does not say: between the end of the
-/// journals that were sealed before it and its last change.
+/// When an unreadable journal was written. Without a valid `.end` file, this is between the end of the journals sealed
+/// before it and its last change.
 fn written(store: &Path, view: Option<&CatalogView>, path: &Path) -> Option<Covers> {
     if let Some(Extent { span, .. }) = Extent::read(path) {
         return Some(Covers::time(span.0, span.1));

@@ -1,4 +1,4 @@
-//! Checks the marks: each line is one, and none is missing.
+//! Checks that each line of the marks is valid and none is missing.
 
 use std::path::Path;
 

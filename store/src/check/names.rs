@@ -19,13 +19,13 @@ const NOT_SEEN: &str =
     "it is hidden: `*.parquet` does not match it, and a glob misses its rows; queries do not";
 
 pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError> {
-    // Looks again, because a recorder may be about to rename them.
+    // Tries again, because a recorder may be about to rename them.
     for (segment, why) in settled(|| Ok(wrong(store)), BTreeMap::is_empty)? {
         let path = store.join(segment);
         report.find(&path, why, None, REPAIR);
     }
     let hidden = layout::hidden_segments(store)?;
-    // Opened after the files were listed, so that it contains every change of them.
+    // Opened after the files were listed, so it includes every change of them.
     let Some((removed, segments)) = fresh(store).and_then(|view| known(store, &view)) else {
         return Ok(());
     };

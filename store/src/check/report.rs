@@ -17,7 +17,7 @@ use crate::segment::reader::SegmentReader;
 /// Result of [`check`](fn@crate::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong.
+    /// The problems that were found.
     pub findings: Vec<Finding>,
     /// Journals that were read, of windows and of requests.
     pub journals: u64,
@@ -33,16 +33,16 @@ pub struct Report {
     pub waiting_bytes: u64,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file or directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub why: String,
     /// The affected part of the recording, if known.
     pub covers: Option<Covers>,
-    /// What to do about it.
+    /// The next step.
     pub next: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub struct Covers {
     pub start: UtcMs,
     /// End.
     pub end: UtcMs,
-    /// Number of files. 0 if unknown, or if it does not concern files.
+    /// Number of files; 0 if unknown or if the problem does not concern files.
     pub files: u64,
     /// Names of some of them.
     pub names: Vec<String>,
@@ -77,7 +77,7 @@ pub(super) const RESTORE: &str = "restore it from a copy; until then, answers th
 pub(super) const MISSING: &str = "restore it from a copy; until then, answers that need it say that it is missing; other granularities still answer";
 /// What to do about a segment that is not in the catalog.
 pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it away";
-/// What is wrong with a segment that is not in the catalog.
+/// The problem with a segment that is not in the catalog.
 pub(super) const UNKNOWN: &str = "the catalog does not know it";
 /// What to do about a segment of another store.
 const MOVE_OUT: &str = "move it out of the store; answers do not have its rows";
@@ -102,8 +102,8 @@ impl Report {
     }
 }
 
-/// Opens a segment and verifies all of its checksums. An error says what is wrong with it. Read
-/// errors are findings, too, so that one unreadable file does not end the check.
+/// Opens a segment and verifies all of its checksums. An error is the problem as text. Read errors count as findings,
+/// so that one unreadable file does not end the check.
 pub(super) fn verified(
     file: io::Result<File>,
     path: &Path,
@@ -120,8 +120,7 @@ pub(super) fn verified(
     Ok(reader)
 }
 
-/// What is wrong with an intact segment that is not in the catalog of a store with these ids, and what to
-/// do about it.
+/// The problem with an intact segment that is not in the catalog of a store with these ids, and the next step.
 pub(super) fn stray(
     metadata: Option<&Vec<KeyValue>>,
     ids: Option<&[StoreId]>,
@@ -132,7 +131,7 @@ pub(super) fn stray(
     }
 }
 
-/// What is wrong with a segment, without its path.
+/// The problem with a segment, without its path.
 pub(super) fn why(error: StoreError) -> String {
     match error {
         StoreError::DamagedSegment { why, .. } => why,
@@ -140,7 +139,7 @@ pub(super) fn why(error: StoreError) -> String {
     }
 }
 
-/// Opens the catalog again. `None` if it cannot be read, which was reported before.
+/// Opens the catalog again. `None` if it cannot be read, which an earlier finding reports.
 pub(super) fn fresh(store: &Path) -> Option<CatalogView> {
     CatalogView::open(store).ok()
 }

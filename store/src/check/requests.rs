@@ -60,7 +60,7 @@ fn one(store: &Path, entry: &RequestsEntry, report: &mut Report) {
     let covers = Some(Covers::time(entry.start, entry.end));
     let file = match beneath::read(store, &path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            // It may have been deleted in the meantime, because of the budget.
+            // It may have been deleted in the meantime to stay within the budget.
             let fresh = fresh(store).and_then(|view| view.requests_segments().ok());
             if fresh.is_some_and(|fresh| fresh.contains(entry)) {
                 report.find(&path, "it is missing", covers, MISSING);
@@ -83,7 +83,7 @@ fn one(store: &Path, entry: &RequestsEntry, report: &mut Report) {
 /// Reports segments that are not in the catalog. A segment of an unsealed journal is being written.
 fn strays(store: &Path, links: &[Link], report: &mut Report) -> Result<(), StoreError> {
     let files = layout::requests_segments(store)?;
-    // Opened after the files were listed, so that it contains every change of them.
+    // Opened after the files were listed, so it includes every change of them.
     let Some(view) = fresh(store) else {
         return Ok(());
     };

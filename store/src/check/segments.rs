@@ -18,7 +18,7 @@ use crate::segment::Segment;
 
 /// What to do about a damaged segment that is not in the catalog.
 const MOVE_AWAY: &str = "restore it from a copy, or move it away";
-/// Names of files that a finding lists, at most.
+/// Most names of files that a finding lists.
 const NAMES: usize = 3;
 
 pub(super) fn check(
@@ -68,7 +68,7 @@ pub(super) fn check(
     strays(store, known, report)
 }
 
-/// Checks segments without a catalog to compare them with.
+/// Checks segments without comparing them with a catalog.
 fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     for relative in layout::segment_files(store)? {
         let path = store.join(relative);
@@ -144,7 +144,7 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
     if files.is_empty() {
         return Ok(());
     }
-    // In this order: the catalog has what was sealed or has expired in the meantime.
+    // In this order, so that the catalog includes segments that were sealed or expired in the meantime.
     let unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
     let Some(view) = fresh(store) else {
         return Ok(());

@@ -9,8 +9,8 @@ use super::report::{Covers, REBUILD, Report};
 use crate::layout::Dataset;
 use crate::segment::metadata::JournalSpan;
 
-/// The counters of rows in one number: their sum, each times a factor of its own. It takes little
-/// room, and adds up as the counters do.
+/// The counters of rows in one number: the sum of each counter times a power of a factor. It takes little room, and
+/// adds up like the counters do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     counters: u64,
@@ -26,7 +26,7 @@ impl Sum {
 
     /// Adds further counters of the same row.
     pub(super) fn extend(&mut self, counters: &[u64]) {
-        // 2^64 divided by the golden ratio. It is odd, so no power of it loses bits of a counter.
+        // 2^64 divided by the golden ratio. It is odd, so no power of it drops bits of a counter.
         const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
         for counter in counters {
             self.counters += 1;
@@ -65,7 +65,7 @@ impl Totals {
         self.holes.entry(series).or_default().push((start, end));
     }
 
-    /// Records which granularities have no rows of some journals, because these have expired.
+    /// Records which granularities have no rows of some journals, because those rows have expired.
     pub(super) fn miss_expired(
         &mut self,
         journals: &[(String, JournalSpan)],

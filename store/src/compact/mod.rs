@@ -4,12 +4,12 @@
 //!
 //! 1. The merged segments are written under temporary names and synced.
 //! 2. A new catalog lists them in place of the small segments, and records the small ones as
-//!    removed. These are deleted later, so that readers that have planned to read them still can.
+//!    removed. Readers that have planned to read the small ones still can: they are deleted later.
 //! 3. Dataset by dataset, the small segments are hidden from globs, then the merged one is shown.
 //! 4. The small segments are deleted.
 //!
-//! Before step 2, readers read the small segments. After it, they read the merged one, whatever its
-//! name is. Written segments that are in no catalog are deleted when a recorder begins or ends.
+//! Before step 2, readers read the small segments. After it, they read the merged segment under any of its names. A
+//! recorder that begins or ends deletes segments that are in no catalog.
 
 mod inputs;
 mod plan;
@@ -48,7 +48,7 @@ pub(crate) fn step(
 ) -> Result<(), StoreError> {
     let kept = catalog.kept_segments()?;
     let unsealed = layout::journals(store)?;
-    // A group that failed pauses, so this loop ends.
+    // A group that failed pauses, so this loop terminates.
     while let Some(group) = plan::next(
         &kept,
         |segment| backoff.is_pausing(&segment.path),

@@ -1,14 +1,11 @@
 //! Chooses segments to merge.
 //!
-//! Four neighbours that cover about the same number of journals are merged as soon as there are
-//! four. So each row is written again only each time that the size of its segment quadruples. The
-//! rest of a time span is merged when the span is over. Segments that are no longer small, or that
-//! have their whole span (7200 windows, so two hours of 1 s, but at most a day), are not merged
-//! further.
+//! Four neighbours that cover about the same number of journals are merged. So each row is rewritten only when the size
+//! of its segment quadruples. When a time span is over, the rest of it is merged. Segments that are no longer small, or
+//! that have their whole span, are not merged further. A span is 7200 windows (two hours of 1 s), but at most a day.
 //!
-//! A segment has rows of all journals from its first to its last one, as far as the store has them.
-//! So segments are not merged across a journal that is still to be sealed, or that has no segment
-//! of this granularity any more.
+//! A segment has rows of all journals from its first to its last one, as far as the store has them. So a merge must not
+//! cross a journal that is not sealed yet, or that no longer has a segment of this granularity.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,7 +21,7 @@ const AT_ONCE: usize = 4;
 /// Larger segments are not merged further. Opening fewer files would save little, and merging four
 /// segments of twice this size took more memory than anything else beside recording.
 const SMALL_BYTES: u64 = 16 << 20;
-/// Windows that a segment has of a file, at most, approximately.
+/// About the most windows of a file in a segment.
 const SPAN_WINDOWS: i64 = 7200;
 
 /// Segments that are merged into one per dataset.
@@ -37,7 +34,7 @@ pub(super) struct Group {
     pub(super) inputs: Vec<KeptSegment>,
 }
 
-/// Segments of one granularity and one journal, or of journals that were merged.
+/// Segments of one granularity and of one journal or several merged journals.
 struct Unit<'k> {
     journals: (u64, u64),
     end: UtcMs,
@@ -45,8 +42,8 @@ struct Unit<'k> {
     segments: Vec<&'k KeptSegment>,
 }
 
-/// The next segments to merge, if any. Excluded segments stay as they are. `has_journal` tells
-/// whether the store has a journal of a host with one of these numbers.
+/// The next segments to merge, if any. Excluded segments stay unchanged. `has_journal` returns whether the store has a
+/// journal of a host with one of these numbers.
 pub(super) fn next(
     kept: &[KeptSegment],
     is_excluded: impl Fn(&KeptSegment) -> bool,
@@ -70,7 +67,7 @@ pub(super) fn next(
     }
     for ((granularity, host, _), units) in series {
         let span = span_ms(granularity);
-        // By its end, because a late window starts before all others of its journal.
+        // The end counts, because a late window starts before all others of its journal.
         let span_of = |unit: &Unit<'_>| (unit.end.0 - 1).div_euclid(span);
         let units: Vec<_> = units.into_values().collect();
         let mergeable = |unit: &Unit<'_>| {
@@ -111,8 +108,8 @@ fn choose<'r, 'k>(run: &'r [Unit<'k>], is_over: bool) -> Option<&'r [Unit<'k>]> 
     full.or_else(|| (is_over && run.len() > 1).then(|| &run[..run.len().min(AT_ONCE)]))
 }
 
-/// By host, the time before which no more rows will be sealed. A journal may have late windows of
-/// the journal before it, but of no earlier one.
+/// By host, the time before which no more rows will be sealed. A journal may have late windows of its predecessor, but
+/// of no earlier journal.
 fn settled(kept: &[KeptSegment]) -> BTreeMap<&String, UtcMs> {
     let mut newest: BTreeMap<&String, (u64, UtcMs)> = BTreeMap::new();
     let finest = kept.iter().map(|segment| segment.granularity).min();
@@ -141,7 +138,7 @@ mod tests {
 
     const QUARTER_MS: i64 = 900_000;
 
-    /// The first quarters of an hour of a day, each from a journal of its own.
+    /// The first quarter hours of a day, each from a separate journal.
     fn sealed(granularity: &str, count: i64) -> Vec<KeptSegment> {
         let granularity: Granularity = granularity.parse().unwrap();
         let one = |i: i64| KeptSegment {
@@ -160,8 +157,8 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    /// Merges until nothing is left to merge. Returns how many journals each remaining segment has,
-    /// and how many segments were read.
+    /// Merges until nothing is left to merge. Returns the number of journals of each remaining segment, and the number
+    /// of segments read.
     fn merged(mut kept: Vec<KeptSegment>) -> (Vec<u64>, usize) {
         let mut read = 0;
         while let Some(group) = next(&kept, |_| false, |_, _| false) {

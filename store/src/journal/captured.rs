@@ -1,4 +1,4 @@
-//! Payloads of frames with the streams of a capture.
+//! Payload of a frame with the streams of a capture.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

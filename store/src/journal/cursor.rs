@@ -90,8 +90,8 @@ impl Cursor {
         }
     }
 
-    /// Drops decoded bytes and reads on. The buffer exceeds its chunk only if a row does, and never
-    /// exceeds the frame.
+    /// Drops decoded bytes and reads on. The buffer exceeds its chunk only for a longer row, and never exceeds the
+    /// frame.
     fn refill(&mut self, scan: &JournalScan) -> Result<(), StoreError> {
         self.buffer.drain(..self.used);
         self.used = 0;
@@ -100,8 +100,8 @@ impl Cursor {
         if kept > MAX_ROW_BYTES {
             return Err(self.damaged(scan, "a row is too long"));
         }
-        // Reads at least as much again as it has: an incomplete row is decoded again from its
-        // start, and this bounds how often.
+        // Reads at least as many bytes as are kept. An incomplete row is decoded again from its start, and this bounds
+        // how often.
         let room = self.chunk.saturating_sub(kept).max(kept).max(1);
         self.buffer.resize(kept + room.min(left), 0);
         let got = read_at(&scan.journal.file, &mut self.buffer[kept..], self.at)

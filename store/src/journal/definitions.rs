@@ -10,10 +10,10 @@ use super::payload::{definition, put_definition};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input, put_u64};
 
-/// Limit on the files of a journal. The writer begins another journal at a quarter of this. After
-/// that, only the files of one more window are added.
+/// Limit on the files of a journal. The writer begins another journal at a quarter of this, after the files of one more
+/// window.
 pub(crate) const MOST_DEFINED: usize = 4 * 65_536;
-/// Bytes of definitions in a frame before the next one begins: a reader keeps a frame in memory.
+/// Bytes of definitions after which a new frame begins, because a reader keeps a frame in memory.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// Files with their ids in a journal.

@@ -5,10 +5,10 @@
 //! slot     bytes u64 | start i64 | end i64 | written u64 | boot u64 | crc32c u32     at 0 and at 512
 //! ```
 //!
-//! After each append, the writer overwrites one of two slots in turn, without syncing it. `bytes` were
-//! already durable, also after a power cut. `written` may be more: journals of requests are synced
-//! once a second. That counts only during the same boot of the machine, in which no power cut can have
-//! taken it back. After a power cut, a slot is valid or empty, because a disk writes a sector as a
+//! After each append, the writer overwrites one of the two slots in turn, without a sync. `bytes` are durable, even
+//! after a power cut. `written` may be larger, because journals of requests are synced once a second. It is valid only
+//! in the same boot of the machine, since a power cut can undo it. A disk writes a sector as a whole, so a power cut
+//! leaves a slot valid or empty: any other slot is damaged.
 //! whole: any other slot is damaged.
 
 use std::fs::File;
@@ -35,19 +35,19 @@ const SLOTS_AT: [u64; 2] = [0, 512];
 const LOOKS: usize = 4;
 const OVERWRITING: Duration = Duration::from_millis(1);
 
-/// How long a journal is.
+/// The length of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Length of its durable part.
     pub(crate) bytes: u64,
     /// Start of the first and end of the last recorded window.
     pub(crate) span: (UtcMs, UtcMs),
-    /// Its length in the boot below.
+    /// Its length in the boot `boot`.
     written: u64,
     boot: u64,
 }
 
-/// What the `.end` file of a journal says.
+/// The content of a journal's `.end` file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     /// `None` if no slot is valid.
@@ -57,7 +57,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Reads the `.end` file of the journal with this path. Without one, nothing is known.
+    /// Reads the `.end` file of the journal with this path. An absent file yields no extent.
     pub(crate) fn read(journal: &Path) -> Self {
         let path = layout::journal_end(journal);
         let Ok(file) = beneath::read(layout::store_of(journal), &path) else {
@@ -139,7 +139,7 @@ impl Extent {
     }
 }
 
-/// A number of this boot of the machine. One that differs each time if it cannot be read.
+/// A number of this boot of the machine. If it cannot be read, each call returns another number.
 fn boot() -> u64 {
     static BOOT: OnceLock<Option<u64>> = OnceLock::new();
     let read = || {
@@ -178,13 +178,13 @@ impl EndWriter {
         })
     }
 
-    /// Notes that `bytes` are durable, and that `span` was recorded since the last call.
+    /// Records that `bytes` are durable, and that `span` was recorded since the last call.
     pub(crate) fn note(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
         self.durable_bytes = bytes;
         self.note_written(bytes, span);
     }
 
-    /// Notes that `bytes` were written, and that `span` was recorded since the last call.
+    /// Records that `bytes` were written, and that `span` was recorded since the last call.
     pub(crate) fn note_written(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
         let spans = self.span.into_iter().chain([span]);
         let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
@@ -198,8 +198,7 @@ impl EndWriter {
             boot: boot(),
         }
         .encode();
-        // A failure does no harm: the old content is still true, and the appended frames are
-        // durable.
+        // A failure does no harm: the old content is still true, and the appended frames are durable.
         let _ = self.file.write_all_at(&slot, SLOTS_AT[self.slot]);
         self.slot ^= 1;
     }
@@ -261,7 +260,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[flipped] ^= 1;
             std::fs::write(&path, bytes).unwrap();
-            // Slot 1 was written last. Between the slots nothing is read.
+            // Slot 1 was written last. Nothing reads the bytes between the slots.
             let expected = match flipped {
                 0..SLOT_BYTES => (8, true),
                 512.. => (7, true),
@@ -274,7 +273,7 @@ mod tests {
                 "{flipped}"
             );
         }
-        // A sector that a power cut kept from being written is no damage.
+        // An empty sector is not damage: a power cut may have prevented its write.
         for (zeroed, expected) in [(0, 8), (512, 7)] {
             let mut bytes = whole.clone();
             bytes[zeroed..zeroed + SLOT_BYTES].fill(0);

@@ -25,7 +25,7 @@ pub(crate) struct JournalFile {
     pub(crate) extent: Option<Extent>,
     /// Whether its `.end` file is damaged.
     pub(crate) is_end_damaged: bool,
-    /// The least length that it must have, by the header of the next journal.
+    /// The least length that it must have, from the header of the next journal.
     said_by_next: u64,
     /// The ids of the store that it must be of, if known.
     ids: Option<Ids>,
@@ -60,7 +60,7 @@ impl JournalFile {
         }))
     }
 
-    /// A journal that is not on disk. `path` is what its errors name.
+    /// A journal in memory. Its errors name `path`.
     pub(crate) fn in_memory(bytes: &[u8], path: &Path) -> io::Result<Self> {
         let mut file = File::from(memfd_create("journal", MemfdFlags::CLOEXEC)?);
         file.write_all(bytes)?;
@@ -71,12 +71,12 @@ impl JournalFile {
             extent: None,
             said_by_next: 0,
             ids: None,
-            // All of it counts: a part that is damaged is no torn tail.
+            // All bytes count as durable, so a damaged part is not a torn tail.
             is_end_damaged: true,
         })
     }
 
-    /// The same journal, which can be read only if it is of a store with these ids.
+    /// The same journal, readable only if it belongs to a store with these ids.
     pub(crate) fn of_store(self, ids: &Ids) -> Self {
         Self {
             ids: Some(Arc::clone(ids)),
@@ -92,13 +92,13 @@ impl JournalFile {
         }
     }
 
-    /// Whether it may be of the store with this id.
+    /// Whether it may belong to the store with this id.
     pub(crate) fn is_of(&self, store: StoreId) -> bool {
         self.ids.as_ref().is_none_or(|ids| ids.contains(&store))
     }
 
-    /// Number of bytes that count as durable: damage in them is no torn tail. All if the `.end`
-    /// file is damaged, because damage often meets both files.
+    /// Number of bytes that count as durable: damage within them is not a torn tail. All bytes if the `.end` file is
+    /// damaged, because damage often hits both files.
     pub(crate) fn vouched(&self) -> u64 {
         let known = self.extent.map_or(0, |extent| extent.vouched());
         let known = known.max(self.said_by_next);

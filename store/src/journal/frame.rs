@@ -46,9 +46,8 @@ impl From<Kind> for u8 {
     }
 }
 
-/// Initial value of the checksums of a journal's frames: the header's checksum. The checksums also
-/// cover a frame's offset. So a frame is valid only in its own place of its own journal, even if a
-/// disk writes it elsewhere.
+/// Initial value of the checksums of a journal's frames: the header's checksum. The checksums also cover a frame's
+/// offset. So a frame is valid only at its place in its journal, even if a disk writes it elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(pub(super) u32);
 
@@ -61,9 +60,8 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// The checksum of a prefix at `offset` of a journal. It is separate from the payload's, so
-    /// that a reader can trust the length without reading the payload, and a damaged byte costs one
-    /// frame.
+    /// The checksum of a prefix at `offset` of a journal, separate from the payload's checksum. So a reader can trust
+    /// the length before it reads the payload, and a damaged byte costs one frame.
     fn checksum(self, seed: Seed, offset: u64) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &offset.to_le_bytes());
         let crc = crc32c::crc32c_append(crc, &self.length.to_le_bytes());

@@ -1,8 +1,7 @@
 //! Reads the frames of a journal, and skips damaged parts between them.
 //!
-//! Each byte's checksum is computed at most once, whatever the file claims: a length is believed
-//! only if its prefix matches the prefix's own checksum, and then its bytes belong to one frame,
-//! whole or damaged.
+//! Each byte enters a checksum at most once, whatever the file claims. A reader trusts a length only if its prefix
+//! matches the prefix's checksum. Then the bytes belong to one frame, intact or damaged.
 
 use std::fs::File;
 use std::io;
@@ -18,13 +17,13 @@ use super::frame::{FRAME_PREFIX_BYTES, Frame, Seed};
 pub(crate) enum Piece {
     /// A frame that matches its checksums.
     Whole(Frame),
-    /// Damaged bytes: frames follow them, or the `.end` file says that they were durable.
+    /// Damaged bytes: frames follow, or the `.end` file says that they were durable.
     Damaged {
         /// Their offset.
         offset: u64,
         /// Their number.
         bytes: u64,
-        /// Whether the file ends before they do.
+        /// Whether the file ends within them.
         is_cut: bool,
     },
 }
@@ -36,7 +35,7 @@ pub(crate) struct FrameReader {
     seed: Seed,
     is_kind: fn(u8) -> bool,
     at: u64,
-    /// The frame after a damaged part, once that part was returned.
+    /// The frame after a damaged part that was returned.
     found: Option<Frame>,
     /// Bytes of the journal that were durable; 0 after the end of the file was handled.
     vouched: u64,
@@ -44,21 +43,21 @@ pub(crate) struct FrameReader {
     torn_bytes: u64,
 }
 
-/// The first byte from `at` on that takes room on the disk: a file can have a hole of any length, in
-/// which no frame is. `None` if there is no such byte.
+/// The first byte from `at` on that is not in a hole of the file. Holes can have any length and contain no frame.
+/// `None` if the rest is a hole.
 fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Ok(Some(data)),
         Err(Errno::NXIO) => Ok(None),
-        // Some file systems do not know holes.
+        // Some file systems do not support holes.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(at)),
         Err(error) => Err(error.into()),
     }
 }
 
 impl FrameReader {
-    /// Reads frames from `at` on, of a file of `bytes`, of which the first `vouched` were durable. `is_kind` says which kinds are
-    /// valid.
+    /// Reads frames from `at` on in a file of `bytes` bytes whose first `vouched` bytes were durable. `is_kind` returns
+    /// whether a kind is valid.
     pub(super) fn new(
         bytes: u64,
         vouched: u64,
@@ -130,7 +129,7 @@ impl FrameReader {
     /// prefixes may be damaged.
     fn frame_from(&self, file: &File, mut at: u64) -> io::Result<Option<Frame>> {
         const CHUNK_BYTES: usize = 64 << 10;
-        // Reads little at first, because usually a frame is at `at`.
+        // Reads little at first, because a frame is usually at `at`.
         let mut size = FRAME_PREFIX_BYTES;
         loop {
             let mut chunk = vec![0; size];

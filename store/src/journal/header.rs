@@ -35,19 +35,19 @@ pub(crate) struct Header {
     pub(crate) writer: String,
     /// The filter of all its windows.
     pub(crate) filter: Option<Arc<str>>,
-    /// What they were imported from.
+    /// The kind of import of all its windows.
     pub(crate) source: Option<Arc<str>>,
-    /// The journal before it in the store.
+    /// Its predecessor in the store.
     pub(crate) previous: Option<Previous>,
     /// The store that it was written in.
     pub(crate) store: StoreId,
 }
 
-/// What a journal says of the one before it, which is not appended to any more.
+/// A journal's record of its predecessor, which does not grow any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Previous {
     pub(crate) number: u64,
-    /// How many of its bytes were durable, at least.
+    /// The least number of its durable bytes.
     pub(crate) bytes: u64,
 }
 
@@ -102,9 +102,9 @@ impl Header {
         (out, Seed(crc))
     }
 
-    /// Reads the header of a journal, and returns a reader of the frames after it. `is_kind` says
-    /// which kinds are valid. `None` if the journal was never used: it ends within its header, or
-    /// the header did not reach the disk before a power cut.
+    /// Reads the header of a journal, and returns a reader of the frames after it. `is_kind` returns whether a kind is
+    /// valid. `None` if the journal was never used: it ends within its header, or a power cut came before the header
+    /// was durable.
     pub(crate) fn read(
         journal: &JournalFile,
         is_kind: fn(u8) -> bool,
@@ -141,7 +141,7 @@ impl Header {
         let start = FIXED_HEADER_BYTES as u64;
         let got = read_at(file, &mut fields, start).map_err(read())?;
         if got < fields.len() {
-            // If frames follow, the header was complete once, and its length is wrong.
+            // If frames follow, the header was complete before, and its length is wrong.
             let mut frames = FrameReader::new(bytes, vouched, start, Seed(crc), is_kind);
             return match frames.next(file).map_err(read())? {
                 None => too_short(FIXED_HEADER_BYTES + got),
@@ -164,7 +164,7 @@ impl Header {
         }
         let header =
             Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
-        // A live window has no number in its path.
+        // A live window has a path without a number.
         if layout::parse_journal(path).is_some_and(|(_, number)| number != header.number) {
             let why = "its header has the number of another journal: it is a copy";
             return Err(damaged(FIXED_HEADER_BYTES, why));
@@ -215,8 +215,8 @@ impl Header {
     }
 }
 
-/// How many bytes of a journal were durable when the next one was begun, by that one's header. 0 if
-/// it does not say.
+/// Number of a journal's bytes that were durable when the next journal was begun, from the next one's header. 0 if
+/// unknown.
 pub(crate) fn said_by_next(journal: &Path) -> u64 {
     let said = || {
         let (series, number) = layout::parse_journal(journal)?;
@@ -231,8 +231,8 @@ pub(crate) fn said_by_next(journal: &Path) -> u64 {
     said().unwrap_or(0)
 }
 
-/// Whether the header may never have reached the disk: all zeros, because file systems can make a
-/// length durable before the data.
+/// Whether the header may never have become durable: all zeros, because file systems can make a length durable before
+/// the data.
 fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
     if journal.bytes > FIXED_HEADER_BYTES as u64 + u64::from(MAX_FIELDS_BYTES) {
         return Ok(false);
@@ -242,7 +242,7 @@ fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
     Ok(bytes[..got].iter().all(|byte| *byte == 0))
 }
 
-/// The checksum of a header: of its fields, then of the version.
+/// The checksum of a header covers its fields, then the version.
 fn checksum_of(version: u32, fields: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(fields), &version.to_le_bytes())
 }

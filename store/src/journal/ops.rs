@@ -5,20 +5,19 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use super::payload::{histogram, put_histogram, put_row_counters, row_counters};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
-/// In place of the length of a mount's name: the mount is unknown.
+/// Replaces the length of a mount's name: the mount is unknown.
 const NO_MOUNT: u64 = 0;
-/// In its place: the mount is that of the row before.
+/// Replaces the length of a mount's name: the mount is the same as in the row before.
 const SAME_MOUNT: u64 = 1;
 
-/// Limit on rows. The kernel side keeps 768 sums per window. A row of five bytes takes hundreds of
-/// bytes in memory.
+/// Limit on rows. The kernel side keeps 768 sums per window. A row of five bytes takes hundreds of bytes in memory.
 const MOST_ROWS: u64 = 1 << 16;
-/// Limit on mounts. A mount is written once, but is in memory once per row.
+/// Limit on the lengths of all mounts. A mount is written once, but takes memory for each row.
 const MOST_MOUNT_BYTES: usize = 32 << 20;
 const TOO_MANY: DecodeError =
     DecodeError::Malformed("a window has more operations than there can be");
 
-/// Whether readers accept these operations. If not, the error is the length of all mounts.
+/// Whether readers accept these operations. Otherwise, the error is the total length of the mounts.
 pub(super) fn fits(ops: &[OperationRow]) -> Result<(), usize> {
     let mounts = ops.iter().filter_map(|row| row.operation.mount.as_ref());
     let bytes = mounts.map(String::len).sum();

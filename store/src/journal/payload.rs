@@ -13,8 +13,7 @@ use trackiops_schemas::time::UtcMs;
 use super::definitions::MOST_DEFINED;
 use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
 
-/// Limit on counters of a row, 4 PiB as bytes. Even with forged frames, sums over a journal's
-/// windows stay far from overflow.
+/// Limit on counters of a row, 4 PiB as bytes. Sums over a journal's windows cannot overflow, even with forged frames.
 const MAX_COUNTER: u64 = 1 << 52;
 /// Wide enough for every latency that fits 64 bits of nanoseconds.
 pub(crate) const BUCKETS: std::ops::RangeInclusive<i32> = -512..=2047;
@@ -29,14 +28,14 @@ const APP_READ: u64 = 8;
 const APP_WRITE: u64 = 16;
 const CACHE: u64 = 32;
 
-/// Contents of a window's frame before its rows.
+/// The fields of a window's frame before its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WindowHead {
     pub(crate) start: UtcMs,
     pub(crate) health: Health,
     pub(crate) rows: u64,
-    /// Number of files that the journal had defined by then. It reveals definitions that were in a
-    /// damaged frame, which later windows miss.
+    /// Number of files that the journal had defined by then. It reveals that definitions were in a damaged frame, which
+    /// later windows need.
     pub(crate) files: u64,
 }
 
@@ -130,7 +129,7 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
     })
 }
 
-/// Numbers of levels of files in journals: their places in [`IoLevel::ALL`] may change.
+/// Numbers of levels in journals, which do not depend on the order of [`IoLevel::ALL`].
 fn level_number(level: IoLevel) -> u8 {
     match level {
         IoLevel::Wire => 0,
@@ -417,7 +416,7 @@ fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeErro
     for _ in 0..length {
         let errno = i32::try_from(input.i64()?);
         let errno = errno.map_err(|_| DecodeError::Malformed("an errno is too large"))?;
-        // They must ascend: otherwise, each insertion could move all others.
+        // Errors must ascend: otherwise, each insertion could move all others.
         if errnos
             .counts()
             .last()

@@ -19,7 +19,7 @@ pub(crate) fn remove(store: &Path, journal: &Path) -> Result<(), StoreError> {
     layout::sync_dir(store, &layout::journal_dir(store))
 }
 
-/// Removes `.end` files without a journal, which an interrupted removal has left.
+/// Removes `.end` files without a journal, which an interrupted removal left behind.
 pub(crate) fn remove_orphaned_ends(
     store: &Path,
     is_sealed: impl Fn(u64) -> Result<bool, StoreError>,
@@ -32,8 +32,8 @@ pub(crate) fn remove_orphaned_ends(
     Ok(())
 }
 
-/// The journal of an `.end` file, if someone deleted it before it was sealed. List `.end` files
-/// before you read the catalog: a journal is removed after the catalog has it as sealed.
+/// The journal of an `.end` file, if it was deleted before it was sealed. List `.end` files before you read the
+/// catalog: a journal is removed only after the catalog lists it as sealed.
 pub(crate) fn deleted_unsealed(
     store: &Path,
     end: &Path,

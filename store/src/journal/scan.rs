@@ -1,5 +1,4 @@
-//! Reads the structure of a journal: the positions of its windows, and its definitions, but not its
-//! rows.
+//! Scans a journal for the positions of its windows and for its definitions, without reading rows.
 
 use std::io;
 use std::mem;
@@ -63,13 +62,13 @@ pub struct Damage {
     pub offset: u64,
     /// Its length, bytes.
     pub bytes: u64,
-    /// Whether the file ends before it does.
+    /// Whether the file ends within it.
     pub is_cut: bool,
     /// Time range in which windows may be incomplete or missing. `None` if unknown.
     pub covers: Option<(UtcMs, UtcMs)>,
 }
 
-/// What comes before a window in frames of its own.
+/// Data of the next window from the separate frames before it.
 #[derive(Default)]
 struct NextWindow {
     /// Offsets of its operations.
@@ -87,7 +86,7 @@ struct Hole {
     after: Option<UtcMs>,
     /// Start of the first complete window after it.
     before: Option<UtcMs>,
-    /// Whether definitions are lost. Any later window may refer to these.
+    /// Whether definitions are lost. Any later window may refer to them.
     lost_files: bool,
 }
 
@@ -167,8 +166,8 @@ impl JournalScan {
         }
     }
 
-    /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an
-    /// error, not a torn tail. `next` is what came of the next window.
+    /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an error, not a torn
+    /// tail. `next` collects data of the next window.
     fn take(&mut self, frame: Frame, next: &mut NextWindow) -> io::Result<Result<(), DecodeError>> {
         let file = &self.journal.file;
         // At most as long as the file, which was just read for the checksum.
@@ -236,7 +235,7 @@ impl JournalScan {
             hole.lost_files = self.misses_files;
             if ops.is_none() && head.health.ops_covered_ms > 0 {
                 hole.before = Some(head.start.plus(self.header.granularities.finest()));
-                // The operations may have been in the damaged part, so they count as not recorded.
+                // The operations may have been in the damaged part, so mark them as not recorded.
                 head.health.ops_covered_ms = 0;
                 head.health.ops_seen = 0;
                 head.health.ops_missed = 0;

@@ -1,5 +1,5 @@
-//! Journals whose checksums match, but whose lengths are wrong. Reading them takes no longer than
-//! the file's length allows, and no memory for data that is only claimed.
+//! Journals with valid checksums but wrong lengths. The file's real length bounds the time to read them, and data that
+//! is only claimed takes no memory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ fn a_hole_of_any_length_is_stepped_over() {
     let scan = JournalScan::new(lengthen()).unwrap().unwrap();
     assert_eq!(scan.windows.len(), whole.windows.len());
     assert_eq!(scan.torn_bytes, hole - whole.journal.bytes);
-    // Of a file with nothing else, no header is searched for.
+    // In an otherwise empty file, no header is searched for.
     fs::write(&lying.path, "").unwrap();
     let _ = JournalScan::new(lengthen());
 }
@@ -129,7 +129,7 @@ fn each_place_may_look_like_a_frame_that_has_all_the_rest() {
         nested.claim((left / 2) as u32, Kind::Window);
     }
     assert!(nested.scan().unwrap().torn_bytes > 0);
-    // A length counts only with its checksum.
+    // A length counts only with its own checksum.
     let mut plausible = Lying::new();
     let looks = [0, 0, 0x10, 0, Kind::Window as u8];
     plausible.frames.extend(&looks.repeat(LARGE / looks.len()));

@@ -20,7 +20,7 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Bytes of windows in one write, approximately. Further windows go to the next write.
+/// Approximate bytes of windows in one write. Further windows go to the next write.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// An open journal.
@@ -35,11 +35,11 @@ pub(crate) struct JournalWriter {
     /// Length up to the last durable frame.
     durable_bytes: u64,
     end: EndWriter,
-    /// `durable_bytes` before an append that has not returned. After a panic, it is still set.
+    /// `durable_bytes` before an append that has not returned. It stays set after a panic.
     before: Option<u64>,
     definitions: Definitions,
     frames: NewFrames,
-    /// Where the windows of the last append end.
+    /// Offsets at which the windows of the last append end.
     ends: Vec<u64>,
 }
 
@@ -79,15 +79,15 @@ pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Creat
     })
 }
 
-/// No window was appended.
+/// An append failed, and no window was appended.
 pub(crate) struct AppendError {
     pub(crate) cause: StoreError,
     /// `None` if the journal ends with its last durable frame, so that it can be appended to.
     pub(crate) uncertain_tail: Option<UncertainTail>,
 }
 
-/// Bytes that a failed append may have left at the end of a journal. Its windows will be written
-/// again. If these bytes stayed, the windows would count twice.
+/// Bytes that a failed append may have left at the end of a journal. Its windows will be written again, so these bytes
+/// must not stay: the windows would count twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncertainTail {
     journal: u64,
@@ -113,7 +113,7 @@ impl UncertainTail {
 }
 
 impl JournalWriter {
-    /// Creates the journal, which is full with `most_files`. Its header and its name are durable when this returns.
+    /// Creates the journal, which is full at `most_files` files. Its header and its name are durable when this returns.
     pub(crate) fn create(
         store: &Path,
         header: &Header,
@@ -136,7 +136,7 @@ impl JournalWriter {
         })
     }
 
-    /// What the next journal says of this one.
+    /// The record of this journal for the next one's header.
     pub(crate) fn as_previous(&self) -> Previous {
         Previous {
             number: self.number,
@@ -144,17 +144,17 @@ impl JournalWriter {
         }
     }
 
-    /// Where each window of the last append ends in the journal.
+    /// Offsets at which the windows of the last append end.
     pub(crate) fn ends(&self) -> &[u64] {
         &self.ends
     }
 
-    /// Whether it defines enough files for the next ones to go into another journal.
+    /// Whether it defines enough files for the next windows to go into another journal.
     pub(crate) fn is_full(&self) -> bool {
         self.definitions.count() >= self.most_files
     }
 
-    /// Bytes that an append that panicked may have left.
+    /// Bytes that a panicked append may have left.
     pub(crate) fn uncertain_tail(&self) -> Option<UncertainTail> {
         let durable_bytes = self.before?;
         Some(UncertainTail {
@@ -228,7 +228,7 @@ impl JournalWriter {
                 return Ok(count);
             }
             match encode(window, &mut self.definitions, &mut self.frames) {
-                // Its error is returned when it comes first in the next call.
+                // The next call returns its error.
                 Err(_) if count > 0 => {
                     self.frames.truncate(bytes);
                     self.definitions.keep_first(known);
@@ -242,9 +242,8 @@ impl JournalWriter {
         Ok(windows.len())
     }
 
-    /// Removes the bytes of a failed append, so that the next frame follows a valid one. Returns
-    /// whether the journal can be used further. After a failed sync it cannot, because the kernel
-    /// may have dropped bytes.
+    /// Removes the bytes of a failed append, so that the next frame follows a valid one. Returns whether the journal
+    /// remains usable. After a failed sync it is not, because the kernel may have dropped bytes.
     fn cut_to_durable(&mut self, cause: &StoreError) -> bool {
         use std::io::{Seek, SeekFrom};
         let synced = !matches!(
@@ -297,7 +296,7 @@ fn encode(
     })
 }
 
-/// A journal that holds this window alone.
+/// A journal with only this window.
 pub(crate) fn journal_of(header: &Header, window: &ClosedWindow) -> Result<Vec<u8>, StoreError> {
     let (mut journal, seed) = header.encode();
     let mut frames = NewFrames::new(seed);
@@ -331,7 +330,7 @@ mod tests {
         let finest = options.granularities.finest();
         assert_eq!(writer.append_first(finest, &windows[1..]).unwrap(), 2);
         drop(writer);
-        // An append that fails does not write the `.end` file.
+        // A failed append does not write the `.end` file.
         std::fs::write(&end, vouched).unwrap();
         let uncertain_tail = UncertainTail {
             journal: 1,

@@ -1,4 +1,4 @@
-//! What the recorder publishes, and the server takes.
+//! The state that the recorder publishes and the server sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,12 +19,12 @@ use crate::journal::header::Header;
 use crate::journal::write::journal_of;
 use crate::options::{GranularitySet, RetentionPolicy};
 
-/// Time of [`Status::recent`].
+/// Time range of [`Status::recent`].
 const RECENT: Duration = Duration::from_secs(60);
-/// Most windows of that time: of 10 ms each.
+/// Most windows in that time, if each has 10 ms.
 const MOST_RECENT: usize = 6000;
 
-/// Publishes what becomes of windows. Never waits for a subscriber.
+/// Publishes the windows and the status of a recording. Never waits for a subscriber.
 #[derive(Clone, Debug)]
 pub struct Publisher(Arc<Shared>);
 
@@ -39,7 +39,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) recorder: RecorderInfo,
-    /// Whether windows are kept for anybody.
+    /// Whether windows must be kept for subscribers.
     pub(super) has_subscribers: bool,
     /// The last durable window.
     pub(super) position: Position,
@@ -64,7 +64,7 @@ pub(super) struct Windows {
     /// Number of the first in the queue.
     first: u64,
     bytes: usize,
-    /// Those that were dropped before every subscriber had them.
+    /// Windows that were dropped before every subscriber had them.
     dropped: Option<Dropped>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Dropped {
     pub(super) end: UtcMs,
 }
 
-/// A window as it is sent.
+/// An encoded window.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) position: Position,
@@ -84,17 +84,17 @@ pub(super) struct Encoded {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a subscriber with a place in the queue has next.
+/// The next step of a subscriber in the queue.
 pub(super) enum Next {
     Window(Arc<Encoded>),
-    /// So many windows were dropped before it had them.
+    /// Number and range of windows that were dropped before it had them.
     Dropped(u64, Dropped),
-    /// It has them all.
+    /// It has all windows.
     Nothing,
 }
 
 impl Publisher {
-    /// Publishes what follows this position.
+    /// Publishes windows after this position.
     pub(super) fn new(
         recorder: RecorderInfo,
         position: Position,
@@ -119,7 +119,7 @@ impl Publisher {
         Ok((Self(Arc::clone(&shared)), shared))
     }
 
-    /// Says from now on that the store keeps this. Who is connected has heard otherwise.
+    /// Sets the retention that the recorder reports. Connected subscribers keep the one that they received.
     pub(crate) fn keeps(&self, keep: &RetentionPolicy) {
         let mut state = self.0.lock();
         state.recorder.store_size = keep.most_bytes;
@@ -136,7 +136,7 @@ impl Publisher {
         status.windows += 1;
         status.waiting = waiting as u64;
         status.total.add(&last);
-        // Late requests make windows of their own.
+        // Late requests form separate windows.
         if window.health.covered_ms > 0 {
             status.last = last.clone();
             status.last_ms = Some(window.start.0);
@@ -168,7 +168,7 @@ impl Publisher {
             window.start,
             window.start.plus(header.granularities.finest()),
         );
-        // The store has it, so it can be encoded. Otherwise, and if it is too large, it is dropped.
+        // The store has it, so encoding works. A window that fails or is too large is dropped.
         let journal = journal_of(header, window).unwrap_or_else(|_| vec![0; BUFFER_BYTES]);
         let bytes = message(position, &journal);
         let mut state = self.0.lock();
@@ -184,36 +184,36 @@ impl Publisher {
 
     /// Publishes the mounts that exist.
     pub(crate) fn mounted(&self, mounts: &[MountPoint]) {
-        // Numbers, texts and lists of them cannot fail.
+        // Encoding numbers, texts and lists of them cannot fail.
         let mounts = serde_json::to_vec(mounts).unwrap_or_default();
         let mut state = self.0.lock();
         state.mounts = mounts.into();
         state.mounts_version += 1;
     }
 
-    /// Says how many windows are not in the store yet.
+    /// Sets the number of windows that are not in the store yet.
     pub(crate) fn waiting(&self, windows: usize) {
         self.0.lock().status.waiting = windows as u64;
     }
 
-    /// Says what the store takes.
+    /// Sets the size of the store.
     pub(crate) fn store_bytes(&self, bytes: Option<u64>) {
         self.0.lock().status.store_bytes = bytes;
     }
 
-    /// Says what the programs in the kernel take.
+    /// Sets the resources that the programs in the kernel use.
     pub fn kernel_usage(&self, usage: KernelUsage) {
         self.0.lock().status.own.kernel = usage;
     }
 
-    /// Says why the store cannot be written, or that it can.
+    /// Sets why the store cannot be written; `None` if it can.
     pub(crate) fn store_error(&self, error: Option<String>) {
         self.0.lock().status.store_error = error;
     }
 }
 
 impl State {
-    /// How the recording goes.
+    /// The status of the recording.
     pub(super) fn status(&mut self) -> Status {
         let is_recent = |(closed, _): &(Instant, Activity)| closed.elapsed() <= RECENT;
         while self.recent.front().is_some_and(|oldest| !is_recent(oldest)) {
@@ -239,7 +239,7 @@ impl State {
     }
 }
 
-/// What was recorded until a moment.
+/// Totals up to a moment.
 pub(super) struct TotalsSoFar {
     position: Position,
     host: String,
@@ -248,7 +248,7 @@ pub(super) struct TotalsSoFar {
 }
 
 impl TotalsSoFar {
-    /// As a message. Empty if it cannot be encoded.
+    /// Encodes the message. Empty if it cannot be encoded.
     pub(super) fn encode(self) -> Vec<u8> {
         let granularity = Granularity::from_ms(self.granularity_ms).ok();
         let granularities = granularity.and_then(|one| GranularitySet::new(vec![one]).ok());
@@ -287,23 +287,23 @@ impl Shared {
     }
 
     pub(super) fn wake(&self) {
-        // It can only be full, and then the server is awake.
+        // It can only fail because the counter is full, and then the server is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Is readable after [`Self::wake`].
+    /// Becomes readable after [`Self::wake`].
     pub(super) fn woken(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// Sleeps again until the next [`Self::wake`].
+    /// Resets it until the next [`Self::wake`].
     pub(super) fn take_wakes(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
     }
 }
 
 impl Windows {
-    /// Adds a window. Drops the oldest ones, and at last this one, until they fit.
+    /// Adds a window. Drops the oldest ones until the rest fits, and finally this one.
     fn push(&mut self, window: Encoded) {
         self.bytes += window.bytes.len();
         self.queue.push_back(Arc::new(window));
@@ -327,7 +327,7 @@ impl Windows {
         Some(window)
     }
 
-    /// Drops the windows before this number, which nobody waits for.
+    /// Drops the windows before this number: all subscribers have them.
     pub(super) fn drop_before(&mut self, number: u64) {
         if number >= self.first {
             self.dropped = None;
@@ -335,12 +335,12 @@ impl Windows {
         while self.first < number && self.drop_first().is_some() {}
     }
 
-    /// The number of the window that comes next.
+    /// The number of the next window.
     pub(super) fn end(&self) -> u64 {
         self.first + self.queue.len() as u64
     }
 
-    /// What comes next for a subscriber that has all windows before this number.
+    /// The next step for a subscriber that has all windows before this number.
     pub(super) fn next(&self, number: u64) -> Next {
         if let (true, Some(dropped)) = (number < self.first, self.dropped) {
             return Next::Dropped(self.first - number, dropped);

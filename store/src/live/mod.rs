@@ -6,18 +6,17 @@
 //! window   journal u64 | offset u64 | a journal that holds this window alone
 //! ```
 //!
-//! Numbers are little-endian. All messages but windows are JSON. The stream begins with
-//! [`Message::Hello`]. A chunk of another kind ends a message that is not complete: it is void.
+//! Numbers are little-endian. All messages except windows are JSON. The stream begins with [`Message::Hello`]. A chunk
+//! of another kind discards an incomplete message.
 //!
-//! Totals are a window as well, from the begin of the recording to now: the sums of mounts and of
-//! their operations ([`totals`]). Its position is that of the last durable window.
+//! Totals are encoded as a window, from the begin of the recording to now: the sums of mounts and of their operations
+//! ([`totals`]). Its position is the position of the last durable window.
 //!
-//! A window is sent when the store has it. Its [`Position`] tells a subscriber whether a
-//! [`crate::Snapshot`] had it: so whoever subscribes, then opens a snapshot, and leaves out windows
-//! up to the snapshot's position, has each window once.
+//! A window is sent when it is in the store. Its [`Position`] shows a subscriber whether a [`crate::Snapshot`] already
+//! had it. To get each window once: subscribe, open a snapshot, and skip windows up to the snapshot's position.
 //!
-//! Windows wait for slow subscribers in a buffer of limited size. A subscriber for whom it is too
-//! small is sent [`Message::Gap`] in place of the windows that it missed.
+//! Windows wait for slow subscribers in a buffer of limited size. A subscriber that is too slow receives
+//! [`Message::Gap`] in place of the windows that it missed.
 
 mod buffer;
 mod server;
@@ -41,19 +40,19 @@ pub use self::subscription::{LiveError, LiveWindow, Subscription};
 pub use self::totals::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, OTHER};
 
 const MAGIC: [u8; 4] = *b"TIOL";
-/// Of the stream, apart from the journals in it.
+/// Version of the stream, apart from the journals in it.
 const VERSION: u32 = 1;
 const CHUNK_PREFIX_BYTES: usize = 6;
 /// Bytes of a message in one chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Subscribers at once. Each may keep a chunk.
 const MOST_SUBSCRIBERS: usize = 64;
-/// Those of one user who is not root: others shall find room as well.
+/// Most subscribers of one user other than root, so that other users find room.
 const MOST_OF_A_USER: usize = 32;
 /// Windows that wait for subscribers. With a chunk for each subscriber, this is 16 MiB.
 const BUFFER_BYTES: usize = (16 << 20) - MOST_SUBSCRIBERS * CHUNK_BYTES;
 
-/// Connects to a socket, or fails at once where too many wait for that (`EAGAIN`).
+/// Connects to a socket. Fails at once if too many connections wait to be accepted (`EAGAIN`).
 fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -90,26 +89,26 @@ impl Kind {
     }
 }
 
-/// What a subscriber receives.
+/// A message to a subscriber.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// Who records. Always the first.
+    /// The recorder. Always the first message.
     Hello(Box<Hello>),
-    /// The mounts that exist now: at the begin, and when they change.
+    /// The existing mounts: at the begin, and when they change.
     Mounts(Vec<MountPoint>),
-    /// How the recording goes: at the begin, and every second.
+    /// The status of the recording: at the begin, and every second.
     Status(Box<Status>),
-    /// What was recorded since the recording began, after each status.
+    /// Totals since the recording began, after each status.
     Totals(LiveWindow),
     /// A window that has become durable.
     Window(LiveWindow),
-    /// Windows that are missing from the stream, because the subscriber was too slow.
+    /// Windows missing from the stream, because the subscriber was too slow.
     Gap(Gap),
     /// The recorder ends. Nothing follows.
     End,
 }
 
-/// Where a window ends in a store: journals are numbered, and windows are appended to them.
+/// Where a window ends in a store: a journal, and an offset in it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
 )]
@@ -120,7 +119,7 @@ pub struct Position {
     pub offset: u64,
 }
 
-/// Who records.
+/// The first message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Hello {
     /// The recorder.
@@ -129,7 +128,7 @@ pub struct Hello {
     pub position: Position,
 }
 
-/// What a recorder says of itself.
+/// A description of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct RecorderInfo {
     /// Version of the program.
@@ -140,13 +139,13 @@ pub struct RecorderInfo {
     pub host: String,
     /// Release of its kernel.
     pub kernel: String,
-    /// How requests are observed: `direct` or `tracepoint`.
+    /// How it observes requests: `direct` or `tracepoint`.
     pub engine: String,
     /// The store.
     pub store: PathBuf,
-    /// Room that its windows may take, bytes. `None` if it is unlimited.
+    /// Size limit of its windows, bytes. `None` if unlimited.
     pub store_size: Option<u64>,
-    /// How long windows are kept, as `--retain` takes it. Empty if forever.
+    /// How long windows are kept, in the syntax of `--retain`. Empty for forever.
     pub retention: String,
     /// When the recording began, ms since 1970.
     pub started_ms: i64,
@@ -154,7 +153,7 @@ pub struct RecorderInfo {
     pub granularity_ms: i64,
 }
 
-/// How a recording goes.
+/// The status of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Status {
     /// Windows that were closed since the recording began.
@@ -163,36 +162,36 @@ pub struct Status {
     pub waiting: u64,
     /// Why the store cannot be written.
     pub store_error: Option<String>,
-    /// Everything since the recording began.
+    /// Activity since the recording began.
     pub total: Activity,
-    /// What was closed in the last minute.
+    /// Activity in windows that were closed in the last minute.
     pub recent: Activity,
     /// Time since a window was closed, or else since the recording began.
     pub silent_ms: u64,
-    /// The last window.
+    /// Activity in the last window.
     pub last: Activity,
     /// Start of the last window, ms since 1970.
     pub last_ms: Option<i64>,
     /// Servers that did not answer in the last window.
     pub stalled: Vec<Stalled>,
-    /// What the store takes without single requests, bytes, since journals were last sealed.
+    /// Size of the store without single requests, bytes, when journals were last sealed.
     pub store_bytes: Option<u64>,
-    /// What the recorder itself takes.
+    /// Resources that the recorder itself uses.
     pub own: OwnUsage,
 }
 
-/// What a recorder takes.
+/// Resources that a recorder uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct OwnUsage {
     /// CPU time of its process, without its programs in the kernel, ms.
     pub cpu_ms: u64,
     /// Resident memory of its process, bytes.
     pub rss_bytes: u64,
-    /// What its programs in the kernel take.
+    /// Resources that its programs in the kernel use.
     pub kernel: KernelUsage,
 }
 
-/// What was recorded, and what was not.
+/// Recorded I/O, and the recorder's account of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Activity {
     /// Files with rows in one window; 0 for several windows.
@@ -219,22 +218,22 @@ pub struct Stalled {
     pub mounts: Vec<String>,
     /// Requests that waited.
     pub requests: u64,
-    /// How long the oldest had waited, ms.
+    /// Longest wait of the oldest request, ms.
     pub age_ms: u64,
 }
 
 /// Windows that a subscriber missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Gap {
-    /// How many.
+    /// Number of windows.
     pub windows: u64,
     /// The last window before them.
     pub after: Position,
-    /// The last one of them.
+    /// The last missed window.
     pub until: Position,
-    /// Earliest start of them, ms since 1970.
+    /// Earliest start of the missed windows, ms since 1970.
     pub since_ms: i64,
-    /// Latest end of them, ms since 1970.
+    /// Latest end of the missed windows, ms since 1970.
     pub until_ms: i64,
 }
 
@@ -277,7 +276,7 @@ mod health_by_name {
         to.collect_map(counters.map(|counter| (counter.name, (counter.get)(health))))
     }
 
-    /// Counters that are missing are zero.
+    /// Missing counters are zero.
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Health, D::Error> {
         let values = BTreeMap::<String, u64>::deserialize(from)?;
         let value = |name: &str| values.get(name).copied().unwrap_or_default();

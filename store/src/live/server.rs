@@ -45,10 +45,10 @@ pub struct LiveServer {
 }
 
 impl LiveServer {
-    /// Serves windows `after` a position on a socket at `path`, which the group of the store may
-    /// connect to. Its directory is made if it is missing.
+    /// Serves windows `after` a position on a socket at `path`. The group of the store may connect to it. Creates its
+    /// directory if necessary.
     ///
-    /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and those of the system.
+    /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and errors of the system.
     pub fn start(path: &Path, recorder: RecorderInfo, after: Position) -> io::Result<Self> {
         let (listener, inode) = listen(path, &recorder.store)?;
         let store = recorder.store.clone();
@@ -63,7 +63,7 @@ impl LiveServer {
         };
         let builder = Builder::new().name("live".to_owned());
         let thread = trackiops_threads::spawn(builder, move || {
-            // It reads nothing, and writes to its connections alone. Without Landlock in the kernel, this fails.
+            // The thread reads no file, and writes only to its connections. This fails if the kernel lacks Landlock.
             let _ = confine_to(&store);
             server.run()
         })?;
@@ -76,7 +76,7 @@ impl LiveServer {
         })
     }
 
-    /// What the recorder publishes with.
+    /// The handle through which the recorder publishes.
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
     }
@@ -84,18 +84,18 @@ impl LiveServer {
 
 impl Drop for LiveServer {
     fn drop(&mut self) {
-        // Nobody new connects. Another recorder may have taken the path.
+        // Without the path, no client can connect. Another recorder may have replaced it already.
         if fs::symlink_metadata(&self.path).is_ok_and(|there| there.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
         self.shared.lock().has_ended = true;
         self.shared.wake();
-        // A panic of the thread was reported.
+        // A panic of the thread was already reported.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Listens at `path`. A socket that nobody serves is replaced.
+/// Listens at `path`. Replaces a socket without a server.
 fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     let group = fs::metadata(store).map(|store| store.gid()).ok();
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty())
@@ -129,13 +129,13 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     bind(&socket, &SocketAddrUnix::new(&new)?)?;
     let place = || -> io::Result<u64> {
-        // Of the store's group, as the store's files are.
+        // The group is the store's, as for the store's files.
         lchown(&new, None, group)?;
-        // Of the socket itself, whatever others may have put into its place.
+        // Through the open socket itself, in case its path was replaced.
         let place = open(&new, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
         let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
         fs::set_permissions(itself, fs::Permissions::from_mode(0o660))?;
-        // Nobody can connect before that.
+        // No client can connect before this call.
         rustix::net::listen(&socket, BACKLOG)?;
         let inode = fs::symlink_metadata(&new)?.ino();
         fs::rename(&new, path)?;
@@ -148,7 +148,7 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     Ok((UnixListener::from(socket), placed?))
 }
 
-/// What this process takes. What cannot be read is 0.
+/// Resources of this process. A value that cannot be read is 0.
 fn own_usage(kernel: KernelUsage) -> OwnUsage {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(cpu.tv_sec).unwrap_or_default();
@@ -165,7 +165,7 @@ fn own_usage(kernel: KernelUsage) -> OwnUsage {
     }
 }
 
-/// The thread.
+/// The state of the thread.
 struct Server {
     listener: UnixListener,
     shared: Arc<Shared>,
@@ -173,7 +173,7 @@ struct Server {
     /// The last status, as JSON, and the totals of that time.
     status: Arc<[u8]>,
     totals: Arc<[u8]>,
-    /// Until then nobody is accepted, because that failed.
+    /// No connection is accepted until then, because accepting failed.
     accepts_again: Option<Instant>,
 }
 
@@ -213,7 +213,7 @@ impl Server {
         self.totals = totals.encode().into();
     }
 
-    /// Waits until there is something to do. Forgets subscribers that are gone.
+    /// Waits until there is something to do. Removes disconnected subscribers.
     fn wait(&mut self, most: Duration) {
         let listens = match self.accepts_again.is_none_or(|at| Instant::now() >= at) {
             true => PollFlags::IN,
@@ -224,7 +224,7 @@ impl Server {
             PollFd::from_borrowed_fd(self.listener.as_fd(), listens),
         ];
         fds.extend(self.subscribers.iter().map(|subscriber| {
-            // What subscribers send is never read. That they are gone is always told.
+            // Input from subscribers is never read. `poll` always reports disconnections.
             let wanted = match subscriber.is_blocked {
                 true => PollFlags::OUT,
                 false => PollFlags::empty(),
@@ -241,12 +241,12 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        // Whoever connects all the time does not keep the others from being served.
+        // A limit, so that a client that keeps connecting does not block the others.
         for _ in 0..MOST_SUBSCRIBERS {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // No descriptor is free, for example: whoever waits would keep the thread busy.
+                // For example, no descriptor is free. Pause, because the waiting connection would keep the thread busy.
                 Err(_) => {
                     self.accepts_again = Some(Instant::now() + STATUS_EVERY);
                     return;
@@ -276,7 +276,7 @@ impl Server {
         }
     }
 
-    /// Sends what subscribers can take. Forgets those that are gone, and windows that all have.
+    /// Sends as much as subscribers can take. Removes disconnected subscribers, and windows that all have.
     fn send(&mut self) {
         let shared = &self.shared;
         let news = (&self.status, &self.totals);
@@ -293,7 +293,7 @@ impl Server {
 /// The last status and totals.
 type News<'s> = (&'s Arc<[u8]>, &'s Arc<[u8]>);
 
-/// A program that listens.
+/// A connected program.
 #[derive(Debug)]
 struct Subscriber {
     socket: UnixStream,
@@ -304,21 +304,21 @@ struct Subscriber {
     after: Position,
     is_owed_status: bool,
     is_owed_totals: bool,
-    /// Of the mounts that it has.
+    /// Version of the mounts that it has.
     mounts_version: Option<u64>,
-    /// The message of which chunks are sent. After [`Kind::End`] there is no other.
+    /// The message that is being sent. None follows after [`Kind::End`].
     sending: Option<Sending>,
     has_end: bool,
-    /// A chunk, of which `out_sent` bytes are sent.
+    /// A chunk. Its first `out_sent` bytes were sent.
     out: Vec<u8>,
     out_sent: usize,
     is_blocked: bool,
 }
 
-/// A message, of which `sent` bytes are in chunks.
+/// A message. Its first `sent` bytes are in chunks.
 #[derive(Debug)]
 enum Sending {
-    /// The subscriber's next window. It stays in the buffer alone, so that it can be dropped.
+    /// The subscriber's next window. It stays only in the buffer, so that it can be dropped.
     Window { sent: usize },
     Text {
         kind: Kind,
@@ -329,7 +329,7 @@ enum Sending {
 
 impl Sending {
     fn text(kind: Kind, content: &impl Serialize) -> Self {
-        // Numbers, texts and lists of them cannot fail.
+        // Encoding numbers, texts and lists of them cannot fail.
         let bytes = serde_json::to_vec(content).unwrap_or_default();
         Self::bytes(kind, bytes.into())
     }
@@ -457,8 +457,7 @@ impl Subscriber {
     }
 }
 
-/// Adds the next chunk of a message, of which `sent` bytes are in chunks. Returns whether it is the
-/// last one.
+/// Adds the next chunk of a message whose first `sent` bytes are in chunks. Returns whether it is the last one.
 fn put(out: &mut Vec<u8>, kind: Kind, message: &[u8], sent: &mut usize) -> bool {
     let left = &message[*sent..];
     let part = &left[..left.len().min(CHUNK_BYTES)];

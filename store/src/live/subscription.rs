@@ -19,17 +19,17 @@ use crate::journal::write::journal_of;
 use crate::options::GranularitySet;
 use crate::queue::Sum;
 
-/// Limit on a message: far more than a recorder keeps for all subscribers.
+/// Limit on a message: far more than a recorder buffers for all subscribers.
 const MOST_BYTES: usize = 64 << 20;
 /// Bytes of a window before its journal.
 const POSITION_BYTES: usize = 16;
-/// Longest silence of a recorder, which sends something each second.
+/// Longest silence of a recorder, which sends a status each second.
 const MOST_SILENCE: Duration = Duration::from_secs(5);
 
 /// A subscription has ended or cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// Nobody serves the socket.
+    /// No recorder serves the socket.
     #[error(
         "no recorder serves {path}: start `trackiops record`, or name its socket with --socket",
         path = .0.display()
@@ -41,13 +41,13 @@ pub enum LiveError {
         path = .0.display()
     )]
     Forbidden(PathBuf),
-    /// The recorder has closed the connection before it said anything.
+    /// The recorder closed the connection before it sent a message.
     #[error(
         "the recorder at {path} closes the connection: it is about to end, or has no room for another listener; try again, or end some of them",
         path = .0.display()
     )]
     Closed(PathBuf),
-    /// The recorder says nothing.
+    /// The recorder sends nothing.
     #[error("the recorder at {path} does not answer: it may be stopped; see its log", path = .0.display())]
     Silent(PathBuf),
     /// The connection broke.
@@ -58,7 +58,7 @@ pub enum LiveError {
         /// The system's error.
         source: io::Error,
     },
-    /// The stream is not as this version writes it.
+    /// The stream is not in this version's format.
     #[error(
         "what serves {path} is not a recorder of this version: {why}; use the trackiops that records",
         path = .path.display()
@@ -66,7 +66,7 @@ pub enum LiveError {
     Foreign {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
@@ -74,18 +74,18 @@ pub enum LiveError {
 /// A window from a recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveWindow {
-    /// Where it ends in the store.
+    /// Its position in the store.
     pub position: Position,
     journal: Vec<u8>,
 }
 
 impl LiveWindow {
-    /// Memory that it takes.
+    /// Memory of the window.
     pub fn bytes(&self) -> usize {
         self.journal.len()
     }
 
-    /// Adds windows up to one of `granularity`, in which they must be. None if there are none.
+    /// Adds windows up to one of `granularity`. All must be in that window. `None` without windows.
     pub fn sum(
         windows: &[Self],
         granularity: Granularity,
@@ -118,7 +118,7 @@ impl LiveWindow {
         Ok(Some(Self { position, journal }))
     }
 
-    /// The window itself, if there is one. Its errors name `path`.
+    /// Decodes the window, if there is one. Errors name `path`.
     pub fn decode(&self, path: &Path) -> Result<Option<ClosedWindow>, StoreError> {
         let scan = self.scan(path)?;
         let Some(frame) = scan.windows.first() else {
@@ -130,7 +130,7 @@ impl LiveWindow {
         }))
     }
 
-    /// A journal with this window. Its errors name `path`.
+    /// A journal with this window. Errors name `path`.
     pub(crate) fn scan(&self, path: &Path) -> Result<JournalScan, StoreError> {
         let journal = JournalFile::in_memory(&self.journal, path);
         let journal = journal.map_err(StoreError::io("keep a window of", path))?;
@@ -197,13 +197,12 @@ impl Subscription {
         })
     }
 
-    /// Who records.
+    /// The recorder's first message.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// Waits for the next message. `None` if the recorder has said nothing for `most`; it says
-    /// something each second.
+    /// Waits for the next message, at most for `most`. `None` after that time; a recorder sends a status each second.
     pub fn next(&mut self, most: Duration) -> Result<Option<Message>, LiveError> {
         let broken = |source| LiveError::Broken {
             path: self.path.clone(),
@@ -226,13 +225,13 @@ impl Subscription {
     }
 }
 
-/// Bytes from a recorder.
+/// Received bytes.
 #[derive(Debug, Default)]
 struct Input {
     bytes: Vec<u8>,
-    /// How many of `bytes` are taken.
+    /// Number of bytes of `bytes` that were consumed.
     taken: usize,
-    /// The message whose last chunk is not here yet.
+    /// The message whose last chunk has not arrived yet.
     partial: Option<(Kind, Vec<u8>)>,
 }
 
@@ -271,7 +270,7 @@ impl Input {
             };
             let mut message = match self.partial.take() {
                 Some((begun, bytes)) if begun == kind => bytes,
-                // That one is void: it was dropped while it was sent.
+                // The partial message is void: the recorder dropped it while sending.
                 _ => Vec::new(),
             };
             message.extend_from_slice(part);
@@ -346,7 +345,7 @@ mod tests {
                 loop {
                     match input.message() {
                         Ok(Some(Message::Window(window))) => {
-                            // What is in it is checked when it is read.
+                            // Its content is checked when it is read.
                             let _ = window.scan(Path::new("socket"));
                         }
                         Ok(Some(_)) => {}

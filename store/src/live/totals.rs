@@ -1,8 +1,8 @@
-//! What was recorded since the recording began: cumulative sums of mounts, of their operations, and of tenants that have names.
+//! Totals since the recording began: cumulative sums of mounts, of their operations, and of named tenants.
 //!
-//! Mounts come and go, so the number of sums is limited. When there is no room for another one, it
-//! takes the place of one that was idle for [`IDLE`]. If there is none, it is added to [`OTHER`].
-//! So a sum may vanish and begin again at zero, but it never decreases otherwise.
+//! Mounts come and go, so the number of sums is limited. If all places are taken, a new sum replaces one that was idle
+//! for [`IDLE`]. Without such a sum, it is added to [`OTHER`]. So a sum may vanish and begin again at zero, but it
+//! never decreases otherwise.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,15 +15,15 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-/// Most mounts with sums of their own.
+/// Most mounts with separate sums.
 pub const MOST_MOUNTS: usize = 52;
-/// Most pairs of a mount and an operation with sums of their own.
+/// Most pairs of a mount and an operation with separate sums.
 pub const MOST_OPERATIONS: usize = 220;
-/// Most tenants with sums of their own.
+/// Most tenants with separate sums.
 pub const MOST_TENANTS: usize = 64;
-/// The mount, the operation, and the tenant of what has no sums of its own. A real mount has a colon in it.
+/// Stands for all mounts, operations or tenants without separate sums. A real mount has a colon.
 pub const OTHER: &str = "(other)";
-/// A sum that was idle for so long may give up its place. Longer than the interval of any scraper.
+/// Idle time after which a sum may be replaced. Longer than the interval of any scraper.
 const IDLE: Duration = Duration::from_secs(600);
 
 /// Cumulative sums.
@@ -42,7 +42,7 @@ impl Totals {
         self.health.pending.clone_from(&window.health.pending);
         self.mounts.begin(now);
         for FileRow { file, row } in &window.rows {
-            // A device whose file system is not known stays apart from mounts of NFS that are not.
+            // A device without a known file system stays separate from NFS mounts without a known name.
             let device = || Some(file.id.dev.to_string());
             let mount = match file.level {
                 IoLevel::Wire => file.mount.clone(),
@@ -56,7 +56,7 @@ impl Totals {
         for FileRow { file, row } in &window.rows {
             if let Some(name) = &file.tenant.name {
                 let sum = self.tenants.of(name, MOST_TENANTS, || Arc::clone(name));
-                // Without histograms, as operations are.
+                // Without histograms, like operations.
                 for (sum, part) in [(&mut sum.read, &row.read), (&mut sum.write, &row.write)] {
                     sum.merge(&Direction::of_counters(part.counters()));
                 }
@@ -71,7 +71,8 @@ impl Totals {
         }
     }
 
-    /// The sums as a window of a recording that began at `start`: a row of each mount, and one of each tenant, which has no mount.
+    /// The sums as a window of a recording that began at `start`. It has a row of each mount, and a row of each tenant
+    /// without a mount.
     pub(super) fn window(&self, start: UtcMs) -> ClosedWindow {
         let other = || Some(OTHER.to_owned());
         let mounts = self.mounts.iter(other);
@@ -115,8 +116,8 @@ impl Totals {
     }
 }
 
-/// Adds to a sum. Its histogram has buckets in a row, so that adding to each of them is faster than
-/// merging, which moves them all.
+/// Adds to a sum bucket by bucket. The buckets of its histogram are contiguous, so this is faster than merging, which
+/// moves them all.
 fn add_direction(sum: &mut Direction, part: &Direction) {
     if part.requests == 0 && part.bytes == 0 {
         return;
@@ -128,7 +129,7 @@ fn add_direction(sum: &mut Direction, part: &Direction) {
     }
 }
 
-/// Sums by key, a limited number of them.
+/// A limited number of sums by key.
 #[derive(Debug)]
 struct Sums<K, V> {
     own: HashMap<K, Own<V>>,
@@ -156,13 +157,13 @@ impl<K, V> Default for Sums<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Sums<K, V> {
-    /// Begins with another window.
+    /// Begins another window.
     fn begin(&mut self, now: Instant) {
         self.now = Some(now);
         self.is_full = false;
     }
 
-    /// The sum of a key, or that of all others if `most` keys have one.
+    /// The sum of a key, or the common sum if `most` other keys have one.
     fn of(&mut self, key: &K, most: usize, own: impl FnOnce() -> K) -> &mut V {
         let now = self.now.unwrap_or_else(Instant::now);
         if !self.own.contains_key(key) {
@@ -184,7 +185,7 @@ impl<K: Clone + Eq + Hash, V: Default> Sums<K, V> {
         }
     }
 
-    /// Drops the sum that was idle for the longest time, if that is long enough.
+    /// Drops the sum that was idle for the longest time, if that is at least [`IDLE`].
     fn drop_idle(&mut self, now: Instant) -> bool {
         let idlest = self.own.iter().min_by_key(|(_, own)| own.used);
         let idlest = idlest.filter(|(_, own)| now.saturating_duration_since(own.used) >= IDLE);
@@ -192,7 +193,7 @@ impl<K: Clone + Eq + Hash, V: Default> Sums<K, V> {
         key.is_some_and(|key| self.own.remove(&key).is_some())
     }
 
-    /// All sums, with `other` as the key of the rest.
+    /// All sums, with `other` as the key of the common sum.
     fn iter<'s>(&'s self, other: impl Fn() -> K + 's) -> impl Iterator<Item = (K, &'s V)> {
         let own = self.own.iter().map(|(key, own)| (key.clone(), &own.sum));
         own.chain(self.other.iter().map(move |sum| (other(), sum)))
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(totals.window(UtcMs(0)).rows.len(), MOST_MOUNTS + 1);
         assert_eq!(requests(&totals, OTHER), Some(10));
         assert_eq!(requests(&totals, "srv:/1"), Some(10));
-        // The first mount is idle by now, and only one is.
+        // The first mount is idle by now, and it is the only one.
         totals.add(&of_mounts(MOST_MOUNTS..MOST_MOUNTS + 2, 5), begin + IDLE);
         assert_eq!(requests(&totals, "srv:/0"), None);
         assert_eq!(requests(&totals, OTHER), Some(15));

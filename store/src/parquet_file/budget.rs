@@ -1,4 +1,4 @@
-//! Where the columns of a Parquet file are, and how much memory reading a batch of them takes.
+//! Positions of the columns of a Parquet file, and the memory for reading a batch of them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -131,11 +131,10 @@ pub(crate) struct MemoryBudget {
     is_exceeded: AtomicBool,
 }
 
-/// Memory of a column. Its reader holds a page and a dictionary, and the batch holds values of
-/// earlier pages.
+/// Memory of a column. Its reader holds a page and a dictionary, and the batch holds values of earlier pages.
 #[derive(Debug, Default)]
 struct Column {
-    /// Index of the row group's column that is being read.
+    /// Index of the row group's column whose pages are read.
     place: usize,
     dictionary_bytes: u64,
     page_bytes: u64,
@@ -149,7 +148,7 @@ struct Column {
 }
 
 impl Column {
-    /// Memory of the current page, and of those before it in the same batch.
+    /// Memory of the current page, and of earlier pages of the same batch.
     fn bytes(&self, rows: u64) -> u64 {
         let values = self.page_values.saturating_add(self.earlier_values);
         let values = if self.is_flat {
@@ -172,7 +171,7 @@ impl Column {
     }
 
     fn begin_page(&mut self, page: Held) {
-        // The batch may still have texts of the pages before.
+        // The batch may still have texts of earlier pages.
         self.longest = match (page.is_dictionary, self.earlier_values) {
             (true, 0) => page.longest,
             _ => page.longest.max(self.longest),
@@ -185,7 +184,7 @@ impl Column {
 }
 
 impl MemoryBudget {
-    /// The budget of batches of `rows` rows.
+    /// The budget of batches with `rows` rows.
     pub(crate) fn new(rows: usize, most_bytes: u64) -> Self {
         Self {
             rows: rows as u64,

@@ -1,11 +1,11 @@
-//! The claims of a page's header, and the memory that decoding the page takes.
+//! The claims in a page's header, and the memory that decoding the page takes.
 
 use parquet::basic::Compression;
 
 use super::budget::Place;
 use super::thrift::{Field, I32, STRUCT, Walk};
 
-/// Memory of a length of a text, while a page with lengths is decoded. There are up to two lists.
+/// Memory of the length of a text while a page with lengths is decoded. A page has up to two lists of lengths.
 const LENGTHS_BYTES: u64 = 8;
 
 const PLAIN: u64 = 0;
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// A `PageType`, and the field of its own header.
+    /// A `PageType`, and the id of the field with its header.
     fn of(number: i64) -> Option<(Self, i16)> {
         Some(match number {
             0 => (Self::Data, 5),
@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// The contents of a page's header.
+/// Size when unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
     kind: Kind,
@@ -53,16 +53,16 @@ pub(crate) struct Claims {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(super) is_dictionary: bool,
-    /// Without the values.
+    /// Memory without the values.
     pub(super) bytes: u64,
     pub(super) values: u64,
-    /// Bytes that each value may take beside those of its type: texts of a dictionary are
-    /// repeated, and so are beginnings of texts.
+    /// Bytes that a value may take in addition to its type: the texts of a dictionary repeat, and so do prefixes of
+    /// texts.
     pub(super) longest: u64,
 }
 
 impl Claims {
-    /// Parses the start of a `PageHeader`. `None` if it is damaged or goes on behind these bytes.
+    /// Parses the start of a `PageHeader`. `None` if it is damaged or longer than these bytes.
     pub(crate) fn of(whole: &[u8]) -> Option<Self> {
         let mut walk = Walk(whole);
         let (mut kind, mut sizes) = (None, [None; 2]);
@@ -83,7 +83,7 @@ impl Claims {
             _ => walk.skip(field.kind),
         })?;
         let (kind, id) = kind?;
-        // The decoder uses the header of V2 wherever there is one.
+        // The decoder uses the V2 header if there is one.
         let own = match &own[..] {
             [(found, own)] if *found == id => own,
             _ => return None,
@@ -101,7 +101,7 @@ impl Claims {
         })
     }
 
-    /// Bytes of the file that the page takes behind its header.
+    /// Bytes of the page in the file, after its header.
     pub(crate) fn packed_bytes(&self) -> u64 {
         self.packed_bytes
     }
@@ -110,8 +110,7 @@ impl Claims {
         self.bytes.max(self.packed_bytes) <= most_bytes && self.values <= most_values
     }
 
-    /// The memory that decoding takes. `content` is what follows the header. `None` if it cannot
-    /// be decoded.
+    /// The memory that decoding takes. `content` follows the header. `None` if it cannot be decoded.
     pub(crate) fn held(&self, content: &[u8], place: &Place) -> Option<Held> {
         let is_dictionary = self.kind == Kind::Dictionary;
         let (mut bytes, mut longest) = (self.bytes + self.packed_bytes, 0);
@@ -161,8 +160,8 @@ impl Claims {
         Some(u64::from(longest))
     }
 
-    /// Checks that a page has no more lengths of texts than it claims to have values: they are
-    /// decoded at once.
+    /// Checks that a page has no more lengths of texts than claimed values, because the decoder unpacks all lengths at
+    /// once.
     fn check_lengths(&self, content: &[u8], place: &Place) -> Option<()> {
         let mut walk = Walk(content);
         if self.kind == Kind::DataV2 {
@@ -181,7 +180,7 @@ impl Claims {
     }
 }
 
-/// Steps over numbers that are encoded as packed differences, of which there are `most` at most.
+/// Skips at most `most` numbers in the encoding of packed differences.
 ///
 /// <https://parquet.apache.org/docs/file-format/data-pages/encodings/#DELTAENC>
 fn lengths(walk: &mut Walk<'_>, most: u64) -> Option<()> {
@@ -224,7 +223,7 @@ impl std::ops::Deref for Content<'_> {
     }
 }
 
-/// The header of a kind of pages: its numbers by their fields.
+/// The header of one kind of page: its numbers by field id.
 struct Own {
     numbers: [Option<u64>; 6],
     is_packed: bool,
@@ -258,7 +257,7 @@ impl Own {
         *self.numbers.get(field - 1)?
     }
 
-    /// The encoding, and the bytes of levels that are not packed.
+    /// The encoding, and the number of level bytes that are not packed.
     fn of_kind(&self, kind: Kind) -> Option<[u64; 2]> {
         Some(match kind {
             Kind::Data | Kind::Dictionary => [self.number(2)?, 0],
@@ -325,7 +324,7 @@ mod tests {
     fn a_header_is_of_its_kind_alone_and_without_negative_sizes() {
         let negative = [0x15, 0, 0x15, 1, 0x15, 8, 0x2C, 0x15, 2, 0x15, 0, 0, 0];
         assert_eq!(Claims::of(&negative), None);
-        // A data page of V1 with a header of V2 beside its own.
+        // A V1 data page with an additional V2 header.
         let both = [
             0x15, 0, 0x15, 8, 0x15, 8, 0x2C, 0x15, 2, 0x15, 0, 0, 0x3C, 0x15, 2, 0x15, 0, 0x15, 2,
             0x15, 0, 0x15, 0, 0x15, 0, 0, 0,
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(lengths(&mut Walk(&three), 2), None);
         let many = [0x80, 1, 4, 0x80, 0x80, 0x80, 0x80, 8, 2, 0, 0, 0, 0, 0];
         assert_eq!(lengths(&mut Walk(&many), 1 << 20), None);
-        // Blocks of no values, and of no runs.
+        // Blocks without values, and without runs.
         for block in [[0, 4], [0x7f, 0]] {
             let bytes = [&block[..], &[100, 2], &[0; 100]].concat();
             assert_eq!(lengths(&mut Walk(&bytes), 1 << 20), None);

@@ -1,15 +1,15 @@
-//! Looks at a footer before it is decoded: Parquet's reader allocates what a footer claims.
+//! Checks a footer before it is decoded, because Parquet's reader allocates whatever a footer claims.
 
 use super::thrift::{BINARY, I32, LIST, List, STRUCT, Walk};
 
-/// Groups in each other. The decoder calls itself for each.
+/// Deepest nesting of groups. The decoder recurses for each level.
 const DEEPEST: usize = 32;
-/// Memory of a decoded structure: that of a column of a row group is the largest.
+/// Memory of a decoded structure. The largest is a column of a row group.
 const STRUCTURE_BYTES: u64 = 800;
-/// Memory of another element of a list.
+/// Memory of any other element of a list.
 const ELEMENT_BYTES: u64 = 32;
 
-/// The fields of `FileMetaData` and `SchemaElement` (`parquet.thrift`) that are looked at.
+/// The fields of `FileMetaData` and `SchemaElement` (`parquet.thrift`) that are checked.
 const SCHEMA: i16 = 2;
 const NAME: i16 = 4;
 const CHILDREN: i16 = 5;
@@ -38,8 +38,8 @@ pub(super) fn decoded_bytes(footer: &[u8]) -> Result<u64, &'static str> {
 /// Memory of the names of a segment's columns.
 const MOST_NAMES_BYTES: u64 = 16 << 20;
 
-/// Checks the schema of a segment, whose footer is limited otherwise. Looks no further, because
-/// each query does this for each segment.
+/// Checks the schema of a segment, whose footer has other limits. Checks nothing else, because each query does this for
+/// each segment.
 pub(crate) fn check_schema(footer: &[u8]) -> Result<(), &'static str> {
     let mut names = None;
     Walk(footer).fields(|walk, field| match (field.id, field.kind) {
@@ -55,13 +55,13 @@ pub(crate) fn check_schema(footer: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Memory of the paths of all columns: each has the names of all groups that it is in.
+/// Memory of the paths of all columns: a path has the names of all enclosing groups.
 fn names_bytes(walk: &mut Walk<'_>) -> Option<Result<u64, &'static str>> {
     let List { kind, count } = walk.list()?;
     if kind != STRUCT {
         return None;
     }
-    // The children that are left, and the bytes of the path, of each group that is open.
+    // For each open group, the number of remaining children and the bytes of the path.
     let mut open: Vec<(i64, u64)> = Vec::new();
     let mut sum = 0_u64;
     for _ in 0..count {

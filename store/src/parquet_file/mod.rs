@@ -1,6 +1,6 @@
-//! Parquet files of anybody: exports, and those that other programs wrote. Parquet's reader
-//! believes what a file claims, so [`footer`] and [`claims`] look at it first, and [`budget`] adds
-//! up the memory that it will take.
+//! Parquet files from outside the store: exports, and files that other programs wrote. Parquet's reader trusts what a
+//! file claims. So [`footer`] and [`claims`] check the claims first, and [`budget`] adds up the memory that reading
+//! takes.
 
 pub(crate) mod budget;
 pub(crate) mod claims;
@@ -35,9 +35,9 @@ use crate::segment::reader::is_within;
 const BATCH_ROWS: usize = 8192;
 /// A batch that would take too much memory is read again with its rows divided by this.
 const FEWER: usize = 4;
-/// Columns that are read at once: each takes some 100 KB for decompression.
+/// Most columns that are read at once. Each takes some 100 KB for decompression.
 const MOST_COLUMNS: usize = 1000;
-/// Rows that a file can have: even columns that never change take a page for each million rows.
+/// A file may claim `MOST_ROWS + MOST_ROWS_PER_BYTE * bytes` rows: even a constant column has a page per million rows.
 const MOST_ROWS: u64 = 1 << 20;
 const MOST_ROWS_PER_BYTE: u64 = 1 << 10;
 
@@ -92,7 +92,7 @@ impl ParquetFile {
         metadata.key_value_metadata()
     }
 
-    /// Reads its rows, with those of its columns that are wanted.
+    /// Reads its rows with the wanted columns.
     pub fn batches(&self, is_wanted: impl Fn(&str) -> bool) -> Result<ParquetBatches, StoreError> {
         let schema = self.metadata.parquet_schema();
         let fields = schema.root_schema().get_fields().iter().enumerate();
@@ -160,13 +160,13 @@ fn decode(footer: &[u8]) -> Result<ArrowReaderMetadata, parquet::errors::Parquet
         {
             Ok(decoded)
         }
-        // Arrow's own schema in the file, which says more of types and units, may say anything.
+        // Arrow's schema in the file describes types and units in more detail, but is not trusted.
         _ => ArrowReaderMetadata::try_new(metadata, options.with_skip_arrow_metadata(true)),
     }
 }
 
-/// Whether a value takes no more memory than Parquet has of it. A null of a list of a fixed size
-/// takes as much as the whole list.
+/// Whether a value takes no more memory than its size in Parquet. A null of a fixed-size list takes as much as the
+/// whole list.
 fn is_plain(kind: &DataType) -> bool {
     match kind {
         DataType::List(of) | DataType::LargeList(of) | DataType::Map(of, _) => {
@@ -209,7 +209,7 @@ fn unreadable(path: &Path, why: String) -> StoreError {
     }
 }
 
-/// The next lower number of rows per batch. `None` if there is none.
+/// The next lower number of rows per batch. `None` below the minimum.
 pub(crate) fn fewer(rows: usize, fewest: usize) -> Option<usize> {
     (rows > fewest).then(|| (rows / FEWER).max(fewest))
 }
@@ -221,13 +221,13 @@ pub struct ParquetBatches {
     /// `None` after a failure.
     reader: Option<ParquetRecordBatchReader>,
     budget: Arc<MemoryBudget>,
-    /// Rows of a batch, at most.
+    /// Most rows of a batch.
     at_once: usize,
     rows: u64,
 }
 
 impl ParquetBatches {
-    /// Begins to read at the first row that was not read yet.
+    /// Begins to read at the first unread row.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
         self.budget = Arc::new(MemoryBudget::new(self.at_once, most_decoded_bytes()));

@@ -1,4 +1,4 @@
-//! Gives Parquet's reader the pages of a file, within limits.
+//! Supplies Parquet's reader with the pages of a file, within limits.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,12 +16,12 @@ use crate::read_memory::{beyond_limit, most_decoded_bytes};
 use crate::segment::checksum::{BlockSums, CREATED_BY, NoSums, TRAILER_BYTES, bytes_of, footer_at};
 use crate::segment::verified::{Trace, Verified};
 
-/// Length of a header, at most. It may have the largest and the smallest text of its page.
+/// Longest header. It may hold the largest and the smallest text of its page.
 const MOST_HEADER_BYTES: u64 = 1 << 20;
 /// Most headers are shorter.
 const HEADER_BYTES: u64 = 512;
 
-/// A file that is read at any place.
+/// A file with random access.
 pub(super) enum Source {
     /// With checksums.
     Summed(Verified),
@@ -65,8 +65,8 @@ impl Source {
         Ok((source, footer))
     }
 
-    /// Checks that it has checksums if this program has written it. Others keep no metadata that
-    /// they do not know, or keep checksums that are no longer right.
+    /// Checks that a file of this program has checksums. Other programs drop metadata that they do not know, or keep
+    /// checksums that no longer match.
     pub(super) fn check_writer(&self, created_by: Option<&str>) -> Result<(), String> {
         match self {
             Self::Plain { unsummed, .. }
@@ -133,7 +133,7 @@ pub(super) struct FilePages {
     source: Arc<Source>,
     places: Arc<Places>,
     budget: Arc<MemoryBudget>,
-    /// The claims of headers that were read, by the places of their pages.
+    /// The claims of headers that were read, by page offset.
     headers: Arc<Mutex<HashMap<u64, Claims>>>,
 }
 

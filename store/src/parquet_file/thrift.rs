@@ -1,8 +1,8 @@
-//! Walks Thrift's compact protocol, without allocating anything: the lengths in it come from others.
+//! Walks Thrift's compact protocol without allocating, because the lengths in it are not trusted.
 //!
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
-/// Structures and lists in each other. Parquet's own have six.
+/// Deepest nesting of structures and lists. Parquet's structures nest six deep.
 const DEEPEST: u8 = 16;
 
 const TRUE: u8 = 1;
@@ -19,7 +19,7 @@ const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
 const UUID: u8 = 13;
 
-/// The rest of what is walked. Each method returns `None` where it is damaged, or ends too early.
+/// The bytes still to walk. Each method returns `None` if they are damaged or end too early.
 #[derive(Clone, Copy)]
 pub(super) struct Walk<'b>(pub(super) &'b [u8]);
 
@@ -106,7 +106,7 @@ impl<'b> Walk<'b> {
         Some(Some(Field { id, kind }))
     }
 
-    /// The head of a list or a set. Each element takes a byte and more.
+    /// The head of a list or a set. Each element takes at least a byte.
     pub(super) fn list(&mut self) -> Option<List> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -117,7 +117,7 @@ impl<'b> Walk<'b> {
         (count <= self.0.len()).then_some(List { kind, count })
     }
 
-    /// Calls `take` for each field of a structure, behind the field's head.
+    /// Calls `take` for each field of a structure, after the field's head.
     pub(super) fn fields(
         &mut self,
         mut take: impl FnMut(&mut Self, Field) -> Option<()>,
@@ -130,12 +130,12 @@ impl<'b> Walk<'b> {
         Some(())
     }
 
-    /// Steps over the value of a field.
+    /// Skips the value of a field.
     pub(super) fn skip(&mut self, kind: u8) -> Option<()> {
         self.step_over(kind, DEEPEST, &mut Elements::default())
     }
 
-    /// Steps over a structure, and counts the elements of the lists in it.
+    /// Skips a structure, and counts the elements of its lists.
     pub(super) fn count(&mut self) -> Option<Elements> {
         let mut elements = Elements::default();
         self.step_over(STRUCT, DEEPEST, &mut elements)?;

@@ -1,8 +1,8 @@
 //! Windows that wait for a store that is slow or cannot be written.
 //!
-//! Their memory is limited. When it is full, the oldest windows are added up to a window of the
-//! next coarser granularity, and these again, so that coarse windows survive longest. If that is
-//! not enough, the oldest windows are dropped and counted.
+//! Their memory is limited. When it is full, the oldest windows are added up to a window of the next coarser
+//! granularity, then to still coarser ones. So coarse windows survive longest. If that is not enough, the oldest
+//! windows are dropped and counted.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -17,8 +17,7 @@ use crate::options::GranularitySet;
 
 /// Memory of a window without its rows.
 const WINDOW_BYTES: usize = 512;
-/// Windows that are written together, bytes: a disk that takes seconds to sync takes no longer for
-/// some more.
+/// Bytes of windows that are written together. On a disk that takes seconds to sync, more of them take no longer.
 const AT_ONCE_BYTES: usize = 4 << 20;
 /// Memory of a list's element: a bucket of a histogram, or an error. An operation of a file counts
 /// as four.
@@ -30,8 +29,8 @@ pub(super) struct Backlog {
     granularities: GranularitySet,
     most_bytes: usize,
     bytes: usize,
-    /// One queue per granularity, with the memory of each window. The finest is in the order in
-    /// which windows were closed, the others in order of time.
+    /// One queue per granularity. Each item has its memory. The finest queue is ordered by when windows were closed,
+    /// the others by window time.
     levels: Vec<VecDeque<(ClosedWindow, usize)>>,
     coarsened: u64,
     dropped: u64,
@@ -57,8 +56,8 @@ impl Backlog {
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
-    /// Takes the windows that have waited longest, in order, all of one granularity, and as many as
-    /// are written together. Coarse windows are older than fine ones.
+    /// Takes the windows that have waited longest, in order: as many as are written together, all of one granularity.
+    /// Coarse windows are older than fine ones.
     pub(super) fn pop(&mut self) -> Option<(Granularity, Vec<ClosedWindow>)> {
         let level = self.oldest()?;
         let (mut windows, mut taken) = (Vec::new(), 0);
@@ -72,7 +71,7 @@ impl Backlog {
         Some((self.granularities.as_slice()[level], windows))
     }
 
-    /// The granularity, as an index, of the window that has waited longest.
+    /// Index of the granularity whose first window has waited longest.
     fn oldest(&self) -> Option<usize> {
         self.levels.iter().rposition(|level| !level.is_empty())
     }
@@ -104,8 +103,7 @@ impl Backlog {
         self.bytes
     }
 
-    /// Windows that were added up to coarser ones, and windows that were dropped, since the last
-    /// call.
+    /// Numbers of windows that were added up to coarser ones, and of dropped windows, since the last call.
     pub(super) fn take_losses(&mut self) -> (u64, u64) {
         (mem::take(&mut self.coarsened), mem::take(&mut self.dropped))
     }
@@ -116,9 +114,8 @@ impl Backlog {
         self.levels[level].push_back((window, bytes));
     }
 
-    /// Adds up the oldest windows of the finest possible granularity to one coarser window. If
-    /// there are none, drops the oldest window. The newest one always stays. Returns whether it did
-    /// anything.
+    /// Adds up the oldest windows of the finest possible granularity to one coarser window. If none can be added up,
+    /// drops the oldest window. Always keeps the newest one. Returns whether it freed memory.
     fn make_room(&mut self) -> bool {
         let granularities = self.granularities.as_slice().to_vec();
         for (level, pair) in granularities.windows(2).enumerate() {
@@ -219,8 +216,7 @@ impl Sum {
     }
 }
 
-/// Approximate memory of a window. Attributes of files are shared with others, so they do not
-/// count.
+/// Approximate memory of a window, without attributes of files, which are shared.
 fn size(window: &ClosedWindow) -> usize {
     let rows = window.rows.iter().map(|FileRow { row, .. }| {
         let lists =

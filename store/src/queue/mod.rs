@@ -1,11 +1,10 @@
 //! The queue in front of a store. Closed windows wait in it until a separate thread has written
 //! them.
 //!
-//! The recorder continues whatever happens to the disk. While the store cannot be written, windows
-//! wait in a limited amount of memory and become coarser when it is full ([`backlog`]). The thread
-//! ([`writer_thread`]) retries until they are written. It opens the store again if its path leads
-//! to another directory, or if its file system has become read-only. It cuts off what a failed
-//! append may have left, before it writes the same windows again.
+//! The recorder continues whatever happens to the disk. While the store cannot be written, windows wait in limited
+//! memory and become coarser when it is full ([`backlog`]). The thread ([`writer_thread`]) retries until they are
+//! written. It reopens the store if its path leads to another directory, or if its file system has become read-only.
+//! Before it writes windows again, it cuts off what a failed append may have left.
 
 mod backlog;
 mod state;
@@ -34,22 +33,23 @@ use crate::options::RetentionPolicy;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
-/// Memory for waiting windows, for each file that a journal may have: 24 MiB with the most files, some minutes with thousands of files.
+/// Memory for waiting windows, per file that a journal may have. It makes 24 MiB with the most files, or minutes of
+/// windows with thousands of files.
 const WAITING_BYTES_OF_FILE: usize = 384;
-/// Waiting changes of mounts. If there are more, the oldest are dropped.
+/// Most waiting changes of mounts. Beyond that, the oldest are dropped.
 const WAITING_CHANGES: usize = 256;
 
-/// Accepts windows without blocking. When it is finished or dropped, it first writes the waiting
-/// windows, also if the thread that closes windows panics.
+/// Accepts windows without blocking. Finishing or dropping it first writes the waiting windows, even if the thread that
+/// closes windows panics.
 pub struct WindowQueue {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), StoreError>>>,
 }
 
 impl WindowQueue {
-    /// Starts a thread that makes windows durable. It is separate, because a slow disk must not
-    /// keep the ring from being read. `store` is the path that the writer was opened with.
-    /// `publisher` tells others of windows. `warn` receives warnings.
+    /// Starts a thread that makes windows durable. It is separate, so that a slow disk does not delay reading the
+    /// rings. `store` is the path that the writer was opened with. `publisher` passes windows to subscribers. `warn`
+    /// receives warnings.
     pub fn start(
         writer: Writer,
         store: PathBuf,
@@ -69,7 +69,7 @@ impl WindowQueue {
         })
     }
 
-    /// Adds a window. Its health includes the failed writes since the window before.
+    /// Adds a window, with the failed writes since the previous window in its health.
     pub fn put(&self, mut window: ClosedWindow) {
         window.health.store_failures = self.shared.failures.swap(0, Ordering::Relaxed);
         if let Some(publisher) = &self.shared.publisher {
@@ -92,8 +92,8 @@ impl WindowQueue {
         self.shared.changed.notify_one();
     }
 
-    /// Changes what the store keeps. What exceeds it expires within half a minute, or when the store
-    /// can be written again.
+    /// Sets the retention of the store. Excess data expires within half a minute, or when the store can be written
+    /// again.
     pub fn set_retention(&self, keep: RetentionPolicy) {
         if let Some(publisher) = &self.shared.publisher {
             publisher.keeps(&keep);
@@ -107,7 +107,7 @@ impl WindowQueue {
         self.shared.lock().waiting()
     }
 
-    /// Number of windows that are not written yet, also while the queue is finished.
+    /// A counter of windows that are not written yet. It also works while the queue finishes.
     pub fn counter(&self) -> impl Fn() -> usize + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.lock().waiting()

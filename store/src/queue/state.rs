@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// A panic cannot leave a partial window, because windows are moved in and out.
+    /// A panic cannot leave a partial window, because windows move in and out whole.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,4 @@
-//! The thread that writes windows from the queue. It retries, and opens the store again where
-//! necessary.
+//! The thread that writes windows from the queue. It retries, and reopens the store if necessary.
 
 use std::io::ErrorKind;
 use std::mem;
@@ -23,7 +22,7 @@ use crate::writer::Writer;
 
 /// Interval of attempts to write.
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// How long it still tries to write waiting windows after the recording has ended.
+/// How long it keeps trying to write waiting windows after the end of the recording.
 pub(super) const LAST_TRIES: Duration = Duration::from_secs(4);
 
 /// Passes a warning on. Each opened writer has a clone.
@@ -51,13 +50,13 @@ pub(super) struct WriterThread {
     shared: Arc<Shared>,
     /// Windows that are being written. After a panic, they are still here.
     in_hand: Option<(Granularity, Vec<ClosedWindow>)>,
-    /// The store was closed because its file system is read-only. It may be unmounted for repair.
+    /// The store was closed because its file system is read-only and may be unmounted for repair.
     is_unmounted: bool,
     /// Whether the last attempt failed.
     has_failed: bool,
     /// Waiting windows that have been written since the first failure.
     waited: u64,
-    /// When to give up after the recording has ended.
+    /// When to give up after the end of the recording.
     deadline: Option<Instant>,
 }
 
@@ -88,9 +87,8 @@ impl WriterThread {
         match trackiops_threads::guarded(|| self.write_and_seal()) {
             Ok(written) => written,
             Err(panic) => {
-                // The recording ends. The closed windows are still written. The store is opened
-                // again for that, because the panic may have left the writer in any state. The next
-                // recorder seals them.
+                // The recording ends, but closed windows are still written. The store is reopened for that, because the
+                // panic may have left the writer in any state. The next recorder seals them.
                 self.let_go();
                 if let Some((granularity, windows)) = self.in_hand.take() {
                     self.shared.put_back(granularity, windows);
@@ -143,7 +141,7 @@ impl WriterThread {
             }
             match appended {
                 Ok(count) => self.succeeded(count),
-                // This ends the recording. Until then, windows are written, but not sealed.
+                // This ends the recording. Until then, windows are written but not sealed.
                 Err(StoreError::SealerGone { .. }) => {}
                 Err(error) if done == 0 => self.failed(error)?,
                 Err(_) => {}
@@ -175,7 +173,7 @@ impl WriterThread {
         }
     }
 
-    /// Appends the first of the windows in hand. Returns how many.
+    /// Appends the first of the windows in hand. Returns their number.
     fn append(&mut self) -> Result<usize, StoreError> {
         self.open()?;
         let (Some(writer), Some((granularity, windows))) = (&mut self.writer, &self.in_hand) else {
@@ -221,7 +219,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Changes what is kept, also by a store that is opened later.
+    /// Sets the retention, also for a store that is opened later.
     fn keep(&mut self, keep: RetentionPolicy) {
         self.options.keep = keep.clone();
         if let Some(writer) = &mut self.writer {

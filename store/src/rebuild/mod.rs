@@ -1,14 +1,14 @@
 //! Rebuilds the catalog from the segments.
 //!
-//! The new catalog is written beside the old one and replaces it by a rename, so one of them always
-//! exists. The metadata of segments name their journals. The rows of the finest remaining
-//! granularity say when files and names were seen. A segment was merged if all of its journals are
-//! in another segment.
+//! The new catalog is written beside the old one and replaces it by a rename, so one of them always exists. Metadata of
+//! segments name their journals. Rows of the finest remaining granularity show when files and names were seen. A
+//! segment was merged if another segment has all of its journals.
 //!
-//! A segment that counted and cannot be read stays in the catalog ([`lost`](crate::lost)).
+//! A segment that counted but cannot be read stays in the catalog ([`lost`](crate::lost)), also if only other segments
+//! show that it existed (`implied`).
 //!
-//! Hidden segments are read, too: those that were not merged into a readable segment count again.
-//! After the new catalog is in place, segments are renamed to match it.
+//! Hidden segments are read, too. A hidden segment that was not merged into a readable one counts again. When the new
+//! catalog is in place, segments are renamed to match it.
 
 mod requests;
 
@@ -47,21 +47,21 @@ pub struct Rebuilt {
     pub segments: u64,
     /// Journals of these segments.
     pub journals: u64,
-    /// Segments that are missing, damaged or of another program, with what is wrong. They stay where
-    /// they are.
+    /// Segments that are missing, damaged or written by another program, with the problem as text. They stay in place.
+    /// Also the directory of imports, if files are missing there.
     pub left_out: Vec<(PathBuf, String)>,
-    /// Those of them that the new catalog lists all the same, because their rows are nowhere else.
+    /// Segments of `left_out` that the new catalog still lists, because their rows are nowhere else.
     pub lost: BTreeSet<PathBuf>,
 }
 
-/// Rebuilds the catalog of a store. It must not be recorded to. Queries may be running.
+/// Rebuilds the catalog of a store. No recorder may be running. Queries may be running.
 pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     let _lock = StoreLock::of_files(store)?;
     let old = CatalogView::open(store);
     if let Err(error @ StoreError::OtherFormat { .. }) = old {
         return Err(error);
     }
-    // It may be damaged although its checksum matches, if somebody forged it.
+    // A forged catalog may be damaged although its checksum matches.
     let old = old.ok();
     let known = old.as_ref().and_then(|old| old.ids().ok());
     let ids = match &known {
@@ -82,7 +82,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     Ok(rebuilt)
 }
 
-/// The stores that the segments were written in, as far as they say so.
+/// The stores that the segments were written in, as far as known.
 fn identities(store: &Path) -> Result<Vec<Identity>, StoreError> {
     let files = layout::segment_files(store)?
         .into_iter()
@@ -109,7 +109,7 @@ fn fill(
     let seen = layout::segment_files(store)?;
     let mut hidden = layout::hidden_segments(store)?;
     hidden.retain(|path| seen.binary_search(path).is_err());
-    // Shown segments follow hidden ones, because the last of equal segments counts.
+    // Visible segments follow hidden ones, because the last of equal segments counts.
     let hidden = hidden
         .into_iter()
         .map(|path| (layout::hidden(&store.join(&path)), path));
@@ -141,7 +141,7 @@ fn fill(
     if let Some(old) = old
         && let Ok(mut rows) = old.sealed_rows(Series::Windows)
     {
-        // It knows which journals have expired.
+        // The old catalog knows which journals have expired.
         rows.retain(|row| !unsealed.contains(&row.journal));
         let begun = Series::ALL.into_iter().filter_map(|series| {
             let number = old.last_begun(series).ok()??;
@@ -154,7 +154,7 @@ fn fill(
     }
     let first = found.iter().flat_map(Found::numbers).min();
     let spans = found.iter_mut().flat_map(|segment| &mut segment.journals);
-    // Those before the first one have expired.
+    // Journals before the first one have expired.
     spans.for_each(|span| span.previous = span.previous.filter(|of| Some(*of) >= first));
     found.sort_by_key(|segment| {
         (
@@ -277,7 +277,7 @@ fn described(
     same.then_some((host, journals))
 }
 
-/// Number, time range and files of a segment's rows.
+/// Number, time range and files of a segment's rows. Of health, also whether there must be rows of other datasets.
 #[derive(Default)]
 struct SegmentTotals {
     rows: u64,
@@ -323,8 +323,8 @@ impl SegmentTotals {
     }
 }
 
-/// Segments that counted, and whose rows are in no segment that can be read: those that the old
-/// catalog lists, and damaged ones that it does not know.
+/// Segments that counted and whose rows are in no readable segment: segments that the old catalog lists, and damaged
+/// ones that it does not know.
 fn lost_of(
     store: &Path,
     found: &[Found],
@@ -347,7 +347,7 @@ fn lost_of(
     let unknown = unreadable
         .iter()
         .filter(|path| !lost.iter().any(|lost| lost.path() == **path));
-    // A file that is whole is a copy, or of another program: it never counted.
+    // An intact file is a copy, or from another program: it never counted.
     let unknown = unknown.filter(|path| !is_whole(store, path));
     let unknown: Vec<_> = unknown
         .filter_map(|path| Lost::named(store, path, &journals))
@@ -380,7 +380,7 @@ fn unsealed(store: &Path, found: &[Found]) -> Result<BTreeSet<u64>, StoreError> 
     Ok(unsealed)
 }
 
-/// Separates segments that were merged into others. These are returned first.
+/// Separates segments that were merged into others. Returns the merged ones first.
 fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
     let numbers = |segment: &Found| segment.numbers().collect::<BTreeSet<_>>();
     let all: Vec<_> = found.iter().map(numbers).collect();
@@ -407,7 +407,7 @@ fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
     (paths, kept)
 }
 
-/// The finest granularity that each journal has.
+/// The finest granularity in which each journal has rows.
 struct Finer {
     finest: BTreeMap<(String, u64), Granularity>,
 }
@@ -425,8 +425,7 @@ impl Finer {
         Self { finest }
     }
 
-    /// The files of a segment, and when they were seen. Only for journals that have no finer
-    /// granularity.
+    /// The files of a segment, and when they were seen. Only covers journals without a finer granularity.
     fn names_of(&self, segment: &Found, store: &Path) -> Result<Vec<FileSeen>, StoreError> {
         let granularity = segment.entry.granularity;
         let is_finest = |journal: &&JournalSpan| {

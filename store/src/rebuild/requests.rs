@@ -16,7 +16,7 @@ use crate::segment::metadata::{check_requests, is_of};
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
 
-/// Enters all segments of requests that are found, and those that counted and cannot be read.
+/// Enters all segments of requests on disk, and unreadable ones that counted.
 pub(super) fn fill(
     store: &Path,
     catalog: &Catalog,
@@ -48,7 +48,7 @@ pub(super) fn fill(
             Err(error) => return Err(error),
         };
         rebuilt.left_out.push((path, why));
-        // A file that is whole is a copy, or of another program: it never counted.
+        // An intact file is a copy, or from another program: it never counted.
         if !is_whole(store, &relative) {
             lost.extend(named(store, &relative, number));
         }
@@ -78,7 +78,7 @@ pub(super) fn fill(
     catalog.restore_requests(&found, &sealed)
 }
 
-/// A segment as its file describes it.
+/// A segment as its file describes it, and the journal before its own.
 fn entry(
     store: &Path,
     relative: &str,

@@ -11,8 +11,8 @@ use crate::error::StoreError;
 
 /// A journal is sealed when it reaches the budget divided by this.
 const PIECES: u64 = 32;
-/// Room of this many journals is reserved beside the segments: for a journal that is being sealed,
-/// for its segments, and for the next journal.
+/// Room for this many journals is reserved beside the segments: a journal being sealed, its segments, and the next
+/// journal.
 const PIECES_UNSEALED: u64 = 3;
 
 /// Limit on the size of all files of requests, including journals. Clones share it.
@@ -28,7 +28,7 @@ impl DiskBudget {
         }
     }
 
-    /// Changes the limit. What exceeds it is deleted within half a minute.
+    /// Changes the limit. Excess data is deleted within half a minute.
     pub fn set(&self, most_bytes: u64) {
         self.most_bytes.store(most_bytes, Ordering::Relaxed);
     }
@@ -42,8 +42,7 @@ impl DiskBudget {
         self.most_bytes() / PIECES
     }
 
-    /// Deletes the oldest segments until the rest leaves room for journals. Returns whether any was
-    /// deleted.
+    /// Deletes the oldest segments until the rest leaves room for journals. Returns whether it deleted any.
     pub(super) fn enforce(&self, catalog: &Catalog) -> Result<bool, StoreError> {
         // Read once: another thread may change it.
         let most_bytes = self.most_bytes();
@@ -61,7 +60,7 @@ impl DiskBudget {
         if expired.is_empty() {
             return Ok(false);
         }
-        // A reader that misses one of them looks into the catalog again.
+        // A reader that misses one of them reads the catalog again.
         catalog.expire_requests(&expired)?;
         fail_point::hit("requests: expired");
         delete_removed(catalog)?;
@@ -69,7 +68,7 @@ impl DiskBudget {
     }
 }
 
-/// Deletes segments of requests that count no more.
+/// Deletes segments of requests that no longer count.
 pub(crate) fn delete_removed(catalog: &Catalog) -> Result<u64, StoreError> {
     let store = catalog.store();
     let removed = catalog.removed_requests()?;

@@ -1,8 +1,8 @@
 //! The journal of requests. It has the format of a journal of windows, but its frames are batches
 //! of requests and definitions of files.
 //!
-//! Each batch is written at once. Batches are synced once a second. So the batches of a killed
-//! process survive, and a power cut costs a second.
+//! Each batch is written at once, and batches are synced once a second. So batches survive if the process is killed,
+//! and a power cut costs a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -27,10 +27,9 @@ use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
 
-/// Kind of a frame of requests: their number, the first completion, then the requests. Not in
-/// [`Kind`].
+/// Kind of a frame of requests: their number, the first completion, then the requests. It is not part of [`Kind`].
 const REQUESTS: u8 = 0x80;
-/// Longest encoding of the two numbers that such a frame begins with.
+/// Longest encoding of the first two numbers of such a frame.
 const MAX_HEAD_BYTES: u64 = 2 * 10;
 /// Time that a power cut may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -70,7 +69,7 @@ impl RequestsJournalWriter {
         })
     }
 
-    /// What the next journal says of this one.
+    /// The record of this journal for the next one's header.
     pub(super) fn as_previous(&self) -> Previous {
         Previous {
             number: self.number,
@@ -111,7 +110,7 @@ impl RequestsJournalWriter {
         self.sync_if_due()
     }
 
-    /// Syncs, unless that was done less than a second ago.
+    /// Syncs, unless the last sync was less than a second ago.
     pub(super) fn sync_if_due(&mut self) -> Result<(), StoreError> {
         match self.synced.elapsed() >= SYNC_EVERY {
             true => self.sync(),
@@ -136,7 +135,7 @@ impl RequestsJournalWriter {
     }
 }
 
-/// The valid part of a journal that is no longer appended to.
+/// The valid part of a journal that does not grow any more.
 pub(crate) struct RequestsScan {
     journal: JournalFile,
     pub(super) header: Header,
@@ -165,7 +164,7 @@ impl RequestsScan {
         &self.journal.path
     }
 
-    /// Its place in the chain of journals.
+    /// Its link in the chain of journals.
     pub(super) fn link(&self) -> Link {
         let starts = self.batches.iter().map(|batch| batch.first_ns);
         let start = starts.min().map(|ns| UtcMs(ns.div_euclid(1_000_000)));
@@ -249,8 +248,8 @@ impl RequestsScan {
         }
     }
 
-    /// The requests of a batch. Their files are those of [`Self::definitions`]. Requests of files
-    /// without a definition, which may have been in a damaged part, are skipped.
+    /// The requests of a batch. Their files are indexes into [`Self::definitions`]. Skips requests whose file has no
+    /// definition, because it may have been in a damaged part.
     pub(super) fn requests(&self, batch: &BatchFrame) -> Result<Vec<Request>, StoreError> {
         let payload = self.read(batch.payload, batch.end)?;
         let most_files = match self.damaged_bytes {
@@ -339,7 +338,7 @@ fn put_processes(out: &mut Vec<u8>, requests: &[Request]) {
     }
 }
 
-/// Takes over the names of processes that follow the requests.
+/// Reads the names of processes that follow the requests.
 fn take_processes(input: &mut Input<'_>, requests: &mut [Request]) -> Result<(), DecodeError> {
     let mut named = HashMap::new();
     for _ in 0..input.u64()? {
@@ -356,7 +355,7 @@ fn take_processes(input: &mut Input<'_>, requests: &mut [Request]) -> Result<(),
     Ok(())
 }
 
-/// The first 8 bytes of a name, and the others: a short name has few that are not 0.
+/// The first 8 bytes of a name and the last 8, which are mostly 0 in short names.
 fn halves(ProcessName(bytes): ProcessName) -> [u64; 2] {
     let [first, second] = [&bytes[..8], &bytes[8..]].map(|half| {
         let mut word = [0; 8];

@@ -1,8 +1,8 @@
-//! Single requests: written as they arrive, sealed into Parquet, and deleted from the oldest when
-//! they exceed their budget.
+//! Single requests: written as they arrive, sealed into Parquet, and deleted from the oldest when they exceed their
+//! budget.
 //!
-//! They are separate from windows, so that no failure here keeps a window from being stored. The
-//! catalog lists their segments and sealed journals, as those of windows.
+//! They are separate from windows, so that no failure here prevents a window from being stored. The catalog lists their
+//! segments and sealed journals, like those for windows.
 
 mod budget;
 mod journal;
@@ -39,14 +39,14 @@ pub(crate) use budget::delete_removed;
 pub(crate) use journal::RequestsScan;
 pub use read::{EachBatch, RequestsView, ends_ns};
 
-/// If a batch begins this long before the end of the one before, the clock was set back. The limit
-/// bounds the requests that sealing holds back to sort them.
+/// If a batch begins this long before the end of the previous one, the clock was set back. The limit bounds the
+/// requests that sealing holds back for sorting.
 const STEP_BACK_NS: i64 = 1_000_000_000;
 
 /// Stores single requests, in the store of a [`crate::Writer`].
 ///
-/// * When [`Self::append`] has returned `Ok`, a batch survives the end of the process. A second
-///   later, it also survives a power cut.
+/// * When [`Self::append`] has returned `Ok`, a batch survives the end of the process. A second later, it also survives
+///   a power cut.
 /// * Journals are sealed into Parquet at each rotation, and when they reach their share of the
 ///   budget.
 /// * If the writer is dropped or its process dies at any point, the next writer completes the work.
@@ -58,11 +58,11 @@ pub struct RequestsWriter {
     catalog: Catalog,
     journal: Option<OpenJournal>,
     next_number: u64,
-    /// Journals of an import that are over, and their bytes: they are sealed together.
+    /// Finished journals of an import, and their bytes. They are sealed together.
     waiting: (Vec<u64>, u64),
-    /// Whether they wait to be counted.
+    /// Whether sealing waits until the import has counted its journals.
     is_held: bool,
-    /// The last journal that has requests and is not open.
+    /// The last journal with requests that is not open.
     previous: Option<Previous>,
     /// Whether the catalog names a journal of this writer.
     has_named: bool,
@@ -105,8 +105,8 @@ impl RequestsWriter {
         let seal = sealing(catalog.clone(), budget.clone(), next_number, warn);
         let left = left.into_iter().map(|left| left.number).collect();
         Ok(Self {
-            // Beginning a journal waits until the last but one is sealed. So journals stay within
-            // the room that `DiskBudget` reserves for them.
+            // Beginning a journal waits until the last journal but one is sealed. So journals stay within the room that
+            // `DiskBudget` reserves for them.
             sealer: Sealer::start("seal requests", store.to_owned(), left, 0, seal)?,
             store: store.to_owned(),
             catalog,
@@ -124,9 +124,8 @@ impl RequestsWriter {
 
     /// Writes a batch.
     ///
-    /// The error may also be that of sealing an earlier journal. After any error, the batch counts
-    /// as not written, and you can append others. Waits for the disk. If two journals wait to be
-    /// sealed, also waits until the first one is.
+    /// The error may come from sealing an earlier journal. After any error, the batch counts as not written, and you
+    /// can append others. Waits for the disk. If two journals wait to be sealed, also waits for the first one.
     pub fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.sealer.check()?;
         let ends = || batch.requests.iter().map(|request| request.end_ns);
@@ -166,33 +165,33 @@ impl RequestsWriter {
         journal.last_ns = journal.last_ns.max(last_ns);
         let appended = journal.writer.append(batch);
         if appended.is_err() {
-            // Nothing more may be appended to it. Its whole batches are sealed.
+            // The journal must not grow any more. Its complete batches are sealed.
             self.retire(|_| true)?;
         }
         appended?;
         self.name()
     }
 
-    /// Has the catalog name the open journal. The requests of its first batch are synced for that: a
-    /// journal that is named has requests, also after a power cut.
+    /// Enters the open journal in the catalog. Syncs the requests of its first batch before, so that a journal in the
+    /// catalog has requests even after a power cut.
     fn name(&mut self) -> Result<(), StoreError> {
         let Some(open) = self.journal.as_mut().filter(|open| !open.is_named) else {
             return Ok(());
         };
         open.is_named = true;
         open.writer.sync()?;
-        // Later ones are published when the one before them is sealed.
+        // Later names are published when the previous journal is sealed.
         let publish = match mem::replace(&mut self.has_named, true) {
             true => Publish::Later,
             false => Publish::Now,
         };
-        // It only vouches for the journal, so a failure does no harm.
+        // The entry only makes a later loss of the journal visible, so a failure does no harm.
         let _ = self.catalog.begun(Series::Requests, open.number, publish);
         fail_point::hit("requests: named");
         Ok(())
     }
 
-    /// Rotates and syncs without a batch. Call it every second or so in which there was no batch.
+    /// Rotates and syncs without a batch. Call it about once a second while there are no batches.
     pub fn idle(&mut self, now: UtcMs) -> Result<(), StoreError> {
         self.sealer.check()?;
         let period = self.period(now);
@@ -207,7 +206,7 @@ impl RequestsWriter {
         synced
     }
 
-    /// Its budget, which can be changed.
+    /// A handle that can change its budget.
     pub fn budget(&self) -> DiskBudget {
         self.budget.clone()
     }
@@ -216,8 +215,8 @@ impl RequestsWriter {
         Period::of(at, self.options.rotate)
     }
 
-    /// Passes the open journal on to be sealed, if it is over. It is synced first: otherwise, a
-    /// power cut could cost more than a second if sealing is slow or fails.
+    /// If the open journal is over, passes it on to be sealed. Syncs it first: a power cut could otherwise cost more
+    /// than a second if sealing is slow or fails.
     fn retire(&mut self, is_over: impl FnOnce(&OpenJournal) -> bool) -> Result<(), StoreError> {
         match self.journal.take_if(|open| is_over(open)) {
             Some(mut open) => {
@@ -232,7 +231,7 @@ impl RequestsWriter {
         }
     }
 
-    /// Has a journal sealed, with others if nobody waits for it.
+    /// Passes a journal on to be sealed. An import collects several journals first.
     fn pass_on(&mut self, open: &OpenJournal) -> Result<(), StoreError> {
         let (numbers, bytes) = &mut self.waiting;
         numbers.push(open.number);
@@ -255,13 +254,13 @@ impl RequestsWriter {
         }
     }
 
-    /// Has journals that are over wait until they are released. Returns the number of the next one.
+    /// From now on, finished journals wait for [`Self::release`]. Returns the number of the next journal.
     pub(crate) fn hold(&mut self) -> u64 {
         self.is_held = true;
         self.next_number
     }
 
-    /// Nothing more is appended to the open journal. Returns the number of the next one.
+    /// Ends the open journal. Returns the number of the next journal.
     pub(crate) fn close(&mut self) -> Result<u64, StoreError> {
         self.retire(|_| true)?;
         Ok(self.next_number)
@@ -272,7 +271,7 @@ impl RequestsWriter {
         self.seal_waiting()
     }
 
-    /// What is appended from now on is of another host.
+    /// Sets the host of later requests.
     pub fn set_host(&mut self, host: &str) -> Result<(), StoreError> {
         if host != self.options.host {
             self.retire(|_| true)?;
@@ -299,14 +298,14 @@ impl RequestsWriter {
         Ok(())
     }
 
-    /// Whether [`Self::finish`] need not wait any more, after [`Self::end`].
+    /// Whether [`Self::finish`] would not wait, after [`Self::end`].
     pub fn has_ended(&self) -> bool {
         self.sealer.has_ended()
     }
 }
 
-/// The place of a journal of requests in its chain, and how many of its bytes are not whole batches.
-/// `None` if there is no journal, or only a part of its header.
+/// The link of a journal of requests in its chain, and the number of its bytes that are not complete batches. `None` if
+/// the journal does not exist, or ends within its header.
 pub(crate) fn journal_damage(
     path: &Path,
     ids: Option<&Ids>,
@@ -340,7 +339,7 @@ fn sealing(catalog: Catalog, budget: DiskBudget, first_own: u64, warn: Warn) -> 
                     outcome.quarantined.map(Warning::Quarantined).map(&warn);
                 }
             }
-            // The budget has changed since.
+            // The budget has changed.
             Task::Idle if enforced != budget.most_bytes() => {}
             _ => return Ok(()),
         }

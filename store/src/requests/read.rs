@@ -36,7 +36,7 @@ pub struct RequestsView {
     store: PathBuf,
     tails: Vec<RequestsScan>,
     segments: Vec<RequestsEntry>,
-    /// Whether journals from before the first that is known were deleted: numbers begin with 1.
+    /// Whether journals before the first known one were deleted. Numbers begin with 1.
     begins_later: bool,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
@@ -46,8 +46,8 @@ pub struct RequestsView {
 pub type EachBatch<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>;
 
 impl RequestsView {
-    /// Opens a view. It opens journals before the catalog. So a journal that is sealed in between is
-    /// in the catalog, and a journal that the catalog has as sealed is not read.
+    /// Opens a view. It opens journals before the catalog. So a journal that is sealed in between is in the catalog,
+    /// and journals that the catalog lists as sealed are not read.
     pub fn open(store: &Path) -> Result<Self, StoreError> {
         check_is_store(store)?;
         let mut opened = Vec::new();
@@ -96,7 +96,7 @@ impl RequestsView {
         Ok(view)
     }
 
-    /// A lower bound of the requests' times. `None` without requests.
+    /// A lower bound of the completion times. `None` without requests.
     pub fn start(&self) -> Option<UtcMs> {
         let segments = self.segments.iter().map(|segment| segment.start);
         let tails = self.tails.iter().flat_map(|scan| &scan.batches);
@@ -104,12 +104,12 @@ impl RequestsView {
         segments.chain(tails).min()
     }
 
-    /// Whether requests were kept at any time.
+    /// Whether requests were ever kept.
     pub fn has_any(&self) -> bool {
         !self.tails.is_empty() || !self.segments.is_empty()
     }
 
-    /// The time of the oldest requests that are left, if older ones were deleted.
+    /// The time of the oldest remaining requests, if older ones were deleted.
     pub fn deleted_before(&self) -> Option<UtcMs> {
         let oldest = self.segments.first()?;
         let is_whole = self.unread.is_empty() && self.damaged.is_empty();
@@ -126,8 +126,8 @@ impl RequestsView {
         &self.unread
     }
 
-    /// Passes on the requests that completed in a time range, ns since the epoch, file by file.
-    /// Files that are found to be damaged are skipped from then on.
+    /// Passes on the requests that completed in a time range, ns since the epoch, file by file. Skips files once they
+    /// are found to be damaged.
     pub fn read(&mut self, range: Range<i64>, each: EachBatch<'_>) -> Result<(), StoreError> {
         for entry in &self.segments {
             let path = self.store.join(&entry.path);
@@ -221,8 +221,8 @@ pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
 
 fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
     let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
-    // The end of a batch is at most this much after the start of the next. Otherwise, the writer
-    // would have begun another journal.
+    // The end of a batch is at most this much after the start of the next. Otherwise, the writer would have begun
+    // another journal.
     let over = next.map(|next| next.saturating_add(STEP_BACK_NS));
     let over = over.chain([i64::MAX]);
     for (batch, over) in scan.batches.iter().zip(over) {

@@ -1,12 +1,11 @@
 //! Seals a journal of requests into Parquet, ordered by time.
 //!
-//! Segments are written under temporary names, synced and renamed. One catalog transaction enters
-//! them and the journal. Then the journal is removed. Before the transaction, readers read the
-//! journal, and none of its segments. Names and content depend only on the journal, so after an
-//! interruption it is simply sealed again.
+//! Segments are written under temporary names, synced and renamed. One catalog transaction enters them and the journal.
+//! Then the journal is removed. Before the transaction, readers read the journal and none of its segments. Names and
+//! content depend only on the journal, so an interrupted sealing is simply repeated.
 //!
-//! Batches are nearly in order, because a request gets its time shortly before it enters its ring.
-//! Only requests that may follow a later one are held back, which are about one batch.
+//! Batches are nearly in order, because a request gets its time shortly before it enters its ring. Only requests that
+//! may follow a later one are held back, about one batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +36,8 @@ pub(super) struct RequestsSealOutcome {
     pub(super) quarantined: Option<PathBuf>,
 }
 
-/// Seals journals that are no longer appended to. All of them are committed before the first one is
-/// removed, so the catalog is published once. Does nothing for one that does not exist.
+/// Seals journals that do not grow any more. All of them are committed before the first one is removed, so the catalog
+/// is published once. Ignores journals that do not exist.
 pub(super) fn seal(
     catalog: &Catalog,
     numbers: &[u64],
@@ -68,7 +67,7 @@ pub(super) fn seal(
     finished.collect()
 }
 
-/// What a journal has become.
+/// The result of writing a journal's segments.
 enum Written {
     Segments(SealedRequests),
     /// It could not be read, and was renamed to this path.
@@ -78,9 +77,9 @@ enum Written {
 /// Segments of a journal.
 struct SealedRequests {
     outcome: RequestsSealOutcome,
-    /// The catalog lists them, or will when it is published.
+    /// The catalog lists them, or will after it is published.
     is_sealed: bool,
-    /// Some of the journal could not be read.
+    /// A part of the journal could not be read.
     is_damaged: bool,
 }
 
@@ -93,7 +92,7 @@ impl SealedRequests {
     ) -> Result<RequestsSealOutcome, StoreError> {
         let store = catalog.store();
         let journal = layout::requests_journal(store, number);
-        // Another change of the catalog may have failed, and taken this one with it.
+        // A later change of the catalog may have failed and undone this one.
         if self.is_sealed && !catalog.are_requests_sealed(number)? {
             return Err(StoreError::Interrupted(number));
         }
@@ -106,7 +105,7 @@ impl SealedRequests {
     }
 }
 
-/// `None` if there is no journal.
+/// `None` if the journal does not exist.
 fn write_segments(
     catalog: &Catalog,
     number: u64,
@@ -179,8 +178,7 @@ fn in_order(
     let mut held = Vec::new();
     for (batch, following_ns) in scan.batches.iter().zip(following_ns) {
         held.extend(scan.requests(batch)?);
-        // A stable sort, so that the order depends only on the journal. It is quick: little is out
-        // of order.
+        // A stable sort makes the order depend only on the journal. It is fast, because little is out of order.
         held.sort_by_key(|request: &Request| request.end_ns);
         let ready = held.partition_point(|request| request.end_ns <= following_ns);
         held.drain(..ready).try_for_each(&mut each)?;
@@ -247,7 +245,7 @@ struct Open {
 }
 
 impl Segments<'_> {
-    /// Adds a request. Its completion must not be before that of the request before.
+    /// Adds a request. Requests must be added in order of completion.
     fn push(&mut self, request: Request) -> Result<(), StoreError> {
         let start = UtcMs(request.end_ns.div_euclid(1_000_000));
         let date = Date::of(start);

@@ -1,4 +1,4 @@
-//! Tests of single requests in a store, also with failures of their writer.
+//! Tests of single requests in a store, including failures of their writer.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -220,7 +220,7 @@ fn requests_are_ordered_by_time_and_cut_at_midnight_and_at_rotations() {
     let dir = tempfile::tempdir().unwrap();
     let midnight_ns = (T0 - T0 % 86_400_000 + 86_400_000) * 1_000_000;
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
-    // The second batch has requests from before the end of the first. The third is of another day.
+    // The second batch has requests from before the end of the first. The third is on another day.
     let batches = [
         batch(midnight_ns - 100_000_000, 20),
         batch(midnight_ns - 90_500_000, 20),
@@ -269,7 +269,7 @@ fn a_journal_is_durable_when_it_is_handed_over_to_be_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 5)).unwrap();
-    // A file in place of the directory keeps the journal from being sealed.
+    // A file in place of the directory prevents sealing.
     fs::write(dir.path().join("requests"), "").unwrap();
     requests.idle(UtcMs(T0 + 86_400_000)).unwrap();
     let journal = layout::requests_journal(dir.path(), 1);
@@ -364,13 +364,12 @@ fn what_cannot_be_written_is_left_out_and_the_rest_goes_on() {
     requests.retire(|_| true).unwrap();
     assert!(requests.append(&batches[1]).is_err());
     std::fs::rename(&aside, &journals).unwrap();
-    // An error of sealing may come first.
+    // The error may come from sealing.
     let _ = requests.append(&batches[2]);
     requests.append(&batches[3]).unwrap();
     requests.finish().unwrap();
     drop(writer);
-    // The first journal may not have been sealed, if the thread looked for it while the directory
-    // was away.
+    // The first journal may still be unsealed, if the thread looked for it while the directory was missing.
     let (_writer, requests, _) = open(dir.path(), BUDGET);
     requests.finish().unwrap();
     let stored = ends_and_offsets(dir.path());
@@ -398,7 +397,7 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
         [Warning::Quarantined(quarantined.clone())]
     );
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
-    // Nothing of the segments is left. A new journal must not replace the file that was set aside.
+    // No segments are left. A new journal must not replace the file that was set aside.
     drop(writer);
     fs::remove_dir_all(dir.path().join("requests")).unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
@@ -450,7 +449,7 @@ fn all_files_stay_within_the_budget_and_the_newest_are_kept() {
         journals.chain(segments).map(bytes).sum()
     };
     let (mut start_ns, mut most) = (T0_NS, 0);
-    // Random offsets and latencies do not compress: some 10 MiB in all.
+    // Random offsets and latencies do not compress: about 10 MiB.
     for i in 0..1000_u64 {
         let mut batch = batch(start_ns, 500);
         for (n, request) in batch.requests.iter_mut().enumerate() {

@@ -15,10 +15,9 @@ pub(crate) trait Attributes<F> {
     fn of<'a>(&'a self, file: &'a F) -> Option<&'a FileAttributes>;
 }
 
-/// The open window of one granularity. Rows arrive ordered by file key and time, so only one window
-/// is open at a time. It has a row for each set of attributes that the file has in it, in order of
-/// appearance: a rename, a second mount or another tenant adds a row. A tenant whose user name
-/// changed does not: the row keeps the last known name.
+/// The open window of one granularity. Rows arrive ordered by file key and time, so only one window is open at a time.
+/// It has a row for each set of attributes of the file, in order of appearance: a rename, a second mount or another
+/// tenant adds a row. A changed user name does not: the row keeps the last known name.
 pub(crate) struct Coarsen<'a, F> {
     granularity: Granularity,
     attributes: &'a dyn Attributes<F>,
@@ -54,7 +53,7 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
         Ok(())
     }
 
-    /// The row of the open window that this row is to be added to, if any.
+    /// The row of the open window to add this row to, if any.
     fn row_for(
         &mut self,
         merged: &Merged<F>,

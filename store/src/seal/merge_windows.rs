@@ -14,7 +14,7 @@ use crate::journal::scan::JournalScan;
 
 /// Memory for the read buffers of all windows.
 pub(super) const READ_BUFFER_BYTES: usize = 1 << 20;
-/// Shorter reads would cost more in system calls than they save in memory.
+/// Shorter reads cost more in system calls than they save in memory.
 const SHORTEST_READ_BYTES: usize = 1 << 10;
 /// Longer reads gain nothing.
 const LONGEST_READ_BYTES: usize = 64 << 10;

@@ -7,14 +7,13 @@
 //! 3. one catalog transaction enters segments, files, names and mounts, and marks the journal sealed;
 //! 4. the journal is removed, and its directory made durable.
 //!
-//! Before step 3, readers read the journal, and none of its segments. After it, they read the
-//! segments and skip the journal. A journal that is not marked sealed is sealed again from the
-//! start, over the same names, because names and content depend only on the journal. A journal that
-//! is marked sealed is only removed.
+//! Before step 3, readers read the journal and none of its segments. After it, they read the segments and skip the
+//! journal. A journal that is not marked sealed is sealed again from the start. That overwrites the same names, because
+//! names and content depend only on the journal. A journal that is marked sealed is only removed.
 //!
-//! Memory depends on the number of windows (a read buffer each, within
-//! [`merge_windows::READ_BUFFER_BYTES`] together), on the number of files, and on one Parquet row
-//! group per date. It does not depend on the journal's size (`docs/results/store.md`).
+//! Memory depends on the number of windows (a read buffer each, [`merge_windows::READ_BUFFER_BYTES`] together), the
+//! number of files, and one Parquet row group per date. It does not depend on the journal's size
+//! (`docs/results/store.md`).
 
 pub(crate) mod coarsen;
 pub(crate) mod merge_windows;
@@ -40,7 +39,7 @@ use crate::quarantine::{quarantine, quarantine_unreadable};
 use crate::segment::metadata::JournalSpan;
 use outputs::Outputs;
 
-/// A step of sealing that was completed.
+/// A completed step of sealing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Every segment is complete under its temporary name.
@@ -65,7 +64,7 @@ fn step_name(step: Step) -> &'static str {
     }
 }
 
-/// Is called after each step, and can stop sealing there, as a crash would. Tests use it.
+/// Called after each step. It can stop sealing there, like a crash. Tests use it.
 pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
 /// Result of sealing a journal.
@@ -77,8 +76,8 @@ pub(crate) struct SealOutcome {
     pub(crate) quarantined: Option<PathBuf>,
 }
 
-/// Seals journals that are no longer appended to. All of them are committed before the first one is
-/// removed, so the catalog is published once.
+/// Seals journals that do not grow any more. All of them are committed before the first one is removed, so the catalog
+/// is published once.
 pub(crate) fn seal(
     store: &Path,
     catalog: &mut Catalog,
@@ -111,7 +110,7 @@ pub(crate) fn seal(
     finished.collect()
 }
 
-/// What a journal has become.
+/// The result of writing a journal's segments.
 enum Written {
     Segments(Segments),
     /// It could not be read, and was renamed to this path.
@@ -122,9 +121,9 @@ enum Written {
 #[derive(Default)]
 struct Segments {
     outcome: SealOutcome,
-    /// The catalog lists them, or will when it is published.
+    /// The catalog lists them, or will after it is published.
     is_sealed: bool,
-    /// Some of the journal could not be read.
+    /// A part of the journal could not be read.
     is_damaged: bool,
 }
 
@@ -182,7 +181,7 @@ impl Segments {
         number: u64,
         observer: Observer<'_>,
     ) -> Result<SealOutcome, StoreError> {
-        // Another change of the catalog may have failed, and taken this one with it.
+        // A later change of the catalog may have failed and undone this one.
         if self.is_sealed && !catalog.is_sealed(number)? {
             return Err(StoreError::Interrupted(number));
         }

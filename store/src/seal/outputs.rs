@@ -1,8 +1,8 @@
 //! Writes the segments of a journal: one per dataset, granularity and date.
 //!
-//! Granularities are written one after the other, from fine to coarse, each from the rows of the
-//! one before. A Parquet writer takes 20 MB and more: a compressor per column, and the pages of a
-//! row group. Rows that wait for the next granularity take only a buffer.
+//! Granularities are written one after the other, from fine to coarse, each from the rows of the previous one. A
+//! Parquet writer takes at least 20 MB: a compressor per column, and the pages of a row group. Rows that wait for the
+//! next granularity take only a buffer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ struct Output<R> {
     entry: SegmentEntry,
 }
 
-/// Adds up rows to those of the next granularity.
+/// Adds up rows for the next granularity.
 struct Coarser<'a> {
     open: Coarsen<'a, u32>,
     spool: Spool,
@@ -153,7 +153,7 @@ impl<'a> Outputs<'a> {
         finish(dates)
     }
 
-    /// Ordered by time, so that the operations of only one window are in memory.
+    /// Writes in order of time, so that the operations of only one window are in memory.
     fn write_ops(&self, granularity: Granularity) -> Result<Vec<SegmentEntry>, StoreError> {
         let windows = || self.scan.windows.iter().filter(|w| w.has_ops());
         let mut dates = self.create(Dataset::Ops, granularity, windows())?;

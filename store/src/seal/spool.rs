@@ -1,5 +1,5 @@
-//! Rows that wait for the next coarser granularity. They wait in a file, because there may be a row
-//! for each file and window. The file has no name, and is gone when it is closed.
+//! Rows that wait for the next coarser granularity. They wait in a file, because there may be a row for each file and
+//! window. The file has no name, and vanishes when it is closed.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};

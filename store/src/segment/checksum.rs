@@ -1,13 +1,13 @@
-//! Checksums of a segment or an export: a CRC32C per block of data, and one of these checksums and the footer.
+//! Checksums of a segment or an export: a CRC32C per block of data, and one over these checksums and the footer.
 //!
 //! ```text
 //! data | page indexes | sums | footer | length of the footer u32 | "PAR1"
 //! ```
 //!
-//! `sums` has a CRC32C u32 for each 8 KiB of the bytes before it, and then the number of these u32.
-//! The key-value metadata in the footer have [`META_CRC32C`] with eight hexadecimal digits: the
-//! CRC32C of everything from `sums` on, in which the digits count as zeros. The digits are found
-//! without decoding the footer, so that a damaged footer is detected before it is decoded.
+//! `sums` has a CRC32C u32 for each 8 KiB of the bytes before it, then the number of these u32. The key-value metadata
+//! in the footer have [`META_CRC32C`] with eight hexadecimal digits: the CRC32C of everything from `sums` on, with
+//! zeros in place of the digits. The digits are found without decoding the footer, so a damaged footer is detected
+//! before it is decoded.
 //!
 //! Other readers of Parquet ignore `sums`, because nothing refers to it.
 
@@ -17,11 +17,11 @@ use std::os::unix::fs::FileExt;
 
 use trackiops_schemas::columns::{FORMAT_VERSION, META_CRC32C};
 
-/// Begins the name of the program in the footer of a file that has sums.
+/// Prefix of the program's name in the footer of a file that has sums.
 pub(crate) const CREATED_BY: &str = "trackiops ";
 
-/// The name of this program, for the footer of a file that has sums. Readers of Parquet expect
-/// `NAME version VERSION (build BUILD)`, by which they know the faults of writers.
+/// The name of this program, for the footer of a file that has sums. Readers of Parquet expect `NAME version VERSION
+/// (build BUILD)`, to work around faults of known writers.
 pub fn created_by() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("{CREATED_BY}version {version} (build format-{FORMAT_VERSION})")
@@ -29,8 +29,7 @@ pub fn created_by() -> String {
 
 /// Placeholder for the digits, and their value while the checksum is computed.
 pub const UNKNOWN: &str = "00000000";
-/// Size of a block. A query reads whole blocks: larger ones cost more reading, smaller ones more
-/// sums.
+/// Size of a block. A query reads whole blocks: larger ones cost more reading, smaller ones more sums.
 const BLOCK_BYTES: usize = 8 << 10;
 /// Bytes between a key and a value of eight bytes in Parquet's metadata (Thrift's compact
 /// protocol): the type of the next field, a string, and its length.
@@ -45,10 +44,10 @@ const SUM_BYTES: u64 = 4;
 pub struct Summed<W> {
     out: W,
     sums: Vec<u32>,
-    /// Checksum of the last block, which is not full yet.
+    /// Checksum of the last block, which is not full.
     open: u32,
     open_bytes: usize,
-    /// What was written since [`Self::hold`].
+    /// Bytes written since [`Self::hold`].
     tail: Option<Vec<u8>>,
 }
 
@@ -64,7 +63,7 @@ impl<W: Write> Summed<W> {
         }
     }
 
-    /// To be called after the last row and before the footer, which is held back from now on.
+    /// Call this after the last row and before the footer. The footer is held back from now on.
     pub fn hold(&mut self) {
         self.tail.get_or_insert_default();
     }
@@ -209,7 +208,7 @@ impl BlockSums {
         (start / block * block, end.min(self.data_bytes))
     }
 
-    /// Verifies whole blocks, the first of which is at `start`.
+    /// Verifies whole blocks. The first one is at `start`.
     pub(crate) fn verify(&self, start: u64, blocks: &[u8]) -> Result<(), String> {
         let first = usize::try_from(start / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
         let sums = self.sums.iter().skip(first);
@@ -258,8 +257,8 @@ pub(crate) fn footer_start(last: &[u8], length: u64) -> Option<u64> {
     footer_at.filter(|_| magic == *MAGIC)
 }
 
-/// Offset of the digits in a footer. The last match counts: names of files, which could contain the
-/// key, come before the key-value metadata.
+/// Offset of the digits in a footer. The last match counts: texts of files, which could contain the key, come before
+/// the key-value metadata.
 fn place(footer: &[u8]) -> Option<usize> {
     let key: Vec<u8> = META_CRC32C.bytes().chain(BETWEEN).collect();
     let digits_fit = footer.len().checked_sub(UNKNOWN.len())?;

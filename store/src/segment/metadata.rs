@@ -19,7 +19,7 @@ const WRITER: &str = env!("CARGO_PKG_VERSION");
 pub struct JournalSpan {
     /// Its number.
     pub number: u64,
-    /// The number of the journal before it, if that one is expected to be known.
+    /// The number of its predecessor, if that one must be known.
     pub previous: Option<u64>,
     /// Start of its first window.
     pub start: UtcMs,
@@ -35,7 +35,7 @@ pub(crate) struct Description {
     /// The granularity of its windows. `None` for single requests.
     pub(crate) granularity: Option<Granularity>,
     pub(crate) host: Arc<str>,
-    /// The journals of its rows, ascending. Empty for single requests.
+    /// The journals of its rows, ascending. Empty for single requests, whose journal is added at the end.
     pub(crate) journals: Vec<JournalSpan>,
     pub(crate) store: Identity,
 }
@@ -74,7 +74,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Checks that a segment of single requests is the one that was written with this path.
+/// Checks that a segment of single requests was written with this path.
 pub(crate) fn check_requests(metadata: Option<&Vec<KeyValue>>, path: &Path) -> Result<(), String> {
     if value(metadata, columns::META_DATASET) != Some(layout::REQUESTS_DIR) {
         return Err("it has no single requests".into());
@@ -135,7 +135,7 @@ pub(crate) fn value<'m>(metadata: Option<&'m Vec<KeyValue>>, key: &str) -> Optio
     pair.value.as_deref()
 }
 
-/// Checks that a segment has this version of the format. An error says why not.
+/// Checks that a segment has this version of the format. An error is the reason as text.
 pub(crate) fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
     let version =
         value(metadata, columns::META_FORMAT).ok_or("it is no segment of this program")?;

@@ -1,8 +1,8 @@
 //! Segments: the Parquet files that journals are sealed into, and that are merged into larger ones.
 //!
-//! [`writer`] writes segments and [`reader`] reads them. Only these modules know Parquet's side of
-//! it. [`metadata`] has a segment's description of itself. [`verified`] checks whatever is read
-//! against the [`checksum`]s, and [`pages`] limits its size.
+//! [`writer`] writes segments and [`reader`] reads them. Only these modules know the Parquet library. [`metadata`] has
+//! a segment's description of itself. [`verified`] checks all reads against the [`checksum`]s, and [`pages`] limits
+//! their size.
 
 pub(crate) mod checksum;
 pub(crate) mod metadata;
@@ -34,8 +34,8 @@ pub type StoreIndex = usize;
 pub struct Segment {
     /// Its store.
     pub store: StoreIndex,
-    /// The file: the store's path as it was given, and the segment's path within it. [`Self::open`]
-    /// also finds the file under its other names.
+    /// The file: the store's path as given, and the segment's path within it. [`Self::open`] also finds the file under
+    /// its other names.
     pub path: PathBuf,
     /// The dataset of its rows.
     pub dataset: Dataset,
@@ -45,8 +45,7 @@ pub struct Segment {
     pub host: String,
     /// Number of the first journal of its rows.
     pub journal: u64,
-    /// Number of the last journal. Its rows are from all of the host's journals from the first to
-    /// the last.
+    /// Number of the last journal. Its rows are from all of the host's journals from the first to the last one.
     pub last_journal: u64,
     /// Start of its first window.
     pub start: UtcMs,
@@ -97,7 +96,7 @@ impl Segment {
         Ok(reader)
     }
 
-    /// Checks that a file is the one that the catalog describes. An error says how it differs.
+    /// Checks that a file is the one in the catalog. An error says how it differs.
     pub(crate) fn agrees_with(&self, reader: &SegmentReader) -> Result<(), String> {
         let own = |key| metadata::value(reader.metadata(), key);
         let journals = own(columns::META_JOURNALS).unwrap_or_default();

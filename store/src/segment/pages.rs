@@ -1,5 +1,4 @@
-//! Gives Parquet's reader the pages of a segment, within limits. That reader believes what a page
-//! claims.
+//! Supplies Parquet's reader with the pages of a segment, within limits, because that reader trusts what a page claims.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ const MOST_PAGE_VALUES: u64 = 4 << 20;
 const MOST_INDEX_BYTES: u64 = 16 << 20;
 /// Memory of a batch with its pages. A query reads up to eight batches at a time, one per thread.
 pub(crate) const MOST_BATCH_BYTES: u64 = 32 << 20;
-/// Gives Parquet's reader the offset indexes, which the footer refers to.
+/// Supplies Parquet's reader with the offset indexes that the footer refers to.
 pub(crate) struct Indexes<'v>(pub(crate) &'v Verified);
 
 impl Length for Indexes<'_> {

@@ -1,5 +1,4 @@
-//! Reads segments. No other code does. Everything that is decoded was verified, and its size is
-//! limited.
+//! Reads segments; no other code does. Everything is verified before it is decoded, and its size is limited.
 //!
 //! It reads the footer, the offset indexes of the wanted columns and row groups, and the wanted
 //! pages.
@@ -32,17 +31,16 @@ use crate::error::StoreError;
 use crate::parquet_file::budget::{MemoryBudget, Places};
 use crate::parquet_file::{fewer, footer};
 
-/// Size of a piece, as stored. Merging keeps a piece of each segment in memory. A coarse row, with
-/// a hundred buckets and more, takes ten times as much as a fine one.
+/// Size of a piece in the file. Merging keeps a piece of each segment in memory. A coarse row with its hundred buckets
+/// or more takes ten times as much as a fine one.
 const PIECE_BYTES: u64 = 32 << 10;
-/// Rows of a piece, at least. Each piece costs time to begin, and to unpack the pages that it
-/// shares with others.
+/// Fewest rows of a piece. Each piece costs time to begin, and to unpack the pages that it shares with other pieces.
 const FEWEST_ROWS: usize = 128;
-/// Rows of a piece, at most. More would not be faster.
+/// Most rows of a piece. More would not be faster.
 const MOST_ROWS: usize = 1024;
-/// Rows of a batch, at least, if it would take too much memory otherwise.
+/// Fewest rows of a batch, when more would take too much memory.
 const FEWEST_AT_ONCE: usize = 32;
-/// The same of a selection, of which each row may be in pages of its own.
+/// Fewest rows of a batch of a selection, where each row may be in separate pages.
 const FEWEST_SELECTED: usize = 1;
 
 /// An open segment.
@@ -187,12 +185,11 @@ impl SegmentReader {
         })
     }
 
-    /// Leaves out columns in which every value is what decoders take for a column that a batch lacks:
-    /// 0, or null or an empty list where these are allowed. The footer's statistics say so. The first
-    /// column stays in any case: it has the number of rows.
+    /// Drops columns whose every value is the default that decoders use for an absent column: 0, or null or an empty
+    /// list where these are allowed. The footer's statistics show this. The first column always stays, because it has
+    /// the number of rows.
     ///
-    /// A column costs about the same whether it has one row or thousands, and most columns of a
-    /// health segment are such ones.
+    /// A column costs about the same for one row as for thousands, and most columns of a health segment are dropped.
     pub fn without_defaults(self) -> Self {
         let schema = self.metadata.file_metadata().schema_descr();
         let mut roots: Vec<usize> = (0..schema.num_columns())
@@ -252,7 +249,7 @@ impl SegmentReader {
         let too_short = || damaged(self.path(), "it has fewer rows than the catalog says");
         let mut groups = Vec::new();
         let mut wanted: Vec<Range<usize>> = Vec::new();
-        // Rows of the file before this group, and rows of the groups that were selected.
+        // Number of rows of the file before this group, and of rows in the selected groups.
         let (mut start, mut taken) = (0_u64, 0_usize);
         let mut next = 0;
         for (place, group) in self.metadata.row_groups().iter().enumerate() {
@@ -312,8 +309,8 @@ impl SegmentReader {
                 .with_offset_index_policy(PageIndexPolicy::Required)
                 .with_offset_index_mask(wanted);
             reader.read_page_indexes(&Indexes(&file))?;
-            // Skips Arrow's schema in the file: it takes longer to decode than the rest of the
-            // footer, and has the same types.
+            // Skips Arrow's schema in the file: it takes longer to decode than the rest of the footer, and has the same
+            // types.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             ArrowReaderMetadata::try_new(Arc::new(reader.finish()?), options)
         })?;
@@ -359,8 +356,8 @@ impl SegmentReader {
         Ok(batches)
     }
 
-    /// Reads its rows, one batch after the other. Between two batches no reader is open, because a
-    /// reader takes some 100 KB per column for decompression.
+    /// Reads its rows batch by batch. Between two batches no reader is open, because a reader takes some 100 KB per
+    /// column for decompression.
     pub(crate) fn pieces(self) -> Result<Pieces, StoreError> {
         let rows = PIECE_BYTES.saturating_mul(self.rows) / self.bytes().max(1);
         let end = usize::try_from(self.rows).unwrap_or(usize::MAX);
@@ -407,10 +404,10 @@ pub struct Batches {
     /// `None` after a failure.
     reader: Option<ParquetRecordBatchReader>,
     budget: Arc<MemoryBudget>,
-    /// Rows of a batch, at most, and how far this may fall.
+    /// Most rows of a batch, and the least that this may fall to.
     at_once: usize,
     fewest: usize,
-    /// Number of rows that there must be.
+    /// Expected number of rows.
     expected: u64,
     rows: u64,
 }
@@ -431,7 +428,7 @@ impl Batches {
         self.rows
     }
 
-    /// Begins to read at the first row that was not read yet.
+    /// Begins to read at the first unread row.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
         self.budget = Arc::new(MemoryBudget::new(self.at_once, MOST_BATCH_BYTES));
@@ -483,8 +480,8 @@ impl Batches {
     }
 }
 
-/// Of a selection, as many rows as have about the pages that `rows` rows in sequence have: up to a
-/// page is read, and takes memory, for what is left out between two of them.
+/// The number of selected rows that takes as many pages as `rows` consecutive rows. Each skipped run costs up to a
+/// page, because the reader reads and holds it.
 fn rows_at_once(selection: &RowSelection, rows: usize) -> usize {
     let (mut selected, mut read) = (0_usize, 0_usize);
     for run in selection.iter() {

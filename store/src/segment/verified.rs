@@ -1,4 +1,4 @@
-//! A segment's file that verifies everything it reads.
+//! The file of a segment. It verifies everything that is read.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,7 @@ use bytes::Bytes;
 use super::checksum::{BlockSums, NoSums};
 use crate::error::StoreError;
 
-/// A file with at most this much data is read at once: its pages are small, and reads take whole
-/// blocks.
+/// A file with at most this much data is read at once, because its pages are small and reads take whole blocks.
 const SMALL_BYTES: u64 = 64 << 10;
 /// Limit on one read: pages have 64 KiB, and the offset indexes of a gigabyte have some MB.
 const MOST_BYTES: u64 = 64 << 20;
@@ -25,8 +24,7 @@ const CHUNK_BYTES: u64 = 256 << 10;
 pub(crate) struct Trace {
     pub(crate) bytes: AtomicU64,
     pub(crate) pages: AtomicU64,
-    /// The first failure. An error that passes through Parquet's reader becomes a text that blames
-    /// that reader.
+    /// The first failure. An error that passes through Parquet's reader becomes a text that blames that reader.
     failure: OnceLock<String>,
 }
 
@@ -70,7 +68,7 @@ impl Verified {
         Ok((verified, footer))
     }
 
-    /// A file of `bytes` bytes, the end of which was verified.
+    /// A file of `bytes` bytes whose end was verified.
     pub(crate) fn of(file: File, path: &Path, bytes: u64, sums: BlockSums) -> Self {
         Self {
             file: Arc::new(file),
@@ -82,7 +80,7 @@ impl Verified {
         }
     }
 
-    /// The same file, without the last read.
+    /// The same file, without its last read.
     pub(crate) fn again(&self) -> Self {
         Self {
             file: Arc::clone(&self.file),
@@ -123,7 +121,7 @@ impl Verified {
             };
             *last = (from, self.blocks(from, to)?.into());
         }
-        // Both fit `usize`: they are within the bytes that were read.
+        // Both fit `usize`, because they are within the bytes of the last read.
         let within = (start - last.0) as usize;
         Ok(last.1.slice(within..within + length as usize))
     }

@@ -26,7 +26,7 @@ use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
 
-/// How many rows are written together.
+/// Numbers of rows that are written together.
 pub(crate) struct Shape {
     /// Rows of the batches that Parquet's writer receives.
     batch_rows: usize,
@@ -34,20 +34,19 @@ pub(crate) struct Shape {
     row_group_rows: usize,
 }
 
-/// Rows of a page of a rollup, at most.
+/// Most rows of a page of a rollup.
 pub(super) const ROLLUP_PAGE_ROWS: usize = 2048;
 
 impl Shape {
-    /// Parquet's writer unfolds the histograms of a batch into some 12 bytes per bucket, and coarse
-    /// rows have a hundred buckets and more. A query of one file reads whole pages: 15 minutes of
-    /// one file at 1 s are 900 rows. A row group limits the memory of Parquet's writer, and is long
-    /// enough to compress well.
+    /// Parquet's writer unfolds the histograms of a batch into some 12 bytes per bucket, and coarse rows have a hundred
+    /// buckets or more. A query of one file reads whole pages: 15 minutes of one file at 1 s are 900 rows. A row group
+    /// limits the memory of Parquet's writer, and is long enough to compress well.
     const ROLLUP: Self = Self {
         batch_rows: 256,
         page_rows: ROLLUP_PAGE_ROWS,
         row_group_rows: 32 << 10,
     };
-    /// Rows are narrow and many. A query reads a time range.
+    /// Rows are narrow and many. Queries read a time range.
     const REQUESTS: Self = Self {
         batch_rows: 4096,
         page_rows: 8192,
@@ -115,12 +114,12 @@ pub(crate) trait SegmentRow: Sized {
     fn index(&self, files: &mut FileIndex);
     /// Columns that order the rows.
     const ORDER: &'static [&'static str];
-    /// How many rows are written together.
+    /// Numbers of rows that are written together.
     const SHAPE: Shape = Shape::ROLLUP;
 
     /// Columns that compress better as differences than with a dictionary.
     fn packed() -> Vec<String> {
-        // Times advance evenly, and sums of times seldom repeat: `make bench-encodings`.
+        // Times advance evenly, and sums of times seldom repeat: see `make bench-encodings`.
         let times = Direction::COUNTERS
             .iter()
             .filter(|counter| counter.is_time());
@@ -258,7 +257,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         self.write_pending()?;
         self.writer.flush().map_err(parquet(&self.target.path))?;
         self.writer.inner_mut().hold();
-        // `into_inner` would keep no more than the text of an error.
+        // `into_inner` would reduce an error to its text.
         let finished = self.writer.finish();
         finished.map_err(parquet(&self.target.path))?;
         let synced = self.writer.inner_mut().enter().and_then(|(file, crc32c)| {
@@ -268,7 +267,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         });
         let (bytes, crc32c) = synced.map_err(StoreError::io("sync", &self.temporary.path))?;
         self.temporary.is_complete = true;
-        // Otherwise, the next segment would be written while fragmented memory of this one is kept.
+        // Otherwise, fragmented memory of this segment would remain while the next one is written.
         allocator::give_back();
         Ok(Written {
             rows: self.rows,
@@ -301,7 +300,7 @@ fn properties<R: SegmentRow>(
     schema: &SchemaRef,
     target: &Target,
 ) -> Result<WriterProperties, ParquetError> {
-    // Leaf columns have the numbers of fields as long as the fields before them are flat, as here.
+    // Leaf columns have the indexes of fields, as long as the fields before them are flat, as here.
     let sorting: Result<Vec<_>, _> = R::ORDER.iter().map(|name| schema.index_of(name)).collect();
     let sorting = sorting?.into_iter().map(|column| SortingColumn {
         column_idx: column as i32,

@@ -4,24 +4,24 @@ use super::{Faults, GUESTS};
 use crate::run::{Answer, answers, number};
 
 const KIB: u64 = 1024;
-/// What one call asks for, and the size of the mounts' requests.
+/// Size of one call, and of the mounts' requests.
 const BLOCK: u64 = 64 * KIB;
 
-/// What the request that met a fault must come to.
+/// Expected result of a request that met a fault.
 #[derive(Clone, Copy, Default)]
 struct Expected {
-    /// Requests; 0 when it is for readahead to say.
+    /// Number of requests; 0 if readahead decides it.
     requests: u64,
     bytes: u64,
     errors: u64,
     short: u64,
-    /// What one of the requests waits at least, s; 0 when it does not.
+    /// Least wait of one of the requests, s; 0 if none waits.
     at_least: f64,
-    /// What the application gets.
+    /// The error that the application gets.
     errno: Option<&'static str>,
 }
 
-/// By the name of the case and the NFS version.
+/// Expectations by name of the case and NFS version.
 fn expected(case: &str, version: &str) -> Expected {
     let fine = Expected {
         requests: 1,
@@ -41,27 +41,25 @@ fn expected(case: &str, version: &str) -> Expected {
     };
     match case {
         "read_short" | "write_short" | "buffered_write_short" => continued,
-        // With what the plain call reads ahead: all of the file.
+        // Including the readahead of the plain call: all of the file.
         "buffered_read_short" => Expected {
             requests: 0,
             bytes: 3 * BLOCK,
             ..continued
         },
-        // nfs_writeback_result: of an unstable write all is sent again, not the rest. Two requests
-        // were asked for.
+        // nfs_writeback_result: an unstable write is sent again completely, not just its rest. The call made two requests.
         "write_short_unstable" => Expected {
             requests: 3,
             bytes: 16 * KIB + 2 * BLOCK,
             ..continued
         },
-        // NFS_JUKEBOX_RETRY_TIME, and NFS4_POLL_RETRY_MIN: the back-off belongs to the attempt after it.
+        // NFS_JUKEBOX_RETRY_TIME and NFS4_POLL_RETRY_MIN: the back-off counts for the next attempt.
         "read_delay" | "write_delay" => Expected {
             at_least: if version == "3" { 5.0 } else { 0.1 },
             ..fine
         },
-        // The proxy breaks the connection after 2 s, or the client's timeout of 2 s passes. With sessions
-        // the server does not answer the retransmission anew (NFS4ERR_RETRY_UNCACHED_REP), and the
-        // client begins another attempt, which is the one that is timed.
+        // The proxy breaks the connection after 2 s, or the client's timeout of 2 s passes. With sessions, the server rejects the
+        // retransmission (NFS4ERR_RETRY_UNCACHED_REP). The client then begins another attempt, which is the timed one.
         "read_dropped" | "write_dropped" | "read_timeout" | "write_timeout" => Expected {
             at_least: if has_sessions(version) { 0.0 } else { 2.0 },
             ..fine
@@ -81,7 +79,7 @@ fn has_sessions(version: &str) -> bool {
     matches!(version, "4.1" | "4.2")
 }
 
-/// One line of what `faults.py` reports.
+/// One line of the report of `faults.py`.
 struct Case {
     version: String,
     name: String,
@@ -204,7 +202,7 @@ fn guest_a_request_that_meets_a_fault_is_counted_once_per_completion() {
                 case.seconds("fault")
             );
             let expected = case.expected();
-            // The plain request after it, too.
+            // Includes the plain request that follows.
             let requests = match expected.requests {
                 0 => counts[0],
                 some => some + 1,
@@ -228,7 +226,7 @@ fn guest_a_request_that_meets_a_fault_is_counted_once_per_completion() {
 #[ignore = "boots a guest: make test-guests"]
 fn guest_a_faults_latency_is_its_own_and_the_next_requests_is_not_its() {
     for guest in GUESTS.iter() {
-        // Readahead overlaps its requests with the calls that follow.
+        // Excludes buffered reads, because readahead overlaps with the next calls.
         for case in Case::all(guest).iter().filter(|case| !case.buffered()) {
             let label = case.label(guest);
             let expected = case.expected();
@@ -236,11 +234,11 @@ fn guest_a_faults_latency_is_its_own_and_the_next_requests_is_not_its() {
                 guest.recorded(&case.mount(), number(&case.line, column), case.direction())
             };
             let latencies = of("fileid").latencies();
-            // The kernel counts back-offs in jiffies, which lag behind and catch up on a busy machine:
-            // the call itself may then take less. The lower bound of a bucket is up to 2.2 % too low.
+            // The kernel counts back-offs in jiffies, which lag and catch up on a busy machine, so the call itself may take less. The lower
+            // bound of a bucket is up to 2.2 % too low.
             let at_least = (expected.at_least * 0.97).min(case.seconds("fault") / 2.0);
-            // One of them is the plain request's, and no longer than its call took; what is left are
-            // the faulted call's, one after the other but for the two requests of an unstable write.
+            // One request belongs to the plain call and takes no longer than it. The others belong to the faulted call. They run one after
+            // the other, except for the two requests of an unstable write.
             let fits = |plain: usize| {
                 let (mut sum, mut longest): (f64, f64) = (0.0, 0.0);
                 for (_, latency) in latencies.iter().enumerate().filter(|(i, _)| *i != plain) {

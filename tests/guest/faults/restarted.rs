@@ -43,8 +43,8 @@ fn guest_io_in_flight_over_a_server_restart_is_counted_once() {
                 guest.kernel
             );
             assert!(recorded_longest <= longest);
-            // v3 has no state to lose: the attempt that waits for the server is the one that succeeds.
-            // With v4 it ends in an error (stale state, bad session), and the one after it is timed.
+            // v3 has no state to lose: the attempt that waits for the server succeeds. In v4 it ends in an error (stale state, bad
+            // session), and the next attempt is timed.
             if version == "3" {
                 assert!(recorded_longest >= DOWN, "{} {path}", guest.kernel);
             }

@@ -5,7 +5,7 @@ use crate::run::number;
 
 /// RPC task ids have 16 bits.
 const TASK_IDS: u64 = 1 << 16;
-/// What netem adds to the round trip of the slow mount, s.
+/// Delay that netem adds to the slow mount's round trip, s.
 const SLOW: f64 = 0.020;
 
 impl Faults {
@@ -57,7 +57,7 @@ fn guest_a_request_outlives_a_round_of_task_ids() {
         let counts =
             ["requests", "bytes", "errors", "untimed"].map(|column| recorded.count(column));
         assert_eq!(counts, [1, 4096, 0, 0], "{}", guest.kernel);
-        // At least the last attempt, its back-off of 5 s (in jiffies) included.
+        // At least the last attempt, including its back-off of 5 s (in jiffies).
         assert!(
             (4.5..=waited).contains(&recorded.longest()),
             "{}",
@@ -110,8 +110,7 @@ fn guest_equal_task_ids_of_two_mounts_are_two_requests() {
                 latencies.extend(recorded.latencies());
             }
             latencies.sort_by(f64::total_cmp);
-            // A call is one request and takes no less, so the k-th longest call takes no less than
-            // the k-th longest request.
+            // A call is one request and takes no less. So the k-th longest call takes no less than the k-th longest request.
             assert!(
                 latencies
                     .iter()

@@ -1,4 +1,4 @@
-//! One cell: the recording against the kernel's own count, and whether the cell was what it says it is.
+//! One cell: compares the recording with the kernel's count, and checks that the cell did what it claims.
 
 use crate::matrix::evidence::Evidence;
 use crate::matrix::plan::{Cell, Kind, OPTIONS};
@@ -24,12 +24,12 @@ impl Sums {
     }
 }
 
-/// Something about a cell that is not the same on every kernel or over every version, as it was seen.
+/// An observation about a cell that differs between kernels or versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is, in the same words for every cell.
+    /// The observation, in the same words for every cell.
     pub what: &'static str,
-    /// How much of it, if that says more.
+    /// An amount, if that adds information.
     pub detail: String,
 }
 
@@ -53,7 +53,7 @@ impl Outcome {
     }
 }
 
-/// Everything that the checks look at, and what they found.
+/// The inputs of the checks, and their findings.
 struct Check<'a> {
     cell: &'a Cell,
     evidence: &'a Evidence,
@@ -62,8 +62,8 @@ struct Check<'a> {
     failures: Vec<String>,
 }
 
-/// Looks at a cell. `answers` are the rows of its files: one per file, over all time. `missed` is how many requests of this cell
-/// and of those that follow the recorder may have missed, as it says.
+/// Checks a cell. `answers` has one row per file, over all time. `missed` is the recorder's own bound on missed requests, for this cell and
+/// all later ones.
 pub fn outcome(
     cell: Cell,
     build: &str,
@@ -119,7 +119,7 @@ impl Check<'_> {
         self.notes.push(Note { what, detail });
     }
 
-    /// The version and the options that were asked for, and no others, are in force.
+    /// Checks that exactly the requested version and options are in force.
     fn options(&mut self) {
         let counted = &self.evidence.counted;
         let in_force = |option: &str| counted.options.iter().any(|o| o == option);
@@ -131,7 +131,7 @@ impl Check<'_> {
         let given: Vec<&str> = self.cell.options.given.split(',').collect();
         for option in OPTIONS.iter().flat_map(|o| o.given.split(',')) {
             let wanted = match option {
-                // No option at all, and what is in force anyway.
+                // The empty option, and options that are always in force.
                 "defaults" => continue,
                 "sec=sys" => true,
                 _ => given.contains(&option),
@@ -156,8 +156,7 @@ impl Check<'_> {
         });
     }
 
-    /// Bytes and requests as recorded, and those of mountstats, by the rule: operations = requests + attempts that were
-    /// repeated after an error.
+    /// Bytes and requests from the recording and from mountstats: operations = requests + attempts repeated after an error.
     fn sums(&mut self) -> (Sums, Sums) {
         let counted = &self.evidence.counted;
         let recorded = Sums::of(self.answers);
@@ -184,7 +183,7 @@ impl Check<'_> {
         (recorded, expected)
     }
 
-    /// Where the kernel can keep both programs from a CPU, and the recorder says so, a few may be less than there were.
+    /// If the kernel can keep both programs from a CPU, and the recorder reports it, a few requests may be missing.
     fn are_missed(&mut self, recorded: Sums, expected: Sums, missed: &mut u64) -> bool {
         let no_more = |of: fn(&Sums) -> u64| of(&recorded) <= of(&expected);
         let requests = |sums: Sums| sums.reads + sums.writes;
@@ -214,7 +213,7 @@ impl Check<'_> {
         });
     }
 
-    /// No row has errors or requests without a latency, and each histogram holds every request.
+    /// Checks that no row has errors or untimed requests, and that each histogram holds every request.
     fn rows(&mut self) {
         for answer in self.answers {
             let device = &self.evidence.device;
@@ -240,7 +239,7 @@ impl Check<'_> {
         }
     }
 
-    /// No request is larger than the mount allows.
+    /// Checks that no request is larger than the mount allows.
     fn splitting(&mut self, recorded: Sums) {
         let (rsize, wsize) = (self.evidence.option("rsize"), self.evidence.option("wsize"));
         let (rsize, wsize) = (rsize.unwrap_or(0), wsize.unwrap_or(0));
@@ -258,28 +257,28 @@ impl Check<'_> {
             Kind::Aio => self.fio("libaio", recorded),
             Kind::IoUring => self.fio("io_uring", recorded),
             Kind::Buffered => self.files(|_, wrote, read| (wrote, read)),
-            // The program fails where splice does not take the file.
+            // The program fails if splice does not support the file.
             Kind::Splice => self.files(|_, wrote, read| (wrote, read)),
             Kind::Mmap => self.mmap(),
             Kind::Copy => self.copy(),
         }
     }
 
-    /// READ_PLUS is a kernel's choice, and is seen with the same tracepoints as READ.
+    /// READ_PLUS is the kernel's choice, with the same tracepoints as READ.
     fn read_plus(&mut self) {
         let counted = &self.evidence.counted;
         let plus = counted.count("READ_PLUS");
         if plus == 0 {
             return;
         }
-        // The fifth number: bytes received, headers included. Holes that were sent as such would make it small.
+        // The fifth number: bytes received, including headers. Holes that were sent as holes would make it small.
         let received = counted.ops["READ_PLUS"][4];
         let reads = counted.reads();
         let detail = format!("{plus} of {reads} reads, {received} bytes received");
         self.note("READ_PLUS", detail);
     }
 
-    /// What was recorded of a file of the cell: bytes written and read.
+    /// The recorded bytes of a file of the cell: written and read.
     fn recorded_of(&self, name: &str) -> Result<(u64, u64), String> {
         let fileid = self.evidence.files.get(name);
         let fileid = *fileid.ok_or_else(|| format!("there is no file {name}"))?;
@@ -288,7 +287,7 @@ impl Check<'_> {
         Ok((sum(&own, "write_bytes"), sum(&own, "read_bytes")))
     }
 
-    /// Each file's recorded bytes, written and read, are what `expected` makes of those that the program says.
+    /// Checks each file's recorded bytes, written and read. `expected` computes them from the program's report.
     fn files(&mut self, expected: impl Fn(&str, u64, u64) -> (u64, u64)) -> Result<(), String> {
         for name in self.evidence.files.keys() {
             let wrote = self.evidence.reported(&format!("/files/{name}/0"))?;
@@ -300,7 +299,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Direct I/O: the requests are fio's, each split by rsize or wsize, and nothing went through the page cache.
+    /// Direct I/O: the requests are fio's, each split by rsize or wsize, and none used the page cache.
     fn fio(&mut self, engine: &str, recorded: Sums) -> Result<(), String> {
         let used = self.evidence.report.pointer("/global options/ioengine");
         let used = used.and_then(|v| v.as_str()).unwrap_or_default().to_owned();
@@ -336,7 +335,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every page was loaded over the wire, and every page that was stored to went back.
+    /// Every page was loaded over the wire, and every modified page was written back.
     fn mmap(&mut self) -> Result<(), String> {
         let stored = self.evidence.reported("/stored_bytes")?;
         let wrote = self.evidence.reported("/files/data/0")?;
@@ -356,7 +355,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A COPY moves no data here; without it the client reads the source and writes the copy.
+    /// A COPY moves no data here. Otherwise the client reads the source and writes the copy.
     fn copy(&mut self) -> Result<(), String> {
         let copies = self.evidence.counted.count("COPY");
         let wanted = self.cell.version == "4.2";

@@ -1,4 +1,4 @@
-//! What the guest script left of one cell.
+//! The guest script's output for one cell.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,21 +9,21 @@ use serde_json::Value;
 use crate::matrix::plan::Cell;
 use crate::mountstats::{MountCounters, Mountstats};
 
-/// The kernel's own count of a cell, and what its program says it did.
+/// The kernel's own count of a cell, and its program's report.
 #[derive(Debug)]
 pub struct Evidence {
     /// `server:/export`.
     pub device: String,
-    /// What the kernel counted while the program ran.
+    /// The kernel's counts while the program ran.
     pub counted: MountCounters,
     /// Fileid of each file by its name.
     pub files: BTreeMap<String, u64>,
-    /// What fio or `matrix_io.py` printed.
+    /// The output of fio or `matrix_io.py`.
     pub report: Value,
 }
 
 impl Evidence {
-    /// Reads what `scripts/matrix.sh` left of `cell` in `out`, or says why the cell did not run to its end.
+    /// Reads the files that `scripts/matrix.sh` wrote for `cell` in `out`, or returns why the cell did not finish.
     pub fn read(out: &Path, cell: &Cell) -> Result<Self, String> {
         let dir = out.join("cells").join(cell.name());
         let text = |name: &str| {

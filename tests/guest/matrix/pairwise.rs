@@ -1,4 +1,4 @@
-//! Covering arrays of strength two: few tests in which every pair of levels meets that can meet.
+//! Covering arrays of strength two: few tests that cover every possible pair of levels.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,11 @@ fn pairs(test: &[usize]) -> impl Iterator<Item = Pair> {
     (0..test.len()).flat_map(move |a| (a + 1..test.len()).map(move |b| (level(a), level(b))))
 }
 
-/// Chooses among the feasible tests, each a level per factor, until every pair of levels that occurs
-/// in one of them occurs in a chosen one. Returns their positions, ascending; the same for the same tests.
+/// Chooses among feasible tests, each a level per factor, until the chosen ones cover every pair of levels that a feasible test has.
+/// Returns their indices, ascending. Deterministic.
 ///
-/// Greedy: always a test with the most pairs that are not covered yet, of those one whose levels were
-/// taken least so far, of those the first. Since the choice is among feasible tests only, a constraint
-/// between factors needs no treatment of its own.
+/// Greedy: takes a test with the most uncovered pairs. Ties go to the test whose levels were taken least, then to the first. It chooses
+/// only among feasible tests, so constraints between factors need no special treatment.
 pub fn covering(feasible: &[Vec<usize>]) -> Vec<usize> {
     let mut uncovered: BTreeSet<Pair> = feasible.iter().flat_map(|test| pairs(test)).collect();
     let mut taken: BTreeMap<(usize, usize), usize> = BTreeMap::new();
@@ -45,7 +44,7 @@ pub fn covering(feasible: &[Vec<usize>]) -> Vec<usize> {
     chosen
 }
 
-/// No covering array has fewer tests: two factors need a test for each pair of their levels.
+/// A lower bound: two factors need a test for each pair of their levels.
 #[cfg(test)]
 pub fn lower_bound(feasible: &[Vec<usize>]) -> usize {
     let all: BTreeSet<Pair> = feasible.iter().flat_map(|test| pairs(test)).collect();
@@ -60,7 +59,7 @@ pub fn lower_bound(feasible: &[Vec<usize>]) -> usize {
 mod tests {
     use super::*;
 
-    /// 3 x 3 x 2, without the third level of the first factor together with the second of the last.
+    /// 3 x 3 x 2, except the third level of the first factor with the second level of the last.
     fn feasible() -> Vec<Vec<usize>> {
         let mut tests = Vec::new();
         for a in 0..3 {

@@ -1,4 +1,4 @@
-//! The cells of the matrix: which there are, which cannot be, and which a run takes.
+//! The cells of the matrix: possible ones, impossible ones, and the selection of a run.
 
 use crate::matrix::pairwise;
 
@@ -48,11 +48,11 @@ impl Kind {
     }
 }
 
-/// Mount options of a cell, beside the version.
+/// Mount options of a cell, besides the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub name: &'static str,
-    /// As `mount -o` takes them.
+    /// The options for `mount -o`.
     pub given: &'static str,
 }
 
@@ -142,7 +142,7 @@ pub fn full(kernels: &[String]) -> Vec<Cell> {
     product(kernels).0
 }
 
-/// Cells in which every possible pair of kernel, version, kind and options meets.
+/// Cells that cover every possible pair of kernel, version, kind and options.
 pub fn pairwise(kernels: &[String]) -> Vec<Cell> {
     let (cells, levels) = product(kernels);
     let chosen = pairwise::covering(&levels);

@@ -1,4 +1,4 @@
-//! The result table, and the page in `docs/` that keeps the one of the full product.
+//! The table of results, and the page in `docs/` with the table of the full product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ fn bytes(sums: &Sums) -> String {
     format!("{} + {}", sums.read_bytes, sums.written_bytes)
 }
 
-/// One line per cell, as a Markdown table. Pairs are of reads and of writes.
+/// One line per cell, as a Markdown table. Pairs are reads and writes.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut text = HEAD.to_owned();
     for o in outcomes {
@@ -53,7 +53,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// In which releases and versions each kind of note was seen, as a Markdown list.
+/// Releases and versions in which each kind of note was seen, as a Markdown list.
 fn differences(outcomes: &[Outcome]) -> String {
     let mut seen: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for o in outcomes {
@@ -79,7 +79,7 @@ fn differences(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Cells whose recorded sums are not the same on every kernel they ran on, as a Markdown list.
+/// Cells whose recorded sums differ between kernels, as a Markdown list.
 fn sums_by_kernel(outcomes: &[Outcome]) -> String {
     let mut by_cell: BTreeMap<String, Vec<(&str, Sums)>> = BTreeMap::new();
     for o in outcomes {

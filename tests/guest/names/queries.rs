@@ -1,4 +1,4 @@
-//! What queries by name find, against what the workload did under each name and against mountstats.
+//! Queries by name find the workload's requests under each name, and match mountstats.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::run::{Answer, number, sum};
 
 const MOVED: &str = "/mnt/nfs/names/moved";
 
-/// Requests by the start of their window of a second, UTC in ms: those that were certainly and those that were possibly in it.
+/// Requests by the start of their one-second window, UTC in ms: certainly and possibly in it.
 type Windows = BTreeMap<i64, [u64; 2]>;
 
 fn windows(made: &[&Made]) -> Windows {
@@ -67,7 +67,7 @@ fn guest_each_name_of_a_file_that_is_moved_to_and_fro_finds_what_was_done_under_
             let all: u64 = answered.values().sum();
             assert_eq!(all, made.len() as u64, "{path}: {answered:?}, {truth:?}");
         }
-        // Coarse rows are no less exact.
+        // Coarse rows are just as exact.
         for step in ["10s", "1m", "all"] {
             let coarse = RUN.query(&["--step", step, "--file", path]);
             let requests = ["read_requests", "write_requests"].map(|column| sum(&coarse, column));
@@ -113,7 +113,7 @@ const TOTALS: [&str; 4] = [
     "write_bytes",
 ];
 
-/// What was transferred on all mounts.
+/// Transfers of all mounts.
 fn transferred(stats: &Mountstats) -> [u64; 4] {
     let mut sums = [0; 4];
     for (_, counters) in stats.mounts.values() {
@@ -128,7 +128,7 @@ fn transferred(stats: &Mountstats) -> [u64; 4] {
     sums
 }
 
-/// The values of the stacks of `trackiops flamegraph --folded`, with what they are of.
+/// Values of the stacks of `trackiops flamegraph --folded`, each with its subject.
 fn stacks(by: &str, direction: &str) -> Vec<(String, u64)> {
     let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
         .args([
@@ -187,7 +187,7 @@ fn guest_the_flame_graph_is_as_wide_as_the_query_and_as_mountstats() {
             assert_eq!(total, expected, "{by}, {direction}");
         }
     }
-    // Of the RPC client's own latencies, in whole milliseconds by operation and mount; see `latency`.
+    // From the RPC client's own latencies, in whole milliseconds by operation and mount; see `latency`.
     let execute_us: f64 = truth
         .mounts
         .values()

@@ -1,4 +1,4 @@
-# Mounts of every kind while a recorder compares itself with the kernel, and programs that the kernel skips: audit.sh
+# Mounts of every kind while a recorder audits itself, and programs that the kernel skips: audit.sh
 . /work/lib.sh
 
 # put FILE COUNT: COUNT WRITE requests, and as many READs.
@@ -22,7 +22,7 @@ export_dir() {
 elsewhere() {
     attach /exp-c /mnt/inside
     put /mnt/inside/f 30
-    # Its device is looked for when the file is met, and its counters at one of the next looks.
+    # The recorder looks up the device when it meets the file, and its counters at one of the next looks.
     sleep 4
     put /mnt/inside/f 10
     sleep 2
@@ -39,7 +39,7 @@ put /mnt/a/before 20
 start_recorder --granularity 1s,1m
 snapshot before
 put /mnt/nfs/f 40
-# Ages are in seconds: what comes from here on is certainly younger than the recorder.
+# Ages are in seconds: mounts from here on are certainly younger than the recorder.
 sleep 4
 attach /exp /mnt/own nosharecache
 put /mnt/own/g 50
@@ -66,11 +66,11 @@ snapshot after
 stop_recorder
 keep_store
 
-# --- with a filter: what it leaves out is compared as well ----------------------------------------
+# --- with a filter: the audit includes requests that the filter excludes --------------------------
 STORE=/var/tmp/filtered
 snapshot filtered.before
 start_recorder --uid 4711
-# What is left out before the first look has been compared is in doubt, and in no number of the comparison.
+# Requests that the filter excludes before the first comparison are uncertain, and the audit omits them.
 sleep 2
 put /mnt/nfs/f 10
 snapshot filtered.after
@@ -78,7 +78,7 @@ stop_recorder
 cp -a "$STORE" "$OUT/filtered"
 
 # --- programs that the kernel skips ---------------------------------------------------------------
-# Their engine does not know how often: what it lacks is an alarm.
+# Their engine does not know how often, so the difference raises an alarm.
 STORE=/var/tmp/skipped
 start_recorder --engine tracepoint
 snapshot skipped.before
@@ -92,7 +92,7 @@ fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=
 snapshot skipped.after
 stop_recorder
 cp -a "$STORE" "$OUT/skipped"
-# The same where a filter leaves all of it out.
+# The same if a filter excludes all requests.
 STORE=/var/tmp/skipped_filtered
 start_recorder --engine tracepoint --uid 4711
 fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 --rw=read >/dev/null

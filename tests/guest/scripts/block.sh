@@ -1,4 +1,4 @@
-# Requests to a loop device with ext4, of every kind, beside NFS; and what is refused.
+# Requests of every kind to a loop device with ext4, beside NFS; and refused options.
 . /work/lib.sh
 
 [ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -6,7 +6,7 @@ modprobe -a loop ext4 xfs btrfs 2>/dev/null || true
 declare -A devices
 for kind in ext4 xfs btrfs; do
     truncate -s 320M "/var/tmp/$kind"
-    # Linux before 5.19 does not know what XFS has by default.
+    # Linux before 5.19 does not support XFS's defaults.
     features=()
     [ $kind != xfs ] || features=(-i nrext64=0)
     mkfs.$kind -q "${features[@]}" "/var/tmp/$kind"
@@ -18,7 +18,7 @@ for kind in ext4 xfs btrfs; do
     mount -t $kind -o $options "${devices[$kind]}" "/mnt/$kind"
     echo "${devices[$kind]}" >"$OUT/device.$kind"
 done
-# File systems write their logs when they like, but not while they are frozen.
+# File systems write their logs at any time, but not while they are frozen.
 frozen() {
     for kind in ext4 xfs btrfs; do fsfreeze "$1" "/mnt/$kind"; done
 }
@@ -75,7 +75,7 @@ for kind in ext4 xfs btrfs tmpfs overlay; do
     mkdir -p "/mnt/$kind/calls"
     python3 /work/local_calls.py "/mnt/$kind/calls" >"$OUT/calls.$kind"
 done
-# Each of them may get the inode of the one before.
+# Each of them may get the inode of the previous one.
 mkdir /mnt/ext4/exported /mnt/back
 exportfs -o rw,no_root_squash,insecure,fsid=3 '*:/mnt/ext4/exported'
 mount -t nfs -o vers=4.2 127.0.0.1:/mnt/ext4/exported /mnt/back
@@ -104,8 +104,8 @@ cp "$OUT/record.err" "$OUT/calls.err"
 mkdir "$OUT/calls"
 cp -a "$STORE/." "$OUT/calls/"
 
-# Those for some files only, and the requests that they lead to.
-# What was written before is written back before.
+# Filters for some files, and the requests that they cause.
+# Write earlier data back first.
 sync
 STORE=/var/tmp/chosen
 mkdir -p /mnt/ext4/chosen/below /mnt/ext4/beside
@@ -113,7 +113,7 @@ start_recorder --levels app,block --requests --app-latency --dir /mnt/ext4/chose
 for file in /mnt/ext4/chosen/below/inside /mnt/ext4/chosen/inside /mnt/ext4/beside/outside /mnt/xfs/calls/plain /mnt/xfs/outside; do
     dd if=/dev/zero of=$file bs=4k count=8 oflag=direct conv=fsync,notrunc 2>/dev/null
 done
-# To two files by one call: of them one counts.
+# One call writes to two files, and only one of them counts.
 python3 -c 'import os
 os.sendfile(os.open("/mnt/ext4/beside/outside", os.O_WRONLY), os.open("/mnt/ext4/chosen/inside", os.O_RDONLY), 0, 8192)'
 stop_recorder INT

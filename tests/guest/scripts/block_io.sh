@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# block_io.sh DIRECTORY: reads and writes of every kind, each byte of a file `w*` written once. Prints these files and their sizes.
+# block_io.sh DIRECTORY: reads and writes of every kind; each byte of a file `w*` is written once. Prints these files and their sizes.
 set -euo pipefail
 cd "$1"
 
@@ -10,9 +10,9 @@ run() {
 run --name=wbuffered --rw=write --bs=64k --size=2m --fsync=8 --end_fsync=1 --numjobs=2
 run --name=wdirect --rw=randwrite --bs=4k --size=256k --direct=1 --ioengine=io_uring --iodepth=8 --numjobs=16
 run --name=wpsync --rw=write --bs=16k --size=1m --direct=1 --ioengine=psync
-# More at once than the device takes in one request.
+# Larger than one request of the device.
 run --name=wlarge --rw=write --bs=4m --size=8m --direct=1 --ioengine=psync
-# The file is written before it is mapped, on some file systems.
+# Some file systems write the file before it is mapped.
 run --name=mapped --rw=write --bs=4k --size=512k --ioengine=mmap --end_fsync=1
 for n in $(seq 24); do dd if=/dev/urandom of="wsmall$n" bs=4k count=1 conv=fsync status=none; done
 # Small files whose pages the file system writes together.

@@ -93,7 +93,7 @@ def failed():
     fd = open_file("failed", os.O_RDWR)
     read("failed", LIBC.pread(fd, BAD, 100, 0))
     write("failed", LIBC.pwrite(fd, BAD, 100, 0))
-    # A buffer of which only a part is there.
+    # A buffer that is only partly mapped.
     room = mmap.mmap(-1, 8192)
     address = ctypes.addressof(ctypes.c_char.from_buffer(room))
     LIBC.munmap(ctypes.c_void_p(address + 4096), ctypes.c_size_t(4096))
@@ -111,7 +111,7 @@ def direct():
         write("direct", os.pwritev(fd, [memoryview(buffer)[:16384]], at * 16384))
     for at in range(8):
         read("direct", os.preadv(fd, [buffer], at * 65536))
-    # Beyond the end: the kernel counts what is asked for.
+    # Beyond the end: the kernel counts the requested bytes.
     read("direct", os.preadv(fd, [buffer], 8 * 65536))
     os.close(fd)
 

@@ -1,4 +1,4 @@
-# The calls of applications on two mounts, of every kind, between two snapshots; and two tenants on shared files.
+# Calls of applications of every kind on two mounts, between two snapshots; and two tenants on shared files.
 . /work/lib.sh
 
 mkdir -p /exp3 /mnt/nfs3
@@ -10,7 +10,7 @@ mkdir -p /sys/fs/cgroup/one /sys/fs/cgroup/two
 
 start_recorder --granularity 1s,10s,1m --rotate 10s "$@"
 snapshot before
-# From the first request on Linux 5.10 tells calls of different files apart.
+# After the first request, Linux 5.10 can distinguish calls of different files.
 echo first >/mnt/nfs/first.bin
 sync
 for mount in /mnt/nfs /mnt/nfs3; do
@@ -24,10 +24,10 @@ for mount in /mnt/nfs /mnt/nfs3; do
     done
 done
 
-# Two tenants: a file that both write, and one that is handed over by who opened it.
+# Two tenants: a file that both write, and a file opened by one and used by the other.
 python3 /work/handed.py /mnt/nfs >"$OUT/handed.txt"
 
-# Cached: the application reads it ten times, and nothing goes over the wire.
+# Cached: the application reads it ten times without a request.
 head -c 1000000 /dev/zero >/mnt/nfs/again.bin
 for _ in 1 2 3 4 5 6 7 8 9 10; do cat /mnt/nfs/again.bin >/dev/null; done
 

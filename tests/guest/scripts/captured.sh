@@ -1,5 +1,5 @@
 # Every version and several connections, recorded and captured at the same time.
-# Every client calls itself by another name and asks at another address. So no mount shares a client with another one.
+# Every client has its own name and address, so no mount shares a client with another one.
 . /work/lib.sh
 
 # work DIR: direct and buffered requests, the end of the file, and a device that is full.
@@ -12,14 +12,14 @@ work() {
         # Not from the page cache.
         echo 1 >/proc/sys/vm/drop_caches
         cat odd large >/dev/null
-        # Beyond the end.
+        # Beyond the end of the file.
         dd if=odd of=/dev/null bs=4k skip=90 iflag=direct
-        # Linux 5.10 tries for ever.
+        # Linux 5.10 retries forever.
         [[ $(uname -r) == 5.10.* ]] || ! dd if=/dev/zero of=full bs=64k oflag=direct
         rm -f full' - "$1"
 }
 
-# attach CASE SERVER OPTIONS: a file system of its own.
+# attach CASE SERVER OPTIONS: a separate file system.
 attach() {
     local dir=/mnt/$1 exp=/exp-$1
     number=$((number + 1))
@@ -47,7 +47,7 @@ snapshot before
 while read -r name dir; do
     work "$dir"
 done <"$OUT/mounts" >"$OUT/work.log" 2>&1
-# A file that the server does not have any more.
+# A file that the server no longer has.
 exec 7</mnt/v3/odd
 rm /exp-v3/odd
 expect stale dd of=/dev/null bs=4k count=1 iflag=direct <&7

@@ -1,4 +1,4 @@
-# More calls than a low ceiling allows, then none, then requests and opens as fast as they go.
+# More calls than a low ceiling allows, then none, then requests and opens at full speed.
 . /work/lib.sh
 
 head -c 4000000 /dev/urandom >/mnt/nfs/cached.bin
@@ -15,7 +15,7 @@ busy() {
     local seconds=$1 cpu
     shift
     for cpu in $(seq "$(nproc)"); do timeout "$seconds" "$@" & done
-    # Each ends by its time.
+    # Each job ends after its time.
     for job in $(jobs -p); do [ "$job" = "$RECORDER" ] || wait "$job" || true; done
 }
 
@@ -31,7 +31,7 @@ PY
 LOOKS=$!
 busy 7 python3 /work/preads.py /mnt/nfs/cached.bin /var/tmp/local.bin
 wait "$LOOKS"
-# Details come back once it is calm for some seconds.
+# Details come back after some quiet seconds.
 sleep 10
 status calm
 

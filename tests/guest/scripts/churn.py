@@ -38,7 +38,7 @@ for root in roots:
         os.makedirs(os.path.join(root, f"{n}"), exist_ok=True)
 while time.monotonic() < end:
     for root in roots:
-        # A full file system, or a file that is on its way somewhere else, is no reason to stop.
+        # Continue if the file system is full, or the file is being renamed.
         with contextlib.suppress(OSError):
             once(root, made)
     made += 1

@@ -1,4 +1,4 @@
-# What the unit forbids the recorder: each capability that it leaves is needed, and no server that hangs keeps it from starting.
+# The restrictions of the unit: each remaining capability is needed, and a server that hangs does not block the recorder's start.
 . /work/lib.sh
 UNIT=/work/trackiops.service
 cp "$UNIT" /run/unit
@@ -6,7 +6,7 @@ cp "$UNIT" /run/unit
 systemd-analyze security --no-pager --offline=true "$UNIT" >"$OUT/security"
 useradd --uid 1000 user
 
-# some_io NAME: of a user, where nobody else has the mount, and has it until the recorder has ended.
+# some_io NAME: by a user, in a private mount namespace that lasts until the recorder has ended.
 some_io() {
     # shellcheck disable=SC2016
     unshare --mount --propagation private bash -c '
@@ -18,7 +18,7 @@ some_io() {
     sleep 2
 }
 
-# record_some NAME: by a unit that may have been changed.
+# record_some NAME: by a unit that the test may have changed.
 record_some() {
     STORE=/var/tmp/$1
     if start_recorder 2>"$OUT/$1.start"; then
@@ -43,7 +43,7 @@ for capability in $(sed -n 's/^CapabilityBoundingSet=//p' /run/unit); do
 done
 cp /run/unit "$UNIT"
 
-# A server that does not answer, when whoever looks at the mount has to ask it.
+# A server that does not answer; looking at this mount requires a request.
 mkdir /home/nas /mnt/old
 mount -t nfs -o vers=4.2,actimeo=1,nosharecache 127.0.0.1:/exp /home/nas
 mount -t nfs -o vers=3,actimeo=1,nolock 127.0.0.1:/exp /mnt/old
@@ -51,7 +51,7 @@ rpc.nfsd 0
 sleep 3
 STORE=/var/tmp/hung
 start_recorder
-# Where the unit does not let it write.
+# A store in a directory that the unit protects.
 sed 's|^ExecStart=.*|ExecStart=/usr/local/bin/trackiops record --store /home/store|' "$UNIT" >/run/systemd/system/elsewhere.service
 systemctl daemon-reload
 expect elsewhere systemctl start elsewhere

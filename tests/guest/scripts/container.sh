@@ -1,21 +1,21 @@
-# The recorder in a container, run by Podman as docs/guide/containers.md says, and what is missing without each of these options.
+# The recorder in a container, run by Podman like docs/guide/containers.md describes, and the effect of omitting each option.
 . /work/lib.sh
 STORE=/var/lib/trackiops
 CONTAINER=trackiops
 sudo() { "$@"; }
-# One that hangs must not hold up the test.
+# A command that hangs must not block the test.
 podman() { timeout --kill-after=5 120 podman "$@"; }
 
 said() { podman logs "$CONTAINER" 2>&1; }
-# Not by a pipe: what is not read to its end fails.
+# Not through a pipe: a pipe that is not read to its end makes the command fail.
 has_begun() { grep -q "^recording$\|recording needs root" <<<"$(said)"; }
 needs_more() { grep -q "recording needs root" <<<"$(said)"; }
 
-# some_io NAME: of root on the host, of a user in a container, and of a user whose mount no other process has.
+# some_io NAME: by root on the host, by a user in a container, and by a user in a private mount namespace.
 some_io() {
     dd if=/dev/zero of=/mnt/nfs/host bs=64k count=8 oflag=direct status=none
     dd if=/dev/zero of=/mnt/two/host bs=64k count=2 oflag=direct status=none
-    # With the host's programs, and a mount namespace of its own. Its cgroup stays until the recorder has looked for it.
+    # With the host's programs and a private mount namespace. Its cgroup stays until the recorder has looked for it.
     podman run --rm --network=none --cgroupns=host --user=1000 --volume=/mnt/nfs/data:/data --rootfs /:O sh -c "
         dd if=/dev/zero of=/data/tenant bs=64k count=4 oflag=direct status=none
         sed s/^0::// /proc/self/cgroup; sleep 2" >"$OUT/$1.cgroup" &
@@ -29,7 +29,7 @@ some_io() {
     wait $!
 }
 
-# record_some NAME COMMAND: what the container that COMMAND starts has recorded.
+# record_some NAME COMMAND: the recording of the container that COMMAND starts.
 record_some() {
     local name=$1
     rm -rf "$STORE"
@@ -54,7 +54,7 @@ record_some() {
     [ "$CONTAINER" != trackiops ] || podman rm --force trackiops
 }
 
-# Messages that are in the system's journal may be late, and more than one container has this name.
+# Messages in the system's journal may be late, and several containers have this name.
 printf '[containers]\nlog_driver = "k8s-file"\n' >/etc/containers/containers.conf
 useradd --uid 1000 user
 mkdir -p /exp2 /mnt/two /mnt/inside
@@ -66,9 +66,9 @@ mkdir -m 777 /mnt/nfs/data
 
 command=$(cat /work/run.sh)
 record_some whole "$command"
-# Other engines mount nothing more into a container that is read-only.
+# Other engines mount nothing else into a read-only container.
 record_some sealed "${command/--read-only /--read-only --read-only-tmpfs=false }"
-# The option that begins like this is left out.
+# Remove the option that begins like this.
 while read -r name option; do
     # shellcheck disable=SC2001
     record_some "$name" "$(sed "s| ${option}[^ ]*||" <<<"$command")"
@@ -84,14 +84,14 @@ SYS_ADMIN --cap-add=SYS_ADMIN
 SYS_PTRACE --cap-add=SYS_PTRACE
 END
 
-# A store that belongs to a group.
+# A store owned by a group.
 sed -i 's|^d /var/lib/trackiops .*|d /var/lib/trackiops 2750 root trackiops|' /etc/tmpfiles.d/trackiops.conf
 record_some others "$command"
 group=$(getent group trackiops | cut -d: -f3)
 record_some group "${command/--detach /--detach --user=0:$group }"
 setpriv --reuid 65534 --regid "$group" --clear-groups trackiops query --step all --json >"$OUT/member.json"
 
-# As on a node. Podman knows neither names of nodes nor `appArmorProfile`.
+# As on a node. Podman supports neither node names nor `appArmorProfile`.
 if [ "${1:-}" = kube ]; then
     CONTAINER=trackiops-pod-trackiops
     sed -i 's|^d /var/lib/trackiops .*|d /var/lib/trackiops 0750|' /etc/tmpfiles.d/trackiops.conf

@@ -1,11 +1,11 @@
-# 64 threads that each read a file of their own from its begin to its end, then write it again. Argument: how many listen.
+# 64 threads; each reads its own file from begin to end, then writes it again. Argument: number of listeners.
 . /work/lib.sh
 
 job() {
     fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 "$@" >/dev/null
 }
 
-# listen COUNT: this number of listeners; the last one sends what nobody asked for, the one before comes again and again, and the one before that
+# listen COUNT: that many listeners. The last one sends unexpected data, the one before reconnects all the time, and the one before that
 # does not read.
 listen() {
     local i
@@ -29,7 +29,7 @@ open("/run/listening", "w").close()
 signal.pause()
 EOF
     wait_for 120 test -e /run/listening
-    # The socket that listens, and a connection for each.
+    # The listening socket, and a connection for each listener.
     wait_for 120 sh -c "[ \$(grep -c /live.sock /proc/net/unix) -ge $(($1 - 1)) ]"
 }
 

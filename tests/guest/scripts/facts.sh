@@ -1,5 +1,5 @@
-# Keeps what the product reads, or will read, of the running kernel, below $OUT as below the root.
-# Needs btf_extract.py beside it. What would differ from boot to boot is left out or made the same.
+# Copies all files of the running kernel that the product reads or will read to $OUT, as below the root.
+# Needs btf_extract.py beside it. Omits or normalizes data that differs from boot to boot.
 set -euo pipefail
 
 EVENTS=(
@@ -10,12 +10,12 @@ TYPES=(
     # A request: its RPC, its transfer, its pages.
     rpc_task rpc_rqst rpc_clnt rpc_xprt rpc_procinfo rpc_message rpc_cred
     nfs_pgio_{header,args,res} nfs_commit_data nfs_page page folio
-    # The directory in which something is created.
+    # The directory of a new entry.
     nfs4_create_arg
     # Its file, and its name.
     nfs_fh nfs_inode nfs_server nfs_client nfs_open_context nfs_lock_context
     inode super_block dentry qstr file
-    # Who asked for it.
+    # The requester.
     cred kuid_t mem_cgroup obj_cgroup cgroup_subsys_state cgroup kernfs_node
     # The calls of applications, and the functions that serve them.
     kiocb iov_iter path nfs_file_{read,write,splice_read,direct_read,direct_write}
@@ -30,11 +30,11 @@ TYPES=(
     pageflags file_system_type btf_trace_mm_filemap_{add_to,delete_from}_page_cache btf_trace_writeback_dirty_{page,folio}
     # System calls, the files of threads, and requests of io_uring.
     pt_regs task_struct css_set thread_info files_struct fdtable io_kiocb io_uring_cqe btf_trace_{sys_exit,io_uring_complete}
-    # How programs load from the kernel's memory.
+    # How programs load from kernel memory.
     bpf_rdonly_cast linux_mib
 )
 
-# keep PATH...: files of /proc and /sys, whose size is not known before they are read.
+# keep PATH...: files of /proc and /sys, whose size is unknown until they are read.
 keep() {
     local path
     for path; do
@@ -45,14 +45,14 @@ keep() {
 
 mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
 keep proc/version proc/sys/kernel/{osrelease,version} sys/kernel/security/lockdown
-# The others come from the guest and the order in which it loads modules.
+# Other lines depend on the guest and on the order of loading modules.
 grep -Ew 'tracefs|nfs|nfs4' /proc/filesystems >"$OUT/proc/filesystems"
 
 for event in "${EVENTS[@]}"; do
     format=sys/kernel/tracing/events/$event/format
     [ ! -e "/$format" ] || keep "$format"
 done
-# Events are numbered in the order in which modules are loaded.
+# Numbers of events depend on the order of loading modules.
 find "$OUT/sys/kernel/tracing" -name format -exec sed -i 's/^ID: .*/ID: 0/' {} +
 
 mkdir "$OUT/sys/kernel/btf"

@@ -20,7 +20,7 @@ import time
 KIB = 1024
 BLOCK = 64 * KIB  # rsize and wsize of the mounts
 FILE_BLOCKS = 4
-# What NFSv3 and NFSv4 call by the same number.
+# Errors with the same number in NFSv3 and NFSv4.
 EIO, EACCES, ENOSPC, EDQUOT, ESTALE, DELAY = 5, 13, 28, 69, 70, 10008
 
 
@@ -42,7 +42,7 @@ CASES = [
     ("read_eacces", "read", status(EACCES), 1, True, None),
     ("read_estale", "read", status(ESTALE), 1, True, None),
     ("write_short", "write", SHORT, 1, True, None),
-    # More than one request is written unstable, and what is short of that is sent again as a whole.
+    # Several requests are written unstable; after a short write, all of it is sent again.
     ("write_short_unstable", "write", SHORT, 2, True, None),
     ("write_delay", "write", status(DELAY), 1, True, None),
     ("write_dropped", "write", BROKEN, 1, True, None),
@@ -105,7 +105,7 @@ class Case:
         try:
             os.close(fd)
         except OSError as error:
-            # What failed is told again, also when a call has told it.
+            # close reports the error again, even after a call has reported it.
             self.calls.append({"what": "close", "errno": errno.errorcode[error.errno]})
 
     def call(self, what, fd, block, blocks):

@@ -7,13 +7,13 @@ LAST=${*: -1}
 # mount_version VERSION SERVER:/PATH MOUNT_POINT [OPTIONS]
 mount_version() {
     local tcp=proto=tcp
-    # mount.nfs asks v3's portmapper, which knows one port and not the proxies' ones, about UDP too.
+    # mount.nfs also asks v3's portmapper about UDP, but it knows only one port, not the ports of the proxies.
     [[ $1 = 3 ]] && tcp+=,mountproto=tcp
     mkdir -p "$3"
     mount -t nfs -o "vers=$1,$tcp${4:+,$4}" "$2" "$3"
 }
 
-# export_more: a file system with a server device of its own, so that its mounts have RPC clients of their own.
+# export_more: a file system with a separate server device, so that its mounts have separate RPC clients.
 export_more() {
     mkdir -p /exp2
     mount -t tmpfs -o size=64m tmpfs /exp2
@@ -46,7 +46,7 @@ task_ids() {
     mkdir /exp/wrapped /exp2/slow /exp2/fast
     truncate -s 4M /exp/wrapped/many /exp2/slow/slow /exp2/fast/fast
     truncate -s 64K /exp/wrapped/held
-    # All that goes to or comes from 127.0.0.2 takes 10 ms.
+    # Traffic to and from 127.0.0.2 takes 10 ms.
     modprobe -a sch_prio sch_netem cls_u32
     tc qdisc add dev lo root handle 1: prio bands 4
     tc qdisc add dev lo parent 1:4 handle 40: netem delay 10ms
@@ -101,7 +101,7 @@ watch_bpf_calls() {
 }
 
 umount /mnt/nfs
-# Links between events are the tracepoint engine's; the other one must come to the same.
+# Only the tracepoint engine has links between events; the other engine must give the same results.
 start_recorder --engine tracepoint
 start_beside --engine direct
 watch_bpf_calls
@@ -109,8 +109,8 @@ for phase in proxied task_ids restarted; do
     "$phase" "$@"
 done
 list_files /exp
-# Those on elements of maps keep programs away (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), one by one or in batches. How long programs run
-# is asked for without.
+# Calls on elements of maps, single or in batches, keep programs away (`bpf_disable_instrumentation`, kernel/bpf/syscall.c). The recorder
+# reads run times of programs without such calls.
 grep -E 'sys_bpf[(]cmd: ([1-4]|15|18|19|1a|1b),' /sys/kernel/tracing/instances/bpf/trace >"$OUT/bpf_calls" || true
 stop_recorder INT
 keep_store

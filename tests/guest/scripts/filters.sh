@@ -1,10 +1,10 @@
-# The same work under one filter after the other: each case is a store of its own.
+# The same work under one filter after the other: each case has a separate store.
 . /work/lib.sh
 
 BYTES=$((64 << 10))
 TIMES=8
 
-# The export of lib's mount, another one, and one that is mounted later.
+# The export of lib's mount, another export, and one that is mounted later.
 for i in 2 3; do
     mkdir -p "/exp$i"
     mount -t tmpfs -o size=64m tmpfs "/exp$i"
@@ -30,14 +30,14 @@ as_user() {
     setpriv --reuid 1000 --clear-groups bash -c "work $1"
 }
 
-# in_cgroup NAME FILE: in a cgroup that may be new.
+# in_cgroup NAME FILE: works in a cgroup, which may be new.
 in_cgroup() {
     mkdir -p "/sys/fs/cgroup/outer/$1"
     sleep 1.5 # a filter knows it within a second
     (echo $BASHPID >"/sys/fs/cgroup/outer/$1/cgroup.procs" && work "$2")
 }
 
-# A process whose id is known before it works. Its program is loaded in place of the shell's.
+# A process with a known id before it works. Its program replaces the shell.
 begin_waiting() {
     rm -f /run/go
     mkfifo /run/go
@@ -45,7 +45,7 @@ begin_waiting() {
     WAITING=$!
 }
 
-# filtered CASE [FLAG...]: all of the work, with a recorder that has these flags.
+# filtered CASE [FLAG...]: does all work while a recorder with these flags runs.
 filtered() {
     local name=$1
     shift
@@ -84,7 +84,7 @@ filtered() {
     cp -a "$STORE/." "$OUT/$name/"
 }
 
-# Every file is there from the begin, but those that are named after cases.
+# Every file exists from the begin, except files that are named after cases.
 for file in a/b/c/deep outside user a/user pid inner cgroup moved; do
     work "/mnt/nfs/$file.bin"
 done

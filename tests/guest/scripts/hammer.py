@@ -19,7 +19,7 @@ def bpf(command, attributes):
     return result
 
 
-# Large values, so that an update takes its time.
+# Large values, so that an update takes long.
 VALUE = 16 << 10
 fd = bpf(MAP_CREATE, ctypes.create_string_buffer(struct.pack("=IIIII", HASH, 4, VALUE, 64, 0), 20))
 key = ctypes.create_string_buffer(4)

@@ -35,7 +35,7 @@ def use(fd, writes, reads):
 
 def one():
     use(os.open(shared, os.O_RDWR | os.O_CREAT, 0o644), 40, 20)
-    # Opened here, used there.
+    # Opened here, used by the other tenant.
     fd = os.open(handed, os.O_RDWR | os.O_CREAT, 0o644)
     use(fd, 10, 0)
     in_cgroup("two", lambda: use(fd, 30, 15))

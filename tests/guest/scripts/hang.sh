@@ -1,27 +1,27 @@
-# A server that does not answer for a while, beside one that does. Arguments: for how many seconds, the versions of NFS of
-# the hung server's mounts. Then nfsd stops for as long, and comes back.
+# A server that does not answer for a while, beside one that does. Arguments: number of seconds, and the NFS versions of the hung server's
+# mounts. Then nfsd stops for as long, and comes back.
 . /work/lib.sh
 
 DOWN=$1
 shift
 
-# Clients keep their state over the time that the server is away: what waits is the request, not its repetition.
+# Clients keep their state while the server is away: the request itself waits, not its repetition.
 restart_nfsd() { rpc.nfsd -G 10 -L 300 8; }
 
 mount_all() {
     local version
     for version; do
         mkdir -p "/exp/hung-$version" "/mnt/$version"
-        # Another address than that of the other server.
+        # An address other than the other server's.
         mount -t nfs -o "vers=$version,proto=tcp,rsize=65536,wsize=65536" "127.0.0.2:/exp/hung-$version" "/mnt/$version"
     done
 }
 
-# What goes to or comes from 127.0.0.2 is thrown away, or no more.
+# Drops all traffic to and from 127.0.0.2, or stops dropping it.
 cut_off() { tc qdisc replace dev lo parent 1:4 handle 40: netem loss 100%; }
 cut_on() { tc qdisc replace dev lo parent 1:4 handle 40: netem delay 0ms; }
 
-# note WHAT: when it happened.
+# note WHAT: records the time of an event.
 note() { printf '%s\t%s\n' "$(date +%s.%N)" "$1" >>"$OUT/times"; }
 
 # work NAME DIRECTORY...: steady work from now until `rest`.
@@ -36,7 +36,7 @@ rest() {
     wait "$WORKER"
 }
 
-# Files that are gone before anybody can see who uses them: the recorder looks through all processes for their names.
+# Files that vanish before the recorder can see their users: it searches all processes for their names.
 nameless() {
     while [ ! -e /run/named ]; do
         dd if=/dev/zero of=/mnt/healthy/short bs=4k count=1 oflag=direct 2>/dev/null
@@ -45,7 +45,7 @@ nameless() {
     done
 }
 
-# press KEY PATTERN NAME: in `trackiops top`; its screen is kept in screen-NAME as soon as the pattern is on it.
+# press KEY PATTERN NAME: presses a key in `trackiops top`; saves its screen as screen-NAME once the pattern appears.
 press() {
     [ -z "$1" ] || tmux send-keys -t top "$1"
     wait_for 60 sh -c "tmux capture-pane -p -t top | grep -q -- '$2'" || { tmux capture-pane -p -t top >&2; return 1; }
@@ -65,7 +65,7 @@ cut_on
 tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
 tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
 mount_all "$@"
-# Of a version of its own: else the client would find that it is the same server.
+# Use a separate version. Otherwise the client would detect that it is the same server.
 mount -t nfs -o vers=4.2,rsize=65536,wsize=65536 127.0.0.1:/exp2 /mnt/healthy
 
 python3 /work/terminal.py "$OUT/terminal" trackiops record --store "$STORE" --ready-file /run/trackiops.ready &
@@ -74,7 +74,7 @@ wait_for 60 test -s /run/trackiops.ready
 snapshot before
 tmux -f /dev/null new-session -d -s top -x 80 -y 24 'trackiops top; echo "ended with $?"; sleep 1000'
 
-# --- idle for longer than the lease needs to be renewed, then slow: never stalled ---------------------
+# --- idle beyond the lease's renewal, then slow: never stalled ------------------------------------
 note idle
 sleep 15
 tc qdisc replace dev lo parent 1:4 handle 40: netem delay 50ms
@@ -110,7 +110,7 @@ LEFT=$((DOWN - $(date +%s) + SINCE))
 ((LEFT <= 0)) || sleep "$LEFT"
 cut_on
 note up
-# TCP sends again what was lost after about as long again.
+# TCP retransmits lost segments after about as long again.
 wait_for $((2 * DOWN + 60)) grep -q "no longer stalled" "$OUT/terminal"
 sleep 3
 touch /run/named

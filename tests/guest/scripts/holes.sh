@@ -1,4 +1,5 @@
-# holes.sh MIB: a file larger than memory goes through the page cache, so that each page of memory comes into it, and nearly all are evicted.
+# holes.sh MIB: sends a file larger than memory through the page cache, so that every page of memory enters the cache and nearly all are
+# evicted.
 . /work/lib.sh
 
 modprobe -a loop ext4

@@ -10,7 +10,7 @@ for jobs in 1 8 64; do
     snapshot "lat$jobs"
 done
 
-# A second way to the same machine, 20 ms away: all that goes to or comes from 127.0.0.2.
+# A second route to the same machine, 20 ms away: all traffic to and from 127.0.0.2.
 mkdir -p /exp2 /mnt/slow
 mount -t tmpfs -o size=64m tmpfs /exp2
 exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
@@ -19,10 +19,10 @@ tc qdisc add dev lo root handle 1: prio bands 4
 tc qdisc add dev lo parent 1:4 handle 40: netem delay 10ms
 tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
 tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
-# Of the same minor version the client would find that it is the same server, and use one connection.
+# With the same minor version, the client would detect the same server and use one connection.
 mount -t nfs -o vers=4.1 127.0.0.2:/exp2 /mnt/slow
 
-# Threads of one process, some of them alternating between the two files.
+# Threads of one process; some alternate between the two files.
 fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runtime=8 --size=1m \
     --name=slow --numjobs=4 --filename=/mnt/slow/slow.bin \
     --name=fast --numjobs=4 --filename=/mnt/nfs/fast.bin \
@@ -35,7 +35,7 @@ for file in /mnt/slow/alone.bin /mnt/nfs/alone.bin; do
 done
 tc qdisc del dev lo root
 
-# One writer, then 64, who share two RPC slots: the client takes no fewer.
+# One writer, then 64 writers that share two RPC slots, the client's minimum.
 sysctl -qw sunrpc.tcp_slot_table_entries=2 sunrpc.tcp_max_slot_table_entries=2
 mkdir -p /exp3 /mnt/few
 mount -t tmpfs -o size=128m tmpfs /exp3

@@ -2,9 +2,9 @@
 set -euo pipefail
 
 STORE=${STORE:-/var/tmp/store}
-# Emulated, a loaded recorder takes more than it may by default, and would leave details out that tests ask for.
+# Under emulation, a busy recorder exceeds the default overhead limit, and would shed details that tests need.
 export TRACKIOPS_RECORD_MAX_OVERHEAD=${TRACKIOPS_RECORD_MAX_OVERHEAD-100%}
-# And it takes longer to seal than it has at its end without a service manager.
+# And sealing at the end takes longer than allowed without a service manager.
 export NOTIFY_SOCKET=${NOTIFY_SOCKET-/run/not-listening}
 
 # wait_for SECONDS COMMAND...: until the command succeeds.
@@ -23,13 +23,13 @@ start_recorder() {
     RECORDER=$BEGUN
 }
 
-# start_beside [FLAG...]: another recorder beside it, with a store of its own, to be compared.
+# start_beside [FLAG...]: another recorder beside it, with a separate store, for comparison.
 start_beside() {
     begin_recording "$STORE-beside" "$OUT/beside.err" --no-live "$@"
     BESIDE=$BEGUN
 }
 
-# counts_calls FLAGS: whether a recorder counts calls of applications. Where these are probed, only tests that look at them ask for it.
+# counts_calls FLAGS: whether a recorder counts calls of applications. If that needs probes, only tests of calls enable it.
 counts_calls() {
     case "$(uname -r) $1" in
     7.* | *tracepoint*) echo false ;;
@@ -49,7 +49,7 @@ begin_recording() {
     wait_for "${READY_SECONDS:-180}" test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
 }
 
-# stop_recorder [SIGNAL]: its exit status is this function's.
+# stop_recorder [SIGNAL]: returns the recorder's exit status.
 stop_recorder() {
     kill -"${1:-INT}" "$RECORDER" ${BESIDE:-}
     wait "$RECORDER" ${BESIDE:-}
@@ -86,7 +86,7 @@ expect() {
     echo "$status" >"$OUT/$name.status"
 }
 
-# rdma_server: the server at $RDMA, port 20049, over RoCE in software on a device that leads nowhere.
+# rdma_server: the server at $RDMA, port 20049, over software RoCE on a device that is not connected.
 RDMA=10.9.0.1
 rdma_server() {
     ! grep -q rdma /proc/fs/nfsd/portlist || return 0

@@ -1,11 +1,11 @@
-# Stopping, being killed, starting again, being asked while at work, and everything that can be wrong.
+# Stop, kill, restart, queries while recording, and all kinds of errors.
 . /work/lib.sh
 
 write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
 }
 
-# --- a recording that is asked while at work, then killed, then continued --------------------------
+# --- a recording that is queried while it runs, then killed, then continued ------------------------
 trackiops watch --json --wait >"$OUT/watch.json" 2>"$OUT/watch.err" &
 WATCH=$!
 start_recorder
@@ -44,8 +44,8 @@ python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
     trackiops record --store /var/tmp/terminal --duration 3s >"$OUT/terminal"
 keep_store
 
-# --- what can be wrong -----------------------------------------------------------------------------
-# A catalog of a format that ends otherwise: without what this one has behind its last page.
+# --- errors -----------------------------------------------------------------------------------------
+# A catalog with a different trailer: without the bytes behind its last page.
 expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; truncate --size=-24 /var/tmp/newer/catalog.db
     printf "\x00\x00\x03\xe7" | dd of=/var/tmp/newer/catalog.db bs=1 seek=60 conv=notrunc 2>/dev/null
     trackiops record --store /var/tmp/newer --duration 1s'

@@ -1,4 +1,4 @@
-# little.sh MIB FILES: a recorder in a cgroup that allows this much memory, while each of these files is written and read.
+# little.sh MIB FILES: runs a recorder in a cgroup with this memory limit, while each of these files is written and read.
 . /work/lib.sh
 
 group=/sys/fs/cgroup/little

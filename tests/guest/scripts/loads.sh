@@ -1,4 +1,4 @@
-# Every load of kernel memory by the programs of some levels, as the verifier of this kernel sees it. Nothing is recorded.
+# Lists every load of kernel memory by the programs of some levels, as this kernel's verifier sees it. Records nothing.
 . /work/lib.sh
 
 modprobe -a nfs nfsv3 nfsv4 2>/dev/null || true

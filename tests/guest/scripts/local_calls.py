@@ -120,7 +120,7 @@ def on_disk():
         os.fsync(fd), synced("synced")
     for _ in range(5):
         os.fdatasync(fd), synced("synced")
-    # What is no flag is an error.
+    # Invalid flags are an error.
     flush = ctypes.CDLL(None).sync_file_range
     for flags in 2, 1 << 20:
         synced("synced", flush(fd, ctypes.c_int64(0), ctypes.c_int64(0), flags))
@@ -135,7 +135,7 @@ def process():
     return int(lines["rchar"]), int(lines["wchar"])
 
 
-# What reads `/proc/self/io` is a call as well.
+# Reading `/proc/self/io` is a call as well.
 process()
 first = process()
 second = process()

@@ -1,7 +1,7 @@
-# Very many small files, each read once, as many as can be in a time: many.sh FILES SECONDS.
+# Very many small files, each read once, as many as possible in the time: many.sh FILES SECONDS.
 . /work/lib.sh
 
-# They are made on the server, in directories of 1,000.
+# Created on the server, in directories of 1,000.
 python3 - "$1" >"$OUT/files" <<'P'
 import os, sys
 for number in range(int(sys.argv[1])):
@@ -23,7 +23,7 @@ timeout "$2" bash -c 'cd /mnt/nfs/many && find . -mindepth 2 -maxdepth 2 -type d
 echo "$(($(date +%s) - began))" >"$OUT/seconds"
 snapshot after
 kill -INT "$RECORDER"
-# Until it has sealed, which takes memory, too.
+# Includes memory for sealing.
 while peak=$(grep -s VmHWM "/proc/$RECORDER/status"); do
     echo "$peak" >"$OUT/peak"
     sleep 0.2

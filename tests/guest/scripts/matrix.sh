@@ -1,5 +1,5 @@
 # One cell of the matrix after the other: a fresh mount, one kind of I/O, the kernel's own count before and after.
-# One recorder sees them all. Arguments: four words per cell, which are its name, version, kind and mount options.
+# One recorder records all cells. Arguments: four words per cell: name, version, kind and mount options.
 . /work/lib.sh
 
 MOUNT=/mnt/nfs
@@ -15,7 +15,7 @@ count() {
     cp /proc/self/mountstats "$1"
 }
 
-# asynchronous and direct I/O: written, then read back. Nothing is laid out beforehand, so fio counts every request.
+# Asynchronous and direct I/O: written, then read back. fio does not lay out files beforehand, so it counts every request.
 run_fio() {
     fio --directory="$MOUNT" --filename=data --bs=16k --size=2m --direct=1 --fallocate=none --create_on_open=1 --ioengine="$1" --iodepth="$2" \
         --name=write --rw=randwrite --name=read --stonewall --rw=randread --output-format=json --output="$3"
@@ -32,7 +32,7 @@ run_kind() {
 export -f run_kind run_fio
 export MOUNT
 
-# What fails ends the cell, not the run.
+# A failure ends the cell, not the run.
 cell() {
     local name=$1 version=$2 kind=$3 options=$4 kept=$OUT/cells/$1
     set -e
@@ -46,7 +46,7 @@ cell() {
 }
 
 uname -rv >"$OUT/kernel"
-# The next mount of a server takes over the connections of one that is still there, and so its nconnect.
+# A new mount reuses the connections of an existing mount of the same server, including its nconnect.
 umount "$MOUNT"
 start_recorder --engine direct --granularity 1s,10s,1m --rotate 20s
 start_beside --engine tracepoint --granularity 1s,10s,1m --rotate 20s

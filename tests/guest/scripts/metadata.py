@@ -23,7 +23,7 @@ os.mkdir(root)
 for n in range(ROUNDS):
     path = os.path.join(root, f"file{n}")
     with open(path, "wb") as file:
-        # Data that takes more than one request is not written for good by each: it is committed.
+        # Data of several requests is written unstable and then committed.
         file.write(os.urandom(n * 1000 + 1 if n % 5 else 3 << 20))
         file.flush()
         os.fsync(file.fileno())

@@ -1,9 +1,9 @@
-# A real Prometheus with native histograms scrapes a recording. What is pushed by OTLP is kept: Debian's Prometheus does not take it.
+# A real Prometheus with native histograms scrapes a recording. OTLP pushes are saved: Debian's Prometheus does not accept them.
 . /work/lib.sh
 
 sysctl -qw kernel.bpf_stats_enabled=1
 start_recorder
-# Nobody, but of the store's group.
+# As the user `nobody`, but in the store's group.
 setpriv --reuid=65534 --regid=0 --clear-groups trackiops metrics --listen 127.0.0.1:9930 --metrics-top-files 3 \
     --otlp http://127.0.0.1:4318 --otlp-interval 1s 2>"$OUT/metrics.err" &
 METRICS=$!
@@ -27,7 +27,7 @@ mkdir -p /mnt/nfs/dir
 fio --name=steady --directory=/mnt/nfs --rw=randrw --rwmixread=70 --bs=16k --size=8m --numjobs=3 --direct=1 --thread \
     --ioengine=psync --time_based --runtime=30 --rate_iops=20 --output=/dev/null
 stat /mnt/nfs/missing 2>/dev/null || true
-# The last window, the status after it, and a scrape.
+# Wait for the last window, the status after it, and a scrape.
 sleep 5
 python3 /work/prometheus.py ask >"$OUT/asked.json"
 for name in openmetrics text; do
@@ -37,7 +37,7 @@ promtool check metrics <"$OUT/text" >"$OUT/lint" 2>&1 || true
 promtool check rules /work/trackiops.rules.yml >"$OUT/rules" 2>&1
 trackiops status --json >"$OUT/status.json" || true
 
-# A restart of the metrics alone resets no counter.
+# A restart of only the metrics resets no counter.
 kill -TERM "$METRICS"
 wait "$METRICS"
 setpriv --reuid=65534 --regid=0 --clear-groups trackiops metrics --listen 127.0.0.1:9930 2>>"$OUT/metrics.err" &

@@ -11,17 +11,17 @@ umount /mnt/nfs
 modprobe -r nfsv3 2>/dev/null || true
 unload
 
-# Not loaded: said, or waited for.
+# Not loaded: the recorder says so, or waits.
 expect not_loaded trackiops record --levels wire --store "$STORE" --duration 1s
 expect unused timeout --preserve-status 5 trackiops record --store /var/tmp/unused --wait
 cat /proc/modules >"$OUT/modules"
 
-# The rules that are there when the first request comes count, not those of its start.
+# The rules at the time of the first request apply, not the rules at the start.
 tenants() { printf '[[rule]]\ntenant = "%s"\n' "$1" >/run/tenants.toml; }
 tenants early
 trackiops record --store "$STORE" --wait --tenants /run/tenants.toml --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
 RECORDER=$!
-# It says so once it handles signals: SIGHUP would end it before.
+# The message means that signals are handled: before, SIGHUP would end it.
 wait_for 60 grep -q waiting "$OUT/wait.err"
 test ! -e /run/trackiops.ready
 tenants late
@@ -32,14 +32,14 @@ wait_for 60 test -s /run/trackiops.ready
 mount_and_write 16
 snapshot first
 umount /mnt/nfs
-# While it records the module stays: the kernel refuses, nobody hangs.
+# While it records, the module stays: the kernel refuses to unload it, and nothing hangs.
 rmmod nfsv4
 ! rmmod nfs 2>"$OUT/in_use.err"
 stop_recorder TERM
 rmmod nfs
 touch "$OUT/released.stopped"
 
-# Stopped under load, and killed.
+# Stopped under load, then killed.
 modprobe nfs
 for how in TERM KILL; do
     start_recorder
@@ -53,7 +53,7 @@ for how in TERM KILL; do
     wait "$RECORDER" || true
     wait "$load"
     umount /mnt/nfs
-    # Descriptors of a killed process are closed by the kernel in its own time.
+    # The kernel closes descriptors of a killed process some time later.
     if [ "$how" = KILL ]; then wait_for 60 rmmod nfsv4 && wait_for 60 rmmod nfs; else unload; fi
     touch "$OUT/released.$how"
     modprobe nfs

@@ -1,13 +1,13 @@
-# What is on which mount, however it came there: mounts.sh VERSION...
+# Files on mounts of every origin: mounts.sh VERSION...
 . /work/lib.sh
 
-# put MOUNT PATH FILE COUNT: so many WRITE requests of a file, which are to be told under this mount and path.
+# put MOUNT PATH FILE COUNT: COUNT WRITE requests for a file, expected under this mount and path.
 put() {
     dd if=/dev/zero of="$3" bs=4k count="$4" oflag=direct status=none
     stat -c "$4	%Hd:%Ld	%i	$1	$2" "$3" >>"$LIST"
 }
 
-# put_at MOUNT FILE COUNT: as `put`; the path is the file's own.
+# put_at MOUNT FILE COUNT: like `put`; the path is the file's own.
 put_at() {
     put "$1" "$2" "$2" "$3"
 }
@@ -18,20 +18,20 @@ attach() {
     mount -t nfs -o "vers=$VERSION,nolock" "$SERVER:$1" "$2"
 }
 
-# export_dir DIR FSID [OPTION]: a file system of its own.
+# export_dir DIR FSID [OPTION]: a separate file system.
 export_dir() {
     mountpoint -q "$1" || { mkdir -p "$1"; mount -t tmpfs none "$1"; }
     exportfs -o "rw,no_root_squash,insecure,fsid=$2${3:+,$3}" "*:$1"
 }
 
-# turn LETTER PATH: mounts an export where others are mounted before and after it.
+# turn LETTER PATH: mounts an export where others were mounted before and will be later.
 turn() {
     attach "/exp-$1" /mnt/turns
     stat -c %d /mnt/turns >>"$OUT/devices.$VERSION"
     put "$SERVER:/exp-$1" "$2" "/mnt/turns/$1" 3
 }
 
-# Nobody else has these mounted. The recorder sees each while it lasts.
+# Mounts in a private namespace. The recorder sees each one while it lasts.
 in_another_namespace() {
     attach /exp-c /mnt/inside
     put_at "$SERVER:/exp-c" /mnt/inside/f 5
@@ -58,7 +58,7 @@ for VERSION in "$@"; do
     STORE=/var/tmp/store-$VERSION
     start_recorder --granularity 1s,1m
 
-    # Two exports of one server; a mount within another one; a part of one that is seen at a second place.
+    # Two exports of one server; a mount within another one; a part of an export at a second place.
     attach /exp-a /mnt/a
     attach /exp-b /mnt/b
     put_at "$SERVER:/exp-a" /mnt/a/f 2
@@ -72,16 +72,16 @@ for VERSION in "$@"; do
     # The same export, and the same superblock, twice.
     attach /exp-a /mnt/again
     put "$SERVER:/exp-a" /mnt/a/f /mnt/again/f 5
-    # The window in which it was used closes.
+    # Wait until the window of its use closes.
     sleep 1.2
-    # Only the part is left, and it is still the same file system.
+    # Only the part remains, and it is still the same file system.
     umount /mnt/a /mnt/again
     sleep 0.3
     put "$SERVER:/exp-a/dir" /mnt/bound/f /mnt/bound/f 2
     put "$SERVER:/exp-a/dir" /mnt/bound/g /mnt/bound/g 4
     umount /mnt/bound
 
-    # Numbers of devices are used again: with a look in between, without one, and with none while it is mounted.
+    # Device numbers are reused: with a look in between, without one, and without one during the mount.
     for export in c d d; do
         turn "$export" "/mnt/turns/$export"
         sleep 1.2

@@ -13,7 +13,7 @@ import time
 
 ROOT = b"/mnt/nfs/names"
 BLOCK = 4096
-# Longer than it takes until the recorder looks again whether a file that is in use was renamed.
+# Longer than the recorder waits before it checks an open file for a rename again, s.
 LOOKED_AGAIN = 6
 BUFFER = mmap.mmap(-1, BLOCK)
 
@@ -202,7 +202,7 @@ def by_handle():
     if libc.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount), 0) != 0:
         print(f"no handle: {os.strerror(ctypes.get_errno())}", file=sys.stderr)
         return
-    # The name is forgotten.
+    # Makes the kernel forget the name.
     subprocess.run("sync; echo 3 > /proc/sys/vm/drop_caches", shell=True, check=True)
     directory = os.open("/mnt/nfs", os.O_RDONLY)
     fd = libc.open_by_handle_at(directory, ctypes.byref(handle), os.O_RDWR | os.O_DIRECT)

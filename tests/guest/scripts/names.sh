@@ -1,7 +1,7 @@
-# What files are called, by either engine: names.sh FILES.
+# Names of files, with either engine: names.sh FILES.
 . /work/lib.sh
 
-# A file system that uses inode numbers again.
+# A file system that reuses inode numbers.
 modprobe loop
 truncate -s 64m /var/tmp/two.img
 mkfs.ext4 -q /var/tmp/two.img
@@ -22,7 +22,7 @@ snapshot after
 stop_recorder
 keep_store
 
-# The same by the other engine, as far as it goes.
+# The same with the other engine, as far as it supports it.
 STORE=/var/tmp/tracepoint
 rm -rf /mnt/nfs/names
 mkdir /mnt/nfs/names

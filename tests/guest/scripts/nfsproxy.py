@@ -33,7 +33,7 @@ CALL, REPLY = 0, 1
 V3_READ, V3_WRITE, V4_COMPOUND = 6, 7, 1
 OP_PUTFH, OP_READ, OP_WRITE, OP_SEQUENCE, OP_READ_PLUS = 22, 25, 38, 53, 68
 NAMES = {OP_READ: "READ", OP_WRITE: "WRITE", OP_READ_PLUS: "READ_PLUS"}
-# Bytes of a result that is good, its operation number and status included (RFC 8881, 18.46 and 18.22).
+# Bytes of a successful result, including its operation number and status (RFC 8881, 18.46 and 18.22).
 RESULT_BYTES = {OP_SEQUENCE: 44, OP_PUTFH: 8}
 STATEID_BYTES = 16
 
@@ -302,7 +302,7 @@ async def main(log, socket, ports):
     proxy = Proxy(open(log, "a", encoding="utf-8"))
     for port in ports:
         await asyncio.start_server(lambda r, w, port=port: proxy.serve(port, r, w), "127.0.0.1", port, limit=1 << 22)
-    # The last, because its existence says that everything listens.
+    # Create this socket last: its existence means that everything listens.
     await asyncio.start_unix_server(proxy.control, socket)
     await asyncio.Event().wait()
 

@@ -1,6 +1,5 @@
-# Metadata of every kind over every version of NFS, one mount after the other; then over several connections, and over
-# two mounts of one server, which have an RPC client in common. A recording and two snapshots of each. At last without
-# operations.
+# Metadata of every kind over every version of NFS, one mount after the other. Then over several connections, and over two mounts of one
+# server, which share an RPC client. Each with a recording and two snapshots. At last without operations.
 . /work/lib.sh
 
 umount /mnt/nfs
@@ -8,12 +7,12 @@ mkdir -p /exp2 /mnt/nfs2
 mount -t tmpfs -o size=64m tmpfs /exp2
 exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
 
-# record NAME DIRECTORY...: works in the directories, side by side.
+# record NAME DIRECTORY...: works in the directories concurrently.
 record() {
     local name=$1 directory workers=()
     shift
     STORE=/var/tmp/$name
-    # Leases are renewed every few seconds, also while nobody works: what was done at most is between the outer ones.
+    # Leases are renewed every few seconds, even without work. The outer snapshots give the upper bound.
     snapshot "$name.earliest"
     start_recorder --granularity 1s,10s --rotate 10s
     snapshot "$name.before"
@@ -25,7 +24,7 @@ record() {
     if [ -n "${told:-}" ]; then
         python3 /work/told.py "$1" "$told" >"$OUT/$name.told.json"
     fi
-    # Delegations are returned and files closed when the kernel gets round to it.
+    # The kernel returns delegations and closes files some time later.
     sleep 2
     # While it records: rows that are not sealed yet.
     trackiops query --store "$STORE" --by op --step all --format json >"$OUT/$name.live.json"
@@ -52,7 +51,7 @@ record two /mnt/nfs /mnt/nfs2
 find /sys/fs/nfs -maxdepth 2 -ls >"$OUT/sysfs.txt" 2>&1 || true
 umount /mnt/nfs2
 
-# programs NAME: how many BPF programs the recorder holds.
+# programs NAME: number of BPF programs that the recorder holds.
 programs() {
     # A descriptor may be closed meanwhile.
     { grep -h ^prog_id: "/proc/$RECORDER/fdinfo/"* || true; } | sort -u | wc -l >"$OUT/$1.programs"

@@ -1,4 +1,4 @@
-# A recorder that is stopped while requests go on, and one that is killed: what it says of each second and tenant.
+# A recorder that is stopped while requests continue, and one that is killed: its report for each second and tenant.
 . /work/lib.sh
 
 # tenant NAME UID: a cgroup, and a user who works in it.
@@ -33,7 +33,7 @@ end_work() {
     for name in ann bob cleo; do mv "/run/results/$name" "$OUT/$1.$name"; done
 }
 
-# in_second FRACTION: waits until the middle of a second, say.
+# in_second FRACTION: waits until this part of a second, such as its middle.
 in_second() {
     python3 -c 'import sys, time; now = time.time(); time.sleep((float(sys.argv[1]) - now) % 1)' "$1"
 }
@@ -59,7 +59,7 @@ sleep 2
 stop_recorder
 keep_store
 
-# --- stopped with more files and windows than there is room for sums ------------------------------
+# --- stopped with more files and windows than the sums have room for -------------------------------
 STORE=/var/tmp/many
 crowd() {
     fio --name=many --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 "$@" >/dev/null
@@ -68,7 +68,7 @@ crowd --rw=write
 start_recorder --ring-memory 64KiB --granularity 100ms,1s
 snapshot many.before
 kill -STOP "$RECORDER"
-# About one request a window for each file, however fast or busy the host is: 64 times 360 of them, and room for 16,384.
+# About one request a window for each file, at any speed of the host: 64 times 360 of them, with room for 16,384.
 crowd --rw=randrw --rate_iops=6,6 --io_size=1440k
 kill -CONT "$RECORDER"
 snapshot many.after

@@ -8,13 +8,13 @@ write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
 }
 
-# Whether who has no privileges sees a recorder.
+# Whether an unprivileged process sees a recorder.
 is_measured() { measure | grep -q '^trackiops_recorder_up 1'; }
 measure() { python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:9930/metrics").read().decode())' 2>/dev/null; }
 
 is_recording() { trackiops status >/dev/null 2>&1; }
 
-# list_system NAME: each file that is not of the kernel, of this test, or a log.
+# list_system NAME: each file except files of the kernel, files of this test, and logs.
 list_system() {
     find / -xdev \( -path /work -o -path /out -o -path /exp -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/nfs \) -prune \
         -o -print | sort >"$OUT/files.$1"
@@ -39,7 +39,7 @@ if [ ! -e "$OUT/files.before" ]; then
     sleep infinity
 fi
 
-# --- the second boot: it records without being asked -------------------------------------------------------------
+# --- the second boot: it records automatically -------------------------------------------------------------------
 mount_nfs # until then it waits for the client
 wait_for 120 is_recording
 cp /proc/self/mountstats "$OUT/mountstats.second"
@@ -86,7 +86,7 @@ expect purge dpkg -P trackiops
 list_system purged
 expect group getent group trackiops
 
-# --- the other ways in and out -----------------------------------------------------------------------------------
+# --- other ways to install and remove ----------------------------------------------------------------------------
 expect rpm rpm -i --nodeps /work/trackiops.rpm
 systemctl start trackiops
 wait_for 120 is_recording

@@ -7,7 +7,7 @@ write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count=16 oflag=direct conv=notrunc 2>/dev/null
 }
 
-# panics NAME TURN FLAG...: a recorder that panics once it has 16 writes, and the next one on its store.
+# panics NAME TURN FLAG...: a recorder that panics after 16 writes, and the next recorder on its store.
 panics() {
     local name=$1 turn=$2 status=0 recorder
     shift 2
@@ -19,7 +19,7 @@ panics() {
     write_some
     wait_for 60 has_writes "/var/tmp/$name"
     touch /run/fail
-    # Something to do for whoever is to panic.
+    # Work for the thread that panics.
     write_some_more &
     wait "$recorder" || status=$?
     echo "$status" >"$OUT/$name.status"
@@ -33,7 +33,7 @@ has_writes() {
     trackiops query --store "$1" --file /mnt/nfs/some.bin --step all --columns write_bytes --csv 2>/dev/null | grep -q 1048576
 }
 
-# Other files: what of them is recorded depends on when the recorder ends.
+# Other files: how much of them is recorded depends on when the recorder ends.
 write_some_more() {
     local i
     for i in $(seq 20); do
@@ -49,7 +49,7 @@ panics seal "1 seal: written" --rotate 4s
 panics requests "1 requests: append" --requests
 panics seal-requests "1 requests: seal" --requests --rotate 4s
 panics maps "1 mappings: look" --engine tracepoint
-# The threads that seal try to write what is not in the store.
+# The threads that seal also try to write outside of the store.
 mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
 cat /sys/kernel/security/lsm >"$OUT/lsm"
 echo theirs >/var/tmp/theirs
@@ -57,5 +57,5 @@ TRACKIOPS_ESCAPE_TO=/var/tmp/theirs expect held "$RECORDER" record --store /var/
 expect held.check trackiops store check --store /var/tmp/held
 cp /var/tmp/theirs "$OUT/theirs"
 
-# The engine of tracepoints tells no names.
+# The tracepoint engine has no names.
 list_files /mnt/nfs/some.bin

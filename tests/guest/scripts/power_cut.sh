@@ -1,5 +1,5 @@
-# power_cut.sh EXT4|XFS first|again: records onto a disk until the power is cut. What queries answer goes to standard output: about all
-# windows once a recording that was cut is taken up again, and then about the last ones all the time.
+# power_cut.sh EXT4|XFS first|again: records onto a disk until a power cut. Prints answers of queries: about all windows once the recording
+# continues after a cut, then about the last windows all the time.
 . /work/lib.sh
 
 ROOT=/var/tmp/disk
@@ -10,14 +10,14 @@ modprobe "$CUT"
 mkdir -p "$ROOT"
 mount -t "$CUT" /dev/vdd "$ROOT"
 
-# answer KIND [FLAG...]: windows that are closed.
+# answer KIND [FLAG...]: closed windows.
 answer() {
     echo "$1"
     trackiops query --store "$STORE" --step 1s --format json "${@:2}" || [ $? = 1 ] # nothing yet
     echo end
 }
 
-# Sealing all the time, so that a cut meets each of its steps.
+# Seals all the time, so that cuts hit each of its steps.
 start_recorder --rotate 5s
 if [ "$2" = again ]; then
     trackiops store check --store "$STORE" >&2

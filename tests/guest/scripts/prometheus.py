@@ -34,7 +34,7 @@ def questions():
         yield f"{direction}_sum", f"histogram_sum(trackiops_latency_seconds{labels})"
         for quantile in ["0.5", "0.9", "0.99"]:
             yield f"{direction}_p{quantile}", f"histogram_quantile({quantile}, trackiops_latency_seconds{labels})"
-        # In the middle of the load, and without its edges.
+        # The middle of the load, without its edges.
         yield f"{direction}_rate", f"rate(trackiops_requests_total{labels}[15s] offset 10s)"
         yield f"{direction}_rate_p0.9", f"histogram_quantile(0.9, rate(trackiops_latency_seconds{labels}[15s] offset 10s))"
     for operation in ["GETATTR", "LOOKUP", "WRITE"]:

@@ -1,4 +1,4 @@
-# A recorder that reads its configuration again on SIGHUP: what is kept changes, and nothing else does.
+# A recorder rereads its configuration on SIGHUP: retention changes, and nothing else.
 . /work/lib.sh
 
 CONFIG=/etc/trackiops/trackiops.toml
@@ -16,7 +16,7 @@ write_for() {
     done
 }
 
-# oldest GRANULARITY: when its first segment begins, from the name. A merged segment keeps that time.
+# oldest GRANULARITY: begin of its first segment, from the name. A merged segment keeps that time.
 oldest() {
     find "$STORE/rollup/granularity=$1" -name '*.parquet' | grep -o '[0-9]*T[0-9]*Z' | sort | head -n 1
 }
@@ -25,7 +25,7 @@ fine_have_expired() {
     [ "$(oldest 1s)" != "$(cat "$OUT/oldest.1s")" ]
 }
 
-# In place of systemd.
+# Stands in for systemd.
 python3 - "$OUT/notified" <<'EOF' &
 import socket, sys
 manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -44,10 +44,10 @@ write_for 40
 for granularity in 1s 1m; do
     oldest $granularity >"$OUT/oldest.$granularity"
 done
-# Time for two more rotations.
+# Wait for two more rotations.
 sleep 20
 ! fine_have_expired || { echo "expired before SIGHUP" >&2; exit 1; }
-# Now with a filter as well, which cannot change.
+# Now also with a filter, which cannot change.
 printf '[record]\nretain = "1s=5s,1m=forever"\nuid = [4242]\n' >$CONFIG
 kill -HUP "$RECORDER"
 write_for 5

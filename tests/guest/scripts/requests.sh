@@ -1,4 +1,4 @@
-# Every request kept one by one: a small pattern that is known in advance, then direct and buffered I/O by fio.
+# Every request kept one by one: a small known pattern, then direct and buffered I/O by fio.
 . /work/lib.sh
 
 start_recorder --granularity 1s --rotate 20s --requests
@@ -15,7 +15,7 @@ fio --name=buffered --directory=/mnt/nfs --rw=write --bs=64k --size=32m --ioengi
     --output-format=json --output="$OUT/buffered.json"
 drop_caches
 cat /mnt/nfs/buffered.0.0 >/dev/null
-# The last of it just after a rotation, long before the next.
+# Does the last I/O just after a rotation, long before the next one.
 until (($(date +%s) % 20 == 1)); do
     sleep 0.1
 done
@@ -23,9 +23,9 @@ cat $file >/dev/null
 
 snapshot after
 list_files /mnt/nfs
-# Until the window has closed.
+# Wait until the window has closed.
 sleep 2
-# Rows that were written and not sealed yet survive the end of the recorder.
+# Rows that were written but not sealed survive the end of the recorder.
 kill -KILL "$RECORDER"
 wait "$RECORDER" || true
 ls /var/tmp/store/journal >"$OUT/journals"

@@ -5,9 +5,9 @@ import sys
 import threading
 
 base = os.path.realpath(sys.argv[1])
-# By name: reads that returned, their bytes, those that failed; and the same of writes.
+# By name: returned reads, their bytes, failed reads; and the same for writes.
 counts = {}
-# By name: calls that opened it, those that waited until it was on its disk, and those of them that failed.
+# By name: opens, syncs, and failed syncs.
 operations = {}
 lock = threading.Lock()
 

@@ -67,7 +67,7 @@ def main():
             lookup = struct.pack("=IIQQQ", fd, 0, ctypes.addressof(key), ctypes.addressof(value), 0)
             bpf(MAP_LOOKUP_ELEM, ctypes.create_string_buffer(lookup, 32))
             if sys.argv[1:] == ["blind"]:
-                # What starts before this time is not recovered.
+                # Starts before this time are not recovered.
                 struct.pack_into("=Q", value, 0, 2**64 - 1)
                 bpf(MAP_UPDATE_ELEM, ctypes.create_string_buffer(lookup, 32))
             recovered = dict(zip(RECOVERY, struct.unpack("=5Q", value)))

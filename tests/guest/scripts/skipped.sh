@@ -1,5 +1,5 @@
-# skipped.sh THREADS REQUESTS [blind | rdma]: THREADS threads read and write files of their own, and make others, while nothing but spinning goes on beside
-# them on every CPU. So programs are interrupted in the middle of a request.
+# skipped.sh THREADS REQUESTS [blind | rdma]: THREADS threads read and write their own files, and create others. Meanwhile a process spins
+# on every CPU, so programs are interrupted in the middle of a request.
 . /work/lib.sh
 
 threads=$1 requests=$2
@@ -8,7 +8,7 @@ job() {
     fio --name=skipped --directory=/mnt/nfs --size=64k --bs=4k --direct=1 --ioengine=psync --thread --numjobs="$threads" "$@" >/dev/null
 }
 
-# Operations on many files: each OPEN, SETATTR and REMOVE is one that can be skipped.
+# Operations on many files: each OPEN, SETATTR and REMOVE may be skipped.
 metadata() {
     local i
     for ((i = 0; i < 40; i++)); do
@@ -26,7 +26,7 @@ fi
 job --rw=write
 start_recorder --granularity 1s
 [ "${3:-}" != blind ] || python3 /work/skipped.py blind
-# What was begun before all programs were attached is over.
+# Requests from before all programs were attached are over.
 sleep 1
 snapshot before
 spinning=()

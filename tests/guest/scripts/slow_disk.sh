@@ -1,4 +1,4 @@
-# A disk that takes three seconds to sync, and is as fast as any other in the end.
+# A disk that takes three seconds to sync, and is normally fast at the end.
 . /work/lib.sh
 
 modprobe loop
@@ -7,7 +7,7 @@ DEVICE=$(losetup -f --show /var/tmp/image)
 mkfs.ext4 -q "$DEVICE"
 modprobe dm-delay
 SECTORS=$(blockdev --getsz "$DEVICE")
-# Reads, writes, flushes.
+# Delays of reads, writes, flushes.
 dmsetup create slow --noudevsync --table "0 $SECTORS delay $DEVICE 0 0 $DEVICE 0 0 $DEVICE 0 3000"
 mkdir -p /var/tmp/slow
 mount -t ext4 /dev/dm-0 /var/tmp/slow
@@ -21,7 +21,7 @@ start_recorder
 snapshot before
 fio --name=slow --directory=/mnt/nfs --numjobs=4 --size=1m --bs=16k --rw=randrw --direct=1 --ioengine=psync \
     --rate_iops=50 --time_based --runtime=40 >/dev/null
-# How old the newest window is that a query sees.
+# Age of the newest window that a query sees.
 trackiops query --store "$STORE" --step 1s --since 2m --format json >"$OUT/while_slow"
 date +%s >"$OUT/asked"
 snapshot after

@@ -1,5 +1,5 @@
-# soak.sh MINUTES: full load, a rotation every 10 s. Memory and open files of the recorder, every 10 s; then what of the memory is
-# its own, of files, and shared.
+# soak.sh MINUTES: full load, with a rotation every 10 s. Samples memory and open files of the recorder every 10 s; then splits the memory
+# into private, file-backed and shared.
 . /work/lib.sh
 
 start_recorder --rotate 10s --retain 1s=5m,1m=3h

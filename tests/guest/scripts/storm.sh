@@ -1,13 +1,13 @@
-# storm.sh SECONDS KIND...: every kind of I/O on file systems of these kinds, tmpfs, an overlay and NFS, on a machine with little memory and holes in it, while
-# recorders with all kinds of flags come and go, a CPU goes offline and online, and modules are unloaded.
+# storm.sh SECONDS KIND...: every kind of I/O on file systems of these kinds, tmpfs, an overlay and NFS, on a machine with little memory and
+# holes in it. Meanwhile recorders with all kinds of flags come and go, a CPU goes offline and online, and modules are unloaded.
 #
-# The recorder `steady` sees frozen file systems when it starts and when it stops: its sums must equal the kernel's. In each round NFS is
+# The recorder `steady` sees frozen file systems when it starts and stops, so its sums must equal the kernel's. In each round, NFS is
 # loaded, mounted, recorded by `wire`, unmounted and unloaded.
 . /work/lib.sh
 . /work/storm_load.sh
 
 seconds=$1
-# Emulated, the verifier of Linux 5.10 takes minutes among 64 threads.
+# Under emulation, the verifier of Linux 5.10 takes minutes beside 64 threads.
 READY_SECONDS=900
 panics=$(cat /proc/sys/kernel/panic_on_oops /proc/sys/kernel/panic_on_warn)
 [ "$panics" = $'1\n1' ] || { echo "error: the kernel does not panic on warnings" >&2; exit 1; }
@@ -16,14 +16,14 @@ LOCAL=("${@:2}")
 STORES=/mnt/stores
 mkdir -p /run/recorders /run/count /sys/fs/cgroup/storm
 
-# phase SECONDS NAME: what comes next must end within this time.
+# phase SECONDS NAME: the next step must end within this time, or three times as long on a busy host.
 phase() {
     echo "storm: at $SECONDS s: $2" >&2
     echo "$((SECONDS + $1)) $2" >/run/phase.next
     mv /run/phase.next /run/phase
 }
 
-# Ends the storm when a phase does not end, and says which one and what waits.
+# Ends the storm if a phase does not end, and reports the phase and the waiting threads.
 watch_phases() {
     local until name task
     while sleep 1; do
@@ -39,17 +39,17 @@ watch_phases() {
     done
 }
 
-# count NAME: one more.
+# count NAME: increments a counter.
 count() { echo >>"/run/count/$1"; }
 
-# record NAME [FLAG...]: a recorder with a store of this name, whose memory is sampled.
+# record NAME [FLAG...]: a recorder with a store of this name; samples its memory.
 record() {
     begin_recording "$STORES/$1" "$OUT/$1.err" "${@:2}"
     echo "$BEGUN" >"/run/recorders/$1"
     count recorders
 }
 
-# ended NAME SIGNAL: a recorder that is not killed ends well.
+# ended NAME SIGNAL: a recorder that is not killed must end well.
 ended() {
     local recorder status=0
     read -r recorder <"/run/recorders/$1"
@@ -69,7 +69,7 @@ sample_memory() {
     done >"$OUT/memory"
 }
 
-# Functions are followed since Linux 5.15.
+# Functions can be traced since Linux 5.15.
 functions=
 library=$(ldd "$(command -v python3)" | grep -o '/[^ ]*/libc[.]so[.]6')
 [[ $(uname -r) == 5.10* ]] || functions="--user $library:fsync --user $library:rename"
@@ -99,7 +99,7 @@ come_and_go() {
     comers=$((comers + 1))
 }
 
-# round NUMBER: NFS from the loading of its modules to their unloading.
+# round NUMBER: from loading the NFS modules to unloading them.
 round() {
     phase 120 "load NFS"
     modprobe nfs
@@ -120,7 +120,7 @@ round() {
     ended wire INT
     wait_for 60 modprobe -r nfsv4 nfs
     count nfs
-    # Where programs take long to be verified, a round takes minutes.
+    # Where the verifier is slow, a round takes minutes.
     ((SECONDS < end)) || return 0
     phase $READY_SECONDS "a recorder comes and goes without NFS"
     come_and_go "${WITHOUT_NFS[$1 % ${#WITHOUT_NFS[@]}]}"

@@ -1,4 +1,5 @@
-# Sourced by storm.sh, which has the kinds of file systems on disks in $LOCAL: file systems, the load of the storm, and what goes on beside it.
+# Sourced by storm.sh, which has the kinds of file systems on disks in $LOCAL: file systems, the load of the storm, and concurrent
+# disturbances.
 
 declare -A devices
 loads=()
@@ -6,7 +7,7 @@ loads=()
 # jobs NAME DIRECTORY MIB: ten threads of fio, two for each kind of I/O, each with a file of this size.
 jobs() {
     local direct=1 file
-    # fio fills files that are too short before its time begins, which takes minutes on slow file systems. Sparse ones are long enough.
+    # fio would first fill files that are too short, which takes minutes on slow file systems. Sparse files are long enough.
     for file in {buffered,direct,mapped,aio}.{0,1} uring.0 uring-buffered.0; do truncate -s "$3M" "$2/$1-$file.0"; done
     # tmpfs refuses O_DIRECT before Linux 6.6.
     dd if=/dev/zero of="$2/probe" bs=4k count=1 oflag=direct status=none 2>/dev/null || direct=0
@@ -18,7 +19,7 @@ jobs() {
     job "$1-aio" directory="$2" ioengine=libaio iodepth=8 numjobs=2 direct=$direct
 }
 
-# stream NAME DIRECTORY: a thread that reads a sparse file larger than memory, so that every page is one of the cache in turn.
+# stream NAME DIRECTORY: a thread that reads a sparse file larger than memory, so that every page becomes a page of the cache in turn.
 stream() {
     truncate -s 3000M "$2/sparse"
     job "$1-stream" directory="$2" ioengine=psync rw=read bs=256k filename=sparse size=3000m
@@ -29,7 +30,7 @@ job() {
     printf '%s\n' "${@:2}"
 }
 
-# run_jobs NAME SECONDS MIB: of standard input. Recorders must get a share of the processors: the load is nice.
+# run_jobs NAME SECONDS MIB: jobs from standard input. The load is nice, so that recorders get a share of the processors.
 run_jobs() {
     local common=(thread time_based runtime="$2" size="$3m" rw=randrw bsrange=4k-32k fallocate=none fsync=64 group_reporting)
     { job global "${common[@]}"; cat; } | nice -n 19 fio --output-format=json --output="$OUT/fio.$1" -
@@ -52,17 +53,17 @@ load_nfs() {
 
 make_ext4() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$1"; }
 make_btrfs() { mkfs.btrfs -q -f "$1"; }
-# Linux before 5.19 does not know what XFS has by default.
+# Linux before 5.19 does not support XFS's defaults.
 make_xfs() { mkfs.xfs -q -f -i nrext64=0 "$1"; }
 
-# disks: pieces of the disk as devices, which $devices has by name, and file systems on them.
-# The emulator may have failed before, and the guest with it: then they have old ones.
+# disks: pieces of the disk as devices, which $devices lists by name, and file systems on them.
+# After a failure of the emulator and the guest, they may have old ones.
 disks() {
     local at=1 piece name size direct
     modprobe -a loop "${LOCAL[@]}" overlay vfat
     for piece in ext4:512 xfs:512 btrfs:768 stores:1024 vfat:64 swap:512; do
         name=${piece%:*} size=${piece#*:}
-        # Through the page cache, a page could not be swapped out without memory for another one.
+        # Through the page cache, swapping out a page would need memory for another page.
         [ "$name" = swap ] && direct=on || direct=off
         devices[$name]=$(losetup --find --show --direct-io=$direct --offset $((at << 20)) --sizelimit $((size << 20)) /dev/vdd)
         mkdir -p "/mnt/$name"
@@ -80,7 +81,7 @@ disks() {
     mount -o remount,size=160m /exp
 }
 
-# Each goes on until it is killed, and counts what it has done.
+# Each loop continues until it is killed, and counts its rounds.
 offline_and_online() {
     while sleep 4; do
         if echo 0 >/sys/devices/system/cpu/cpu1/online; then count offline; fi
@@ -101,7 +102,7 @@ unload_and_load() {
     done
 }
 
-# Pages move, and inodes and names of files are freed.
+# Moves pages, and frees inodes and names of files.
 compact_and_shrink() {
     while sleep 8; do
         echo 1 >/proc/sys/vm/compact_memory

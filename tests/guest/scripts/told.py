@@ -24,7 +24,7 @@ for n in range(1, 4):
     path = os.path.join(root, f"file{n}")
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     own = ops[fileid(path)] = {"SETATTR": n}
-    # Unstable, as it takes more than one request.
+    # Unstable, because it takes several requests.
     os.write(fd, bytes(3 << 20))
     os.fsync(fd)
     own["COMMIT"] = 1
@@ -41,7 +41,7 @@ for n in range(1, 4):
     if not is_v3:
         own["CLOSE"] = 1
 
-# What is done to a directory is the directory's.
+# Operations in a directory count for the directory.
 for n in range(3):
     os.mkdir(os.path.join(root, f"d{n}"))
 for n in range(2):
@@ -55,7 +55,7 @@ ops[fileid(root)] = {"SYMLINK": 2, "RENAME": 1} | (
     {"MKDIR": 3, "REMOVE": 2, "RMDIR": 2} if is_v3 else {"CREATE": 3, "REMOVE": 4}
 )
 
-# A user of his own.
+# A separate user.
 path = os.path.join(root, "owned")
 open(path, "w").close()
 os.chown(path, 1000, 1000)

@@ -1,21 +1,21 @@
-# transports.sh CASE...: servers and transports, each with a mount of its own; all of them stay mounted until one recorder stops.
-# Every client calls itself by another name and asks at another address. So no mount shares a client, and its counters, with another one.
+# transports.sh CASE...: servers and transports, each with a separate mount. All mounts stay until one recorder stops.
+# Every client has its own name and address, so no mount shares a client and its counters with another one.
 . /work/lib.sh
 
-# address NUMBER: one of the loopback's, at each of which the server answers.
+# address NUMBER: an address of the loopback device. The server answers at each of them.
 address() { echo "127.0.1.$1"; }
 
 # For mounts over v3: ganesha takes the port mapper's entries.
 export V3=vers=3,nolock,mountproto=tcp,mountport=$(rpcinfo -p | awk '$1 == 100005 && $3 == "tcp" { print $4; exit }')
 
-# attach CASE SERVER:/EXPORT DIR OPTIONS: mounts it as a host named CASE, and notes it for the checks.
+# attach CASE SERVER:/EXPORT DIR OPTIONS: mounts it as a host named CASE, and records it for the checks.
 attach() {
     mkdir -p "$3"
     timeout 60 unshare --uts bash -c 'hostname "$1"; mount -t nfs -o "$4" "$2" "$3"' - "$@"
     note "$1" "$2" "$3"
 }
 
-# note CASE SERVER:/EXPORT DIR: what has to be compared.
+# note CASE SERVER:/EXPORT DIR: records a mount to compare.
 note() { printf '%s\t%s\t%s\n' "$@" >>"$OUT/mounts"; }
 
 # work DIR: direct and buffered requests of two files, and some operations.
@@ -31,7 +31,7 @@ work() {
         touch passing && mv passing passed && rm passed' - "$1" 2>&1
 }
 
-# share DIR [OPTION]: an export within /exp's, or a file system of its own with options of its own.
+# share DIR [OPTION]: an export within /exp's, or a separate file system with its own options.
 share() {
     mkdir -p "$1"
     if [ -n "${2:-}" ]; then
@@ -41,7 +41,7 @@ share() {
     chmod 777 "$1"
 }
 
-# disk DIR: a file system that is on a disk.
+# disk DIR: a file system on a disk.
 disk() {
     mkdir -p "$1"
     modprobe loop
@@ -84,7 +84,7 @@ case_rdma3() {
 
 case_ganesha() {
     mkdir -p /run/ganesha /var/lib/nfs/ganesha /var/log/ganesha
-    # It does not export a tmpfs.
+    # It cannot export a tmpfs.
     disk /exp-ganesha
     cat >/etc/ganesha.conf <<'CONF'
 NFS_CORE_PARAM {
@@ -174,7 +174,7 @@ CONF
     work /mnt/tls
 }
 
-# Two network namespaces with mounts of one export. The mount of the second is in a mount namespace of its own, too.
+# Two network namespaces with mounts of one export. The second mount is also in a separate mount namespace.
 case_netns() {
     local name number=0
     modprobe veth
@@ -204,7 +204,7 @@ case_netns() {
     nsenter --mount="/proc/$(cat /run/two)/ns/mnt" bash -c 'work /mnt/two/two'
 }
 
-# The cache of files on a local disk.
+# A cache of files on a local disk.
 case_fscache() {
     modprobe cachefiles
     disk /var/cache/fscache
@@ -213,7 +213,7 @@ case_fscache() {
     share /exp/fscache
     attach fscache "$(address 7):/exp/fscache" /mnt/fscache vers=4.2,fsc
     work /mnt/fscache
-    # What was read once is read from the disk.
+    # The second read comes from the disk.
     sleep 1
     echo 1 >/proc/sys/vm/drop_caches
     dd if=/mnt/fscache/buffered of=/dev/null bs=64k
@@ -252,7 +252,7 @@ case_soft() {
     done
 }
 
-# The server says that a directory is to be found elsewhere.
+# The server refers the client to another place for a directory.
 case_referral() {
     share /exp/referred
     mkdir -p /exp/refer/there
@@ -263,7 +263,8 @@ case_referral() {
     note referral "$(address 11):/exp/referred" /mnt/refer/there
 }
 
-# second_server DIR FSID: another server of a directory, at 10.8.0.2, in a network namespace of its own. Handles are those of the first one.
+# second_server DIR FSID: another server of a directory, at 10.8.0.2, in a separate network namespace. Its handles are equal to the first
+# server's.
 second_server() {
     modprobe veth
     ip netns add second
@@ -288,7 +289,7 @@ second_server() {
         [ "$ended" = Y ] || echo Y >/proc/fs/nfsd/v4_end_grace' - "$@"
 }
 
-# The server says in the middle of the work that the files have moved.
+# In the middle of the work, the server says that the files have moved.
 case_migration() {
     share /exp-migration fsid=40
     second_server /exp-migration 40
@@ -300,7 +301,7 @@ case_migration() {
     cat /proc/mounts >"$OUT/migration/mounts"
 }
 
-# pnfs_case CASE NUMBER DEVICE: an export whose files clients read and write on the device itself. It is this machine's, too.
+# pnfs_case CASE NUMBER DEVICE: an export whose files clients read and write on the device itself, which is also this machine's.
 pnfs_case() {
     modprobe -a xfs blocklayoutdriver
     mkfs.xfs -q -f "$3"
@@ -319,7 +320,7 @@ case_block() {
     pnfs_case block 30 "$(losetup -f --show /run/block)"
 }
 
-# A disk with reservations, which keep out clients without a layout.
+# A disk with reservations, which exclude clients without a layout.
 case_scsi() {
     local target=/sys/kernel/config/target disk
     modprobe -a target_core_mod target_core_file tcm_loop sd_mod
@@ -335,7 +336,7 @@ case_scsi() {
     ln -s "$target/core/fileio_0/disk" "$target/loopback/naa.5001405000000001/tpgt_1/lun/lun_0/disk"
     wait_for 60 compgen -G '/dev/sd?'
     disk=$(compgen -G '/dev/sd?')
-    # As udev would.
+    # Like udev.
     mkdir -p /dev/disk/by-id
     wait_for 60 cat "/sys/block/${disk##*/}/device/wwid"
     ln -s "$disk" "/dev/disk/by-id/wwn-0x$(sed s/naa.// "/sys/block/${disk##*/}/device/wwid")"
@@ -343,14 +344,14 @@ case_scsi() {
 }
 
 uname -rv >"$OUT/kernel"
-# Each of its threads serves one mount that waits.
+# Each of the server's threads serves one waiting mount.
 rpc.nfsd 16
 export RDMA
 umount /mnt/nfs
 start_recorder --granularity 1s,1m
-# Ages are in seconds: what is mounted from here on is certainly younger than the recorder, which compares all of it.
+# Ages are in seconds: mounts from here on are certainly younger than the recorder, so it compares them completely.
 sleep 4
-# run_case NAME: what fails or hangs ends the case, not the run.
+# run_case NAME: a failure or a hang ends the case, not the run.
 run_case() {
     local began=$SECONDS status=0
     mkdir -p "$OUT/$1"
@@ -370,10 +371,10 @@ for name; do
         *) run_case "$name" ;;
     esac
 done
-# Without one, `wait` would wait for the recorder.
+# Without arguments, `wait` would wait for the recorder.
 for job in "${waiting[@]}"; do wait "$job"; done
 sync
-# Files are closed, and rows of the last window written.
+# Wait until files are closed, and rows of the last window are written.
 sleep 1.5
 snapshot after
 [ ! -s /run/two ] || cp "/proc/$(cat /run/two)/mountstats" "$OUT/mountstats.inside"

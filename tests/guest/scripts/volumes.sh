@@ -1,4 +1,4 @@
-# Volumes that are directories of one export, as provisioners make them, and servers behind one address: volumes.sh COUNT VERSION...
+# Volumes that are directories of one export, as provisioners create them, and servers behind one address: volumes.sh COUNT VERSION...
 . /work/lib.sh
 
 COUNT=$1
@@ -6,13 +6,13 @@ shift
 VERSIONS=("$@")
 SERVER=127.0.0.1
 
-# at NUMBER: where the kubelet mounts a volume; those of CSI drivers have data beside them.
+# at NUMBER: mount point of a volume by the kubelet; CSI drivers keep data beside it.
 at() {
     local volumes=/var/lib/kubelet/pods/pod-$1/volumes
     if (($1 % 2)); then echo "$volumes/kubernetes.io~csi/pvc-$1-$VERSION/mount"; else echo "$volumes/kubernetes.io~nfs/pvc-$1-$VERSION"; fi
 }
 
-# directory NUMBER: a volume's on the server. The last one's name is shorter than the others'.
+# directory NUMBER: a volume's directory on the server. The last one has the shortest name.
 directory() {
     if (($1 == COUNT)); then echo "/exp/$VERSION/x"; else echo "/exp/$VERSION/shop-data-$1-pvc-$1-$VERSION"; fi
 }
@@ -29,7 +29,7 @@ attach() {
 
 detach() { umount "$(at "$1")"; }
 
-# work NUMBER FILE COUNT: WRITE requests of a file of a volume, by a Pod's cgroup, and what they are to be told as.
+# work NUMBER FILE COUNT: WRITE requests for a file of a volume, by a Pod's cgroup, with the expected names.
 work() {
     local file
     file=$(at "$1")/$2
@@ -40,7 +40,7 @@ work() {
     stat -c "$3	%i	$SERVER:$(directory "$1")	$file	pvc-$1-$VERSION" "$file" >>"$LIST.$VERSION"
 }
 
-# each COMMAND...: over each version of NFS.
+# each COMMAND...: runs it for each version of NFS.
 each() { for VERSION in "${VERSIONS[@]}"; do "$@"; done; }
 
 umount /mnt/nfs
@@ -51,7 +51,7 @@ for ((i = 1; i <= COUNT; i++)); do mkdir -p "/sys/fs/cgroup/pods/pod-$i" "/var/l
 
 LIST=$OUT/list
 STORE=/var/tmp/all
-# What is mounted during the whole recording is compared with the kernel's counters.
+# A mount that lasts for the whole recording is compared with the kernel's counters.
 each attach 1
 start_recorder --granularity 1s,1m
 for ((i = 1; i <= COUNT; i++)); do
@@ -69,7 +69,7 @@ for ((i = COUNT; i > 0; i--)); do
 done
 sleep 1.2
 snapshot after
-# What leads to one address need not be one server. So two ports are two, whoever listens.
+# One address may lead to several servers. So two ports count as two, whatever listens there.
 echo 'tcp 20049' >/proc/fs/nfsd/portlist
 mountport=$(rpcinfo -p | awk '$1 == 100005 && $3 == "tcp" { print $4; exit }')
 mkdir -p /exp-behind /mnt/usual /mnt/tunnel
@@ -83,7 +83,7 @@ sleep 1.2
 stop_recorder
 cp -a "$STORE" "$OUT/all"
 
-# One of them alone by its mount point, and one by its name that comes later.
+# Filters: one volume by its mount point, and one by a name that comes later.
 LIST=$OUT/one
 STORE=/var/tmp/one
 each attach "$COUNT"

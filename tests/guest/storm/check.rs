@@ -1,4 +1,4 @@
-//! What a storm must have shown.
+//! Checks of a storm's results.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use crate::mountstats::Mountstats;
 use crate::run::{MISSED, Run};
 use crate::storm::{Flavour, HOLES, LOCAL};
 
-/// Most memory of a recorder, KiB: its rings, and what it makes of requests.
+/// Most memory of a recorder, KiB: its rings, and its state for requests.
 const MOST_MEMORY_KIB: u64 = 160 << 10;
 
-/// What was seen of a storm.
+/// Results of a storm.
 pub struct Outcome {
     pub release: String,
     pub flavour: Flavour,
     pub seconds: u64,
-    /// How often each thing was done, by its name in `storm.sh`.
+    /// Number of each event, by its name in `storm.sh`.
     pub counts: BTreeMap<String, u64>,
     /// Reads and writes that fio's threads made.
     pub calls: u64,
-    /// Pages that the kernel took back, swapped ones included.
+    /// Pages that the kernel reclaimed, including swapped ones.
     pub reclaimed: u64,
-    /// What KFENCE guarded, where there is KFENCE.
+    /// Number of allocations that KFENCE guarded, if it is built in.
     pub guarded: Option<u64>,
     pub memory_kib: u64,
-    /// Requests to devices, and over NFS: recorded with what was missed, and counted by the kernel.
+    /// Requests to devices, and over NFS: recorded (including missed ones), and counted by the kernel.
     pub block: [u64; 2],
     pub wire: [u64; 2],
     pub failures: Vec<String>,
@@ -62,7 +62,7 @@ impl Outcome {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// It was the storm that it claims to be.
+    /// Checks that the storm did what it claims.
     fn check_storm(&mut self, run: &Run) {
         for name in ["recorders", "offline", "vfat", "nfs"] {
             if self.count(name) == 0 {
@@ -70,7 +70,7 @@ impl Outcome {
             }
         }
         let holes = run.text("sections").lines().count();
-        // Sections alternate with holes, but for the first two.
+        // Sections alternate with holes, except for the first two.
         if holes != HOLES.len() + 2 {
             self.fail(format!("{holes} sections of memory"));
         }
@@ -169,7 +169,7 @@ fn counts(run: &Run) -> BTreeMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
-/// Of every file of fio's that came back.
+/// Calls of all fio files in the output.
 fn calls(run: &Run) -> u64 {
     let entries = run.out.read_dir().expect("results");
     let names = entries.map(|entry| {

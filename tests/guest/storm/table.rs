@@ -1,10 +1,10 @@
-//! The result table, and the page in `docs/` that keeps it.
+//! The table of results, and its page in `docs/`.
 
 use std::path::Path;
 
 use crate::storm::check::Outcome;
 
-/// Requests are what was recorded, what was missed included, and what the kernel counted.
+/// Pairs of requests: recorded (including missed ones), and counted by the kernel.
 pub const HEAD: &str = "\
 | kernel | memory | seconds | recorders | CPU offline | NFS unloaded | vfat unloaded | reads and writes | block requests: recorded | kernel | NFS requests: recorded | kernel | pages reclaimed | KFENCE guarded | most memory of a recorder, MiB | verdict |
 |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|

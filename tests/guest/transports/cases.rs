@@ -1,4 +1,4 @@
-//! The cases, and what is known of each beforehand.
+//! The cases, and the expectations for each.
 
 /// Packages of the servers and daemons.
 pub const PACKAGES: &str = "cachefilesd,krb5-admin-server,krb5-kdc,ktls-utils,nfs-ganesha,nfs-ganesha-vfs,openssl,xfsprogs";
@@ -7,11 +7,11 @@ pub const PACKAGES: &str = "cachefilesd,krb5-admin-server,krb5-kdc,ktls-utils,nf
 pub struct Case {
     pub name: &'static str,
     pub what: &'static str,
-    /// Options that have to be in force at each of its mounts that has data.
+    /// Options that must be in force at each of its mounts with data.
     pub options: &'static [&'static str],
     pub connections: usize,
     pub transport: &'static str,
-    /// That of pNFS with which READs and WRITEs go to a disk, and are no RPCs.
+    /// The pNFS layout by which READs and WRITEs go to a disk instead of RPCs.
     pub layout: Option<&'static str>,
 }
 
@@ -40,7 +40,7 @@ const fn pnfs(name: &'static str, what: &'static str, layout: &'static str) -> C
     }
 }
 
-/// In the order in which they run, the first two beside all others: ganesha takes the port mapper's entries, which mounts over v3 need.
+/// In the order of their runs. The first two run beside all others: ganesha takes over the port mapper's entries, which v3 mounts need.
 pub const CASES: [Case; 15] = [
     case(
         "soft",
@@ -74,8 +74,8 @@ pub const CASES: [Case; 15] = [
     case("ganesha", "nfs-ganesha, v3 and v4.2", &["port=12049"]),
 ];
 
-/// What a client does by itself, or while it looks for the way to an export, by temporary superblocks whose
-/// counters nobody can read.
+/// Operations that a client sends by itself, or while it looks up an export through temporary superblocks. The counters of those
+/// superblocks cannot be read.
 pub const BESIDE: [&str; 19] = [
     "ACCESS",
     "CREATE_SESSION",

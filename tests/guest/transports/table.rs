@@ -1,4 +1,4 @@
-//! The result table, and the page in `docs/` that keeps it.
+//! The table of results, and its page in `docs/`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::transports::Outcome;
 
-/// Pairs are of reads and of writes.
+/// Pairs are reads and writes.
 pub const HEAD: &str = "\
 | kernel | case | mount | requests: recorded | mountstats | bytes: recorded | mountstats |
 |---|---|---|---|---|---|---|
 ";
 
-/// A line per mount, as a table of Markdown.
+/// One line per mount, as a Markdown table.
 pub fn lines(outcome: &Outcome) -> String {
     let kernel = outcome.run.text("kernel");
     let release = kernel.split(' ').next().unwrap_or_default();

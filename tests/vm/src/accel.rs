@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::cache::Cache;
 use crate::host;
 
-/// A KVM boot takes two or three seconds. One that takes longer is worth nothing.
+/// A KVM boot takes two or three seconds. If it takes longer, KVM is not worth using.
 pub const PROOF_LIMIT: Duration = Duration::from_secs(15);
 
 const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
@@ -18,15 +18,15 @@ const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
 pub enum Accel {
     /// Emulated, one thread per CPU.
     Tcg,
-    /// Emulated by turns on one thread: with two CPUs it takes twice as long, and none of them ever runs code that another has just replaced.
+    /// Emulated by turns on one thread. With two CPUs this takes twice as long, but no CPU ever runs code that another one just replaced.
     TcgByTurns,
-    /// Emulated one instruction after the other, each of which takes a nanosecond of the guest's time.
+    /// Emulated one instruction after the other; each takes a nanosecond of the guest's time.
     Counted,
     Kvm,
 }
 
-/// Five-level paging makes every page walk of the emulator longer. With ERMS kernels clear and copy pages by `rep stosb` and `rep movsb`, which it
-/// carries out byte by byte.
+/// Five-level paging makes every page walk of the emulator longer. With ERMS, kernels clear and copy pages by `rep stosb` and `rep movsb`,
+/// which the emulator executes byte by byte.
 const EMULATED: &str = "max,la57=off,erms=off,fsrm=off";
 
 impl Accel {
@@ -43,7 +43,7 @@ impl Accel {
         match self {
             Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", EMULATED],
             Self::TcgByTurns => &["-accel", "tcg,thread=single", "-cpu", EMULATED],
-            // Without sleep a guest with nothing to do is at its next timer at once.
+            // Without `sleep`, an idle guest jumps to its next timer at once.
             Self::Counted => &[
                 "-accel",
                 "tcg,thread=single",
@@ -56,8 +56,7 @@ impl Accel {
         }
     }
 
-    /// What to use. `prove` boots a machine with KVM and says whether it came up; the verdict holds until
-    /// the host boots again.
+    /// Chooses an accelerator. `prove` boots a machine with KVM and returns whether it came up; the verdict holds until the host reboots.
     pub fn choose(cache: &Cache, prove: impl FnOnce() -> bool) -> Result<Self> {
         match std::env::var(OVERRIDE).as_deref() {
             Ok("tcg") => return Ok(Self::Tcg),
@@ -83,7 +82,7 @@ impl Accel {
             });
         }
         host::say("trying KVM ...");
-        // Written first: a proof that takes us down with it is not tried again.
+        // Written first, so that a proof that crashes this process is not repeated.
         fs::write(&verdict, "does not work")?;
         if !prove() {
             host::say("KVM does not work here; emulating");

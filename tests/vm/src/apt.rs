@@ -1,4 +1,4 @@
-//! apt with a root of its own: resolves packages of any Debian suite, whatever the host runs.
+//! apt with a separate root: resolves packages of any Debian suite, whatever the host runs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Suite {
     pub name: &'static str,
     /// Unstable has no security archive.
     pub security: bool,
-    /// The release file of a suite that is no longer updated has run out.
+    /// A suite that is no longer updated; its release file has expired.
     pub frozen: bool,
 }
 
@@ -110,7 +110,7 @@ impl Apt {
             "APT::Default-Release=",
             "APT::Install-Recommends=0",
             "APT::Install-Suggests=0",
-            // Otherwise an archive that cannot be reached looks like one without packages.
+            // Otherwise an unreachable archive looks like an empty one.
             "APT::Update::Error-Mode=any",
             // The cache lies in a home directory, which apt's own user cannot enter.
             "APT::Sandbox::User=root",
@@ -122,14 +122,14 @@ impl Apt {
         command
     }
 
-    /// Whether the suite has a package of this very name.
+    /// Whether the suite has a package of exactly this name.
     pub fn has(&self, name: &str) -> Result<bool> {
         let names = host::output(self.command("apt-cache").args(["pkgnames", "--", name]))
             .with_context(|| format!("cannot search {}", self.suite.name))?;
         Ok(names.lines().any(|line| line == name))
     }
 
-    /// The packages and everything that they depend on, in the suite's current versions.
+    /// The packages and all their dependencies, in the suite's current versions.
     pub fn resolve(&self, names: &[String]) -> Result<Vec<Package>> {
         let mut command = self.command("apt-get");
         command.args(["install", "-s", "-qq", "--"]).args(names);
@@ -165,8 +165,7 @@ pub struct Download {
     pub target: PathBuf,
 }
 
-/// Downloads files through apt's own helper, which checks the hashes. One process for all of them: it
-/// keeps its connections open.
+/// Downloads files with apt's own helper, which checks the hashes. A single process keeps its connections open.
 pub fn download(files: &[Download]) -> Result<()> {
     let mut command = Command::new("/usr/lib/apt/apt-helper");
     command.args([
@@ -192,7 +191,7 @@ pub fn download(files: &[Download]) -> Result<()> {
     }
 }
 
-/// What apt says was wrong, without the command and its many arguments.
+/// The errors that apt reported, without the command and its many arguments.
 fn reasons(error: &Error) -> Option<String> {
     let text = format!("{error:#}");
     let lines: Vec<&str> = text
@@ -203,7 +202,7 @@ fn reasons(error: &Error) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// The package that apt could not find, from what it said.
+/// The package that apt could not find, from its message.
 fn unknown_package(error: &Error) -> Option<String> {
     let text = format!("{error:#}");
     let (_, rest) = text.split_once("Unable to locate package ")?;

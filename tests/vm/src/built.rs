@@ -1,4 +1,4 @@
-//! A kernel made ready to boot: its boot image, its modules as an image, and those that load first.
+//! A kernel that is ready to boot: its boot image, its modules as an image, and the modules to load first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use crate::image;
 use crate::lock::{Lock, Package};
 use crate::modules;
 
-/// Raised when the way a kernel entry is made changes.
+/// Increment when the way to make a kernel entry changes.
 const RECIPE: u32 = 3;
 
 /// Kind of the cache's entries.
 const KIND: &str = "kernel";
 
-/// Loaded by the initrd: the disks, the file systems on them, the channels to the host.
+/// Modules that the initrd loads: disks, their file systems, channels to the host.
 const EARLY: &[&str] = &[
     "virtio_pci",
     "virtio_blk",
@@ -36,11 +36,11 @@ pub struct Built {
     pub modules_image: PathBuf,
     /// Module files needed before the root can be mounted, in order of loading.
     pub early_modules: Vec<PathBuf>,
-    /// What it was made from, as a lock of this kernel alone.
+    /// Its packages, as a lock of only this kernel.
     pub origin: Lock,
 }
 
-/// Names the entry that belongs to these packages.
+/// The name of the entry for these packages.
 pub fn key(packages: &[Package]) -> Result<String> {
     let mut hashes: Vec<&str> = packages.iter().map(|p| p.sha256.as_str()).collect();
     hashes.sort_unstable();
@@ -59,7 +59,7 @@ impl Built {
         cache.get(KIND, key).map(|dir| Self::open(&dir)).transpose()
     }
 
-    /// The entry of this kernel, whatever its version, that was used last.
+    /// The most recently used entry of this kernel, of any version.
     pub fn last(cache: &Cache, kernel: &str) -> Option<Self> {
         cache
             .latest(KIND)
@@ -77,7 +77,7 @@ impl Built {
         Self::open(&dir)
     }
 
-    /// Whether it was made from these packages, in whatever order.
+    /// Whether it was made from these packages, in any order.
     pub fn is_made_from(&self, packages: &[Package]) -> bool {
         let all = self.origin.sections.values().flatten();
         all.clone().count() == packages.len() && all.into_iter().all(|p| packages.contains(p))
@@ -103,7 +103,7 @@ impl Built {
     }
 }
 
-/// The file with the origin. An entry of another recipe has none of this name, and is not opened.
+/// The file with the origin. An entry of another recipe lacks a file of this name, and is not opened.
 fn record() -> String {
     format!("origin-{RECIPE}")
 }

@@ -9,10 +9,10 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::host;
 
-/// An image that no run has used for this long is removed when another one is built.
+/// An image that was not used for this long is removed when another one is built.
 const UNUSED: Duration = Duration::from_secs(21 * 24 * 3600);
 
-/// The stamp in a complete entry: names and sizes of its files.
+/// The file that marks a complete entry: it lists names and sizes of its files.
 const STAMP: &str = "stamp";
 
 /// The cache of this user.
@@ -128,7 +128,7 @@ impl Cache {
         Ok(dir)
     }
 
-    /// Removes what nobody used for long, and what an interrupted build left. Best effort.
+    /// Removes entries that were not used for long, and remains of interrupted builds. Best effort.
     fn prune(&self) {
         for entry in fs::read_dir(self.root.join("images"))
             .into_iter()
@@ -166,7 +166,7 @@ fn sizes(dir: &Path) -> Result<Vec<(String, u64)>> {
     Ok(sizes)
 }
 
-/// The stamp names the key, and every file it lists is there in its size.
+/// Whether the stamp names the key, and every listed file exists with its size.
 fn stamp_holds(dir: &Path, key: &str, stamp: &str) -> bool {
     let mut lines = stamp.lines();
     lines.next() == Some(key)

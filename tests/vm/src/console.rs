@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Lines shown when something went wrong.
+/// Lines shown after a failure.
 pub const TAIL: usize = 40;
 
-/// What the kernel says when something is wrong with it, or when it has found that something was. RCU stalls are not here: an emulated
-/// CPU on a busy host stalls without any fault of the kernel's.
+/// Messages of a kernel that found something wrong. Excludes RCU stalls: an emulated CPU on a busy host stalls without a fault of the
+/// kernel.
 const FAILURES: &[&str] = &[
     "Kernel panic",
     "BUG:",
@@ -26,7 +26,7 @@ const FAILURES: &[&str] = &[
     "bad unlock balance",
     "suspicious RCU usage",
     "held lock freed",
-    // `BUG: KFENCE: ...`, and the other checkers of memory and of arithmetic.
+    // `BUG: KFENCE: ...`, and other checkers of memory and arithmetic.
     "KFENCE:",
     "KASAN:",
     "KCSAN:",
@@ -39,15 +39,14 @@ const FAILURES: &[&str] = &[
     "pagealloc: single bit error",
 ];
 
-/// An unexpected breakpoint trap in the kernel: multi-threaded emulation (seen with QEMU 7.2) can run an
-/// instruction once more that the kernel has patched meanwhile.
+/// An unexpected breakpoint trap in the kernel: multi-threaded emulation (seen with QEMU 7.2) may repeat an instruction that the kernel has
+/// patched in between.
 const STALE_CODE: &str = "int3: 0000 [#";
-/// A debug trap of kernel code, which nobody asked for: the same emulation returns to flags that were never there (seen in `do_sync_core`, while
-/// sunrpc was loaded).
+/// An unexpected debug trap in kernel code: the same emulation returns to wrong flags (seen in `do_sync_core`, while sunrpc was loaded).
 const STRAY_TRAP: &str = " exc_debug_kernel+";
 
-/// Whether a trace's instruction pointer stands at a jump ahead, which may be one that the kernel puts in the place of another instruction while it
-/// runs (a jump label). A jump back is the end of a loop.
+/// Whether a trace's instruction pointer is at a forward jump. That may be a jump label, which the kernel patches while it runs. A backward
+/// jump is the end of a loop.
 fn is_at_jump_ahead(code: &str) -> bool {
     let displacement = |jump: &str, last: usize| {
         let (_, bytes) = code.split_once(jump)?;
@@ -57,17 +56,17 @@ fn is_at_jump_ahead(code: &str) -> bool {
     highest.is_some_and(|byte| byte < 0x80)
 }
 
-/// Console text as it comes in.
+/// Console text as it arrives.
 #[derive(Default)]
 pub struct Console {
     text: Vec<u8>,
-    /// Start of the line that is not complete yet.
+    /// Start of the incomplete last line.
     line: usize,
     failure: Option<String>,
 }
 
 impl Console {
-    /// Takes more text. Returns the first line that tells of a failure, once.
+    /// Adds text. Returns the first line that reports a failure, once.
     pub fn push(&mut self, bytes: &[u8]) -> Option<String> {
         self.text.extend_from_slice(bytes);
         let had_failed = self.failure.is_some();
@@ -81,15 +80,16 @@ impl Console {
         self.failure.clone().filter(|_| !had_failed)
     }
 
-    /// The first line that tells of a failure.
+    /// The first line that reports a failure.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether the failure is the emulator's and not the kernel's.
+    /// Whether the emulator failed, rather than the kernel.
     ///
-    /// A CPU that is stuck where an instruction was replaced meets a breakpoint that was there for a moment, returns to the same place because it is
-    /// gone, and meets it again (seen with QEMU 7.2 in `bpf_trace_run2`, while the kernel's statistics of programs were switched on and off).
+    /// A CPU is stuck at a replaced instruction: it meets a breakpoint that existed for a moment, returns to the same place because it is
+    /// gone, and meets it again. Seen with QEMU 7.2 in `bpf_trace_run2`, while the kernel's statistics of programs were switched on and
+    /// off.
     pub fn is_of_emulator(&self) -> bool {
         let Some(failure) = self.failure() else {
             return false;
@@ -125,7 +125,7 @@ impl Console {
     }
 }
 
-/// Only what the kernel itself prints counts: its lines start with the time in brackets.
+/// Only messages of the kernel itself count: their lines start with the time in brackets.
 fn is_failure(line: &str) -> bool {
     line.starts_with('[') && FAILURES.iter().any(|sign| line.contains(sign))
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// What the machinery needs on the host: a path that proves presence, and Debian's package for it.
+/// Requirements on the host: a path that proves presence, and Debian's package for it.
 const NEEDED: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("mksquashfs", "squashfs-tools"),
@@ -31,7 +31,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a program is in PATH (or in sbin, which is not in everybody's PATH), or a path exists.
+/// Whether a program is in PATH or in sbin, or a path exists. Not every user's PATH has sbin.
 fn present(what: &str) -> bool {
     if what.starts_with('/') {
         return Path::new(what).exists();
@@ -42,7 +42,7 @@ fn present(what: &str) -> bool {
         .any(|dir| Path::new(dir).join(what).is_file())
 }
 
-/// Installs what is missing with apt, saying so first.
+/// Installs missing tools with apt, after a message.
 pub fn ensure_tools() -> Result<()> {
     let missing: Vec<&str> = NEEDED
         .iter()
@@ -86,7 +86,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
         }
         run(command.stdout(Stdio::null()))
     };
-    // The package lists may be absent or old: only then are they worth fetching.
+    // Fetch the package lists only if they are absent or old.
     if attempt(true).is_err() {
         run(apt().arg("update").stdout(Stdio::null()))?;
         attempt(false).with_context(|| format!("cannot install {list}"))?;
@@ -94,7 +94,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A command that sees itself as root: as it is when we are, in a user namespace otherwise.
+/// A command that runs as root: directly if this process is root, otherwise in a user namespace.
 pub fn as_root(program: &str) -> Command {
     if is_root() {
         return with_sbin(program);
@@ -104,7 +104,7 @@ pub fn as_root(program: &str) -> Command {
     command
 }
 
-/// A command that also finds programs in sbin.
+/// A command whose PATH includes sbin.
 pub fn with_sbin(program: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
@@ -114,7 +114,7 @@ pub fn with_sbin(program: &str) -> Command {
     command
 }
 
-/// Runs to the end; a failure names the command.
+/// Runs to the end; an error names the command.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -125,7 +125,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and returns standard output; a failure carries standard error.
+/// Runs to the end and returns standard output; an error contains standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
@@ -142,7 +142,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// SHA-256 of a file. Left to coreutils: an unoptimised build would hash a kernel package for seconds.
+/// SHA-256 of a file, by coreutils: an unoptimised build would take seconds for a kernel package.
 pub fn sha256_file(path: &Path) -> Result<String> {
     let text = output(with_sbin("sha256sum").arg("--").arg(path))?;
     // coreutils marks a name that it had to escape with a leading backslash.
@@ -176,7 +176,7 @@ fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// The command without its options of the form `-o NAME=VALUE`, and not longer than a line or two.
+/// The command without options of the form `-o NAME=VALUE`, shortened to a line or two.
 fn line(command: &Command) -> String {
     let mut words = vec![name(command)];
     let mut args = command.get_args().map(|arg| arg.to_string_lossy());

@@ -1,4 +1,4 @@
-//! File system images made from directories, without mounting anything.
+//! File system images made from directories, without a mount.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::host;
 
-/// Makes a squashfs image of a directory in which everything belongs to root. Not compressed: the guest
-/// would pay for it under emulation. The squashfs module loads in a quarter of the time that ext4 takes.
+/// Makes a squashfs image of a directory; root owns everything in it. Not compressed, because decompression is slow under emulation. The
+/// squashfs module loads in a quarter of ext4's time.
 pub fn squashfs(dir: &Path, image: &Path) -> Result<()> {
     let mut command = host::with_sbin("mksquashfs");
     command.arg(dir).arg(image);

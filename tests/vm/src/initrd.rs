@@ -14,7 +14,7 @@ const INIT: &str = include_str!("../guest/init");
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 
-/// The initrd for a kernel, from the cache or made now (it takes milliseconds).
+/// The initrd for a kernel, from the cache or made now (takes milliseconds).
 pub fn get(cache: &Cache, kernel: &Built, busybox: &Path) -> Result<PathBuf> {
     let bytes = make(kernel, busybox)?;
     let key = host::sha256(&bytes)?;
@@ -22,7 +22,7 @@ pub fn get(cache: &Cache, kernel: &Built, busybox: &Path) -> Result<PathBuf> {
         Some(dir) => dir,
         None => {
             let _lock = cache.lock()?;
-            // Another process may have made it while we waited.
+            // Another process may have made it meanwhile.
             match cache.get("initrd", &key) {
                 Some(dir) => dir,
                 None => cache.build("initrd", &key, |dir| {

@@ -1,4 +1,4 @@
-//! The kernels that can be asked for: how they are named, which packages they are, how they are got.
+//! The available kernels: their names, their packages, and how to get them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::host;
 use crate::lock::{Lock, Package};
 use crate::packages::{self, Source};
 
-/// The default kernel of a Debian release each.
+/// The default kernel of each Debian release.
 const DEFAULTS: &[(&str, Suite)] = &[
     ("5.10", BULLSEYE),
     ("6.1", BOOKWORM),
@@ -20,14 +20,14 @@ const DEFAULTS: &[(&str, Suite)] = &[
     ("newest", SID),
 ];
 
-/// Depends on the suite's default kernel.
+/// Its dependency is the suite's default kernel.
 const META_PACKAGE: &str = "linux-image-amd64";
 
-/// Where a package is looked for when no suite is named: the guest's own first. A meta package exists in all
-/// of them, the name of a version in one.
+/// The order in which suites are searched if none is named: the guest's own first. A meta package exists in all of them, a versioned name
+/// in one.
 const SUITES: &[Suite] = &[TRIXIE, BOOKWORM, BULLSEYE, SID];
 
-/// A kernel that can be asked for.
+/// A kernel to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Name on the command line and in the lock.
@@ -67,7 +67,7 @@ impl FromStr for Kernel {
         if let Some((_, suite)) = DEFAULTS.iter().find(|(known, _)| *known == name) {
             return Ok(kernel(META_PACKAGE, &[*suite]));
         }
-        // As apt writes it.
+        // In apt's notation.
         let (package, suite) = match name.split_once('/') {
             Some((package, suite)) => (package, Some(suite)),
             None => (name, None),
@@ -94,13 +94,12 @@ impl FromStr for Kernel {
 }
 
 impl Kernel {
-    /// The four that have a name of their own.
+    /// The four kernels with short names.
     pub fn defaults() -> Result<Vec<Self>> {
         DEFAULTS.iter().map(|(name, _)| name.parse()).collect()
     }
 
-    /// The kernel's packages in their current version, from the first suite that has them. Fails with
-    /// [`Unknown`] when none has.
+    /// The kernel's packages in their current version, from the first suite that has them. Fails with [`Unknown`] if no suite does.
     pub fn resolve(&self, source: &Source) -> Result<Vec<Package>> {
         for suite in &self.suites {
             let apt = source.apt(*suite)?;
@@ -114,8 +113,8 @@ impl Kernel {
         Err(Unknown(self.clone()).into())
     }
 
-    /// The built kernel that the lock names, if it is in the cache. Says so when it was made from something
-    /// else, because the archive did not have what the lock names any more.
+    /// The built kernel for the lock, if it is in the cache. Prints a message if it was made from other packages, because the archive no
+    /// longer had the locked ones.
     pub fn cached(&self, cache: &Cache, lock: &Lock) -> Result<Option<Built>> {
         let Some(locked) = lock.kernel(&self.name) else {
             return Ok(None);
@@ -132,7 +131,7 @@ impl Kernel {
 
     /// The built kernel, from the cache or from the archive. The caller holds the cache's lock.
     pub fn get(&self, source: &Source, lock: &Lock) -> Result<Built> {
-        // Another process may have built it while we waited for the cache.
+        // Another process may have built it meanwhile.
         if let Some(built) = self.cached(source.cache, lock)? {
             return Ok(built);
         }
@@ -159,9 +158,8 @@ impl Kernel {
             .with_context(|| format!("cannot use the kernel {}", self.name))
     }
 
-    /// Downloads the locked packages, or the archive's current ones when it does not have those any more or
-    /// nothing is locked. Returns them, and the key for what is made of them: the lock's, so that a
-    /// replacement is looked for once and not in every run.
+    /// Downloads the locked packages. If the archive no longer has them, or nothing is locked, downloads the current ones. Returns the
+    /// packages and the key for the entry: the key of the lock, so that a replacement is searched only once.
     fn take(&self, source: &Source, lock: &Lock) -> Result<(String, Vec<Package>)> {
         if let Some(locked) = lock.kernel(&self.name) {
             let packages = source.take(locked, || self.resolve(source))?;
@@ -195,8 +193,8 @@ pub fn describe(packages: &[Package]) -> String {
         .map_or_else(String::new, |p| format!("{} {}", p.name, p.version))
 }
 
-/// Of what a package needs, the kernel itself: a meta package depends on the image, whose name ends in the
-/// release, as do those of the packages that unstable splits it into.
+/// The packages of the kernel itself, among the dependencies. A meta package depends on the image. Its name ends in the release, like the
+/// names of the packages into which unstable splits it.
 fn of_kernel(mut packages: Vec<Package>, asked: &str) -> Vec<Package> {
     let release = |p: &Package| p.name.strip_prefix("linux-image-").map(str::to_string);
     let image = packages

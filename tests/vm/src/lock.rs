@@ -1,13 +1,13 @@
-//! The lock file: which Debian packages the guest is made of, by version and hash.
+//! The lock file: the Debian packages of the guest, by version and hash.
 //!
-//! One line per package, grouped in sections, sorted, so that a version bump reads well in a diff:
+//! One line per package, in sections and sorted, so that a version bump is readable in a diff:
 //!
 //! ```text
 //! [guest]
 //! bash 5.2.37-2 amd64 pool/main/b/bash/bash_5.2.37-2_amd64.deb 6463408 9f3c...
 //! ```
 //!
-//! The guest's programs are one section, and each kernel is one: `kernel-` and its name on the command line.
+//! One section is for the guest's programs. Each kernel has its own: `kernel-` and its name on the command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Names another lock file.
+/// Variable with the path of another lock file.
 const OVERRIDE: &str = "TRACKIOPS_DEBIAN_LOCK";
 
-/// Begins the name of every section that is a kernel.
+/// Prefix of sections of kernels.
 const KERNEL: &str = "kernel-";
 
 const HEADER: &str = "\
@@ -39,12 +39,12 @@ pub struct Package {
 }
 
 impl Package {
-    /// The security archive keeps everything under `pool/updates`, the main archive nothing.
+    /// Only the security archive keeps its files under `pool/updates`.
     pub fn is_security(&self) -> bool {
         self.path.starts_with("pool/updates/")
     }
 
-    /// Name in the download cache: the hash first, so that nothing can be mistaken for it.
+    /// Name in the download cache. It begins with the hash, so that files cannot be confused.
     pub fn cache_name(&self) -> String {
         format!("{}-{}.deb", self.sha256, self.name)
     }
@@ -88,7 +88,7 @@ impl Lock {
         }
     }
 
-    /// A lock of one kernel and nothing else.
+    /// A lock of only one kernel.
     pub fn of_kernel(name: &str, packages: Vec<Package>) -> Self {
         Self {
             sections: [(Self::kernel_section(name), packages)].into(),
@@ -160,7 +160,7 @@ impl Lock {
         self.sections.keys().filter_map(|s| s.strip_prefix(KERNEL))
     }
 
-    /// A kernel's packages: its own section, or the kernel that has a package of that very name.
+    /// A kernel's packages: its own section, or the kernel that has a package of exactly this name.
     pub fn kernel(&self, name: &str) -> Option<&[Package]> {
         let own = self.sections.get(&Self::kernel_section(name));
         let packages = own.or_else(|| {

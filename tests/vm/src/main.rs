@@ -1,6 +1,6 @@
 //! `cargo vm`: boots real Debian kernels with a real NFS server and client, and runs scripts in them.
 //!
-//! See `tests/vm/README.md` for what a script finds in the guest.
+//! `tests/vm/README.md` describes the guest's environment for scripts.
 
 mod accel;
 mod apt;

@@ -1,4 +1,4 @@
-//! Where the Debian archive is: found on this machine, never written down here.
+//! Finds the Debian archive by this machine's configuration; its address is not in the source.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ impl Mirror {
         Ok(Self { main, security })
     }
 
-    /// The address of a path in the lock file. Characters that apt escapes are escaped here too.
+    /// The address of a path in the lock file. Escapes the same characters as apt.
     pub fn address(&self, path: &str, security: bool) -> String {
         let base = if security { &self.security } else { &self.main };
         format!("{base}/{}", path.replace('%', "%25").replace('+', "%2b"))
@@ -49,7 +49,7 @@ fn env(name: &str) -> Option<String> {
         .filter(|v| !v.is_empty())
 }
 
-/// The repositories in apt's sources; `mirror+file:` lists are looked into.
+/// The repositories in apt's sources, including `mirror+file:` lists.
 fn known_to_apt() -> Vec<String> {
     let mut command = host::with_sbin("apt-get");
     let listed =
@@ -77,7 +77,7 @@ fn pick(known: &[String], name: &str) -> Option<String> {
         .map(str::to_string)
 }
 
-/// The mirror that Debian's own debootstrap uses when told none.
+/// The default mirror of Debian's own debootstrap.
 fn debootstrap_default() -> Result<String> {
     const PROGRAM: &str = "/usr/sbin/debootstrap";
     let hint = || {

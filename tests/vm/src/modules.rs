@@ -1,4 +1,4 @@
-//! A kernel's module tree: cut down, decompressed, and in what order modules load.
+//! A kernel's module tree: pruning, decompression, and the order of loading.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::host;
 
-/// Modules that nothing here can need, by prefix: they are nine tenths of the tree.
+/// Prefixes of modules that are not needed here: nine tenths of the tree.
 pub const DROPPED: &[&str] = &[
     "drivers/accel",
     "drivers/bluetooth",
@@ -69,7 +69,7 @@ pub fn prune(base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a directory; a trailing slash keeps the files directly in it (shared cores of a subsystem).
+/// Removes a directory; with a trailing slash, keeps the files directly in it (shared cores of a subsystem).
 fn drop_prefix(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
@@ -86,7 +86,7 @@ fn drop_prefix(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Decompresses modules here, where it is done once and not under emulation.
+/// Decompresses modules once on the host, because emulation is slow.
 pub fn decompress(base: &Path) -> Result<()> {
     for (extension, program) in [("xz", "xz"), ("zst", "zstd")] {
         let script = format!(
@@ -103,8 +103,8 @@ pub fn decompress(base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files of the named modules and of what they depend on, dependencies first, from `modules.dep`. Those in
-/// `modules.builtin` need no file; one that is in neither does not exist.
+/// Files of the named modules and their dependencies, dependencies first, from `modules.dep`. Modules in `modules.builtin` have no file. A
+/// module in neither list does not exist.
 pub fn load_order<'a>(
     dependencies: &'a str,
     built_in: &str,
@@ -123,7 +123,7 @@ pub fn load_order<'a>(
             }
             bail!("it has no module {name}");
         };
-        // depmod lists what is needed last first.
+        // depmod lists dependencies in reverse order.
         for module in needs.iter().rev().chain([file]) {
             if !order.contains(module) {
                 order.push(module);
@@ -133,7 +133,7 @@ pub fn load_order<'a>(
     Ok(order)
 }
 
-/// What `lsmod` calls the module in a file.
+/// The name that `lsmod` shows for a module file.
 fn module_name(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.split('.').next().unwrap_or(name).replace('-', "_")

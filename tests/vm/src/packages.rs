@@ -1,4 +1,4 @@
-//! Getting package files: by path from the lock, or in apt's current version when they have left the archive.
+//! Gets package files: by path from the lock, or in apt's current version if they have left the archive.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::mirror::Mirror;
 /// Section of the lock with the guest's programs.
 pub const GUEST_SECTION: &str = "guest";
 
-/// What the guest is made of; apt adds what these need.
+/// Packages of the guest; apt adds their dependencies.
 pub const GUEST_PACKAGES: &[&str] = &[
     "bash",
     "bsdextrautils",
@@ -48,7 +48,7 @@ pub const GUEST_PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
-/// Whether a text is a package name as Debian defines it; nothing else may reach apt's command line.
+/// Whether a text is a Debian package name; nothing else may reach apt's command line.
 pub fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -62,11 +62,11 @@ pub struct Deb {
     pub file: PathBuf,
 }
 
-/// Where packages come from and where they are kept.
+/// The source of packages, and their cache.
 pub struct Source<'a> {
     pub cache: &'a Cache,
     mirror: Mirror,
-    /// Suites whose index was read.
+    /// Suites whose index was read already.
     opened: RefCell<HashMap<&'static str, Apt>>,
 }
 
@@ -79,8 +79,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Gets every package of a list, or of the one that `current` names when the archive does not have all of
-    /// that any more. Returns the list that it got.
+    /// Gets every package of a list. If the archive no longer has all of them, gets those that `current` returns. Returns the list that it
+    /// got.
     pub fn take(
         &self,
         packages: &[Package],
@@ -99,7 +99,7 @@ impl<'a> Source<'a> {
         Ok(current)
     }
 
-    /// The files of packages that were fetched.
+    /// The files of fetched packages.
     pub fn debs(&self, packages: &[Package]) -> Vec<Deb> {
         packages.iter().map(|p| self.deb(p)).collect()
     }
@@ -111,7 +111,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Brings every package into the cache; what is there already is verified again.
+    /// Brings every package into the cache; verifies existing files again.
     pub fn fetch(&self, packages: &[Package]) -> Result<()> {
         let mut missing = Vec::new();
         for package in packages {
@@ -144,7 +144,7 @@ impl<'a> Source<'a> {
             })
             .collect();
         let result = apt::download(&downloads);
-        // What did arrive was verified, and need not be fetched again.
+        // Files that arrived were verified, and need not be fetched again.
         for download in downloads.iter().filter(|d| d.target.is_file()) {
             if let Some(name) = download.target.file_name() {
                 fs::rename(&download.target, self.cache.dir("debs").join(name))?;
@@ -153,7 +153,7 @@ impl<'a> Source<'a> {
         result.context("cannot get all packages")
     }
 
-    /// A suite's apt, its index read anew once.
+    /// A suite's apt. Reads its index once.
     pub fn apt(&self, suite: Suite) -> Result<Apt> {
         if let Some(apt) = self.opened.borrow().get(suite.name) {
             return Ok(apt.clone());
@@ -164,7 +164,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The guest's packages: the lock's, and for extra names what they need beyond it.
+/// The guest's packages: the locked ones, and the further dependencies of extra packages.
 pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>> {
     let locked = lock.section(GUEST_SECTION)?;
     let base: Vec<String> = GUEST_PACKAGES.iter().map(|s| s.to_string()).collect();
@@ -186,7 +186,7 @@ pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>>
     Ok(source.debs(&taken))
 }
 
-/// Unpacks package files into a directory, without running anything of theirs.
+/// Unpacks package files into a directory, without running their scripts.
 pub fn extract(debs: &[Deb], dir: &Path) -> Result<()> {
     for deb in debs {
         host::run(
@@ -236,7 +236,7 @@ mod tests {
             }
         }
 
-        /// What is got for a locked package.
+        /// The result for a locked package.
         fn take(&self, locked: Package) -> Result<Vec<Package>> {
             let source = Source::new(&self.cache, self.mirror.clone());
             let taken = source.take(std::slice::from_ref(&locked), || {

@@ -1,4 +1,4 @@
-//! What goes into the guest: a tar on a raw disk, without a name on the host.
+//! The input of the guest: a tar on a raw disk, in an unnamed file of the host.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use tar::{Builder, Header};
 
 const SETUP: &str = include_str!("../guest/setup");
 
-/// What to run, and what it needs.
+/// The script, and its input.
 #[derive(Debug)]
 pub struct Payload<'a> {
     pub script: &'a Path,
@@ -25,7 +25,7 @@ pub struct Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// Writes the tar to an unnamed temporary file: nothing is left behind however we end.
+    /// Writes the tar to an unnamed temporary file, so that nothing remains, however the process ends.
     pub fn disk(&self) -> Result<File> {
         let file = tempfile::tempfile().context("cannot create a temporary file")?;
         let mut tar = Builder::new(file);
@@ -104,7 +104,7 @@ fn copy(tar: &mut Builder<File>, from: &Path, to: &Path) -> Result<()> {
         tar.follow_symlinks(true);
         return Ok(());
     }
-    // The guest's root owns what is brought in; the mode is the file's.
+    // The guest's root owns the files; they keep their modes.
     let mut header = Header::new_gnu();
     header.set_metadata(&metadata);
     header.set_uid(0);

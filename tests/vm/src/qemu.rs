@@ -1,4 +1,4 @@
-//! The machine: QEMU's command line, its channels as pipes, its end.
+//! The machine: QEMU's command line, its channels as pipes, and its end.
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -13,7 +13,7 @@ use crate::accel::Accel;
 use crate::cli::Forward;
 use crate::host;
 
-/// Thresholds fit an emulated CPU on a shared host: a vCPU thread can lose the processor for seconds.
+/// The thresholds allow for an emulated CPU on a shared host, where a vCPU thread may wait for seconds.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 printk.time=1 panic=-1 oops=panic softlockup_panic=1 \
     watchdog_thresh=30 workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=120 nokaslr no_timer_check mitigations=off \
     nmi_watchdog=0 random.trust_cpu=on cryptomgr.notests";
@@ -30,23 +30,23 @@ pub struct Machine {
     pub initrd: PathBuf,
     pub root_image: PathBuf,
     pub modules_image: PathBuf,
-    /// A disk that can be written.
+    /// A writable disk.
     pub disk: Option<PathBuf>,
-    /// Without any, there is no network device.
+    /// Without forwards, the machine has no network device.
     pub forward: Vec<Forward>,
-    /// Boot the system on the disk, and again when it reboots.
+    /// Boot the system on the disk, and reboot if it asks for that.
     pub init: bool,
 }
 
-/// A running machine. Dropping it kills QEMU; so does our own death, however sudden.
+/// A running machine. Dropping it kills QEMU; so does any death of this process.
 pub struct Running {
     child: Child,
 }
 
-/// What comes out of a machine. Each pipe ends when QEMU does.
+/// The output of a machine. Each pipe ends when QEMU does.
 pub struct Channels {
     pub console: PipeReader,
-    /// QEMU's own complaints.
+    /// QEMU's own error messages.
     pub complaints: PipeReader,
     pub control: PipeReader,
     pub stdout: PipeReader,
@@ -55,7 +55,7 @@ pub struct Channels {
 }
 
 impl Machine {
-    /// Starts QEMU. Call it on the main thread: the death signal follows the thread that started it.
+    /// Starts QEMU. Call it on the main thread: the death signal depends on the thread that starts it.
     pub fn start(&self, payload: File) -> Result<(Running, Channels)> {
         let mut command = host::with_sbin("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
@@ -67,7 +67,7 @@ impl Machine {
             "payload",
             &format!("/proc/self/fd/{}", payload.as_raw_fd()),
         );
-        // Behind the others, whose names in the guest it must not change.
+        // Last, so that the other disks keep their names in the guest.
         if let Some(image) = &self.disk {
             command.args(disk_arguments("disk", &image.display().to_string(), ""));
         }
@@ -83,7 +83,7 @@ impl Machine {
         let stderr = port(&mut command, 3, &mut ends)?;
         let results = port(&mut command, 4, &mut ends)?;
         let child = command.spawn().context("cannot start qemu-system-x86_64")?;
-        // Our copies of the pipes' ends close here, in `command` and in `ends`: QEMU's end is then the end.
+        // Closes this process's copies of the write ends here, in `command` and in `ends`: then a pipe ends with QEMU.
         let channels = Channels {
             console,
             complaints,
@@ -156,10 +156,10 @@ fn disk(command: &mut Command, id: &str, file: &str) {
     command.args(disk_arguments(id, file, SHARED));
 }
 
-/// Read-only: several machines may have one image.
+/// Read-only, because several machines may share an image.
 const SHARED: &str = ",readonly=on,file.locking=off";
 
-/// A disk with options of its own.
+/// A disk with separate options.
 fn disk_arguments(id: &str, file: &str, options: &str) -> [String; 4] {
     let file = file.replace(',', ",,");
     [
@@ -170,7 +170,7 @@ fn disk_arguments(id: &str, file: &str, options: &str) -> [String; 4] {
     ]
 }
 
-/// A network on which the guest meets only what the host forwards. It boots from no network, so that QEMU needs no ROM for that.
+/// A network that leads only to forwarded ports of the host. It cannot boot, so QEMU needs no ROM for it.
 fn network_arguments(forward: &[Forward]) -> Vec<String> {
     if forward.is_empty() {
         return Vec::new();
@@ -183,7 +183,7 @@ fn network_arguments(forward: &[Forward]) -> Vec<String> {
     vec!["-netdev".into(), network, "-device".into(), device]
 }
 
-/// A channel from the guest's /dev/vport0p<number> to us.
+/// A channel from the guest's /dev/vport0p<number> to this process.
 fn port(command: &mut Command, number: u32, ends: &mut Vec<PipeWriter>) -> Result<PipeReader> {
     let (reader, writer) = pipe()?;
     inherit(&writer)?;
@@ -198,7 +198,7 @@ fn port(command: &mut Command, number: u32, ends: &mut Vec<PipeWriter>) -> Resul
     Ok(reader)
 }
 
-/// Lets the next program have this descriptor under its number.
+/// Lets the next program inherit this descriptor under its number.
 fn inherit(fd: impl AsFd) -> Result<()> {
     fcntl_setfd(fd, FdFlags::empty()).context("cannot pass a descriptor to qemu")
 }

@@ -1,4 +1,4 @@
-//! What comes out of the guest: a tar stream of $OUT.
+//! The output of the guest: a tar stream of $OUT.
 
 use std::fs;
 use std::io::Read;
@@ -7,15 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tar::Archive;
 
-/// Unpacks into a directory, or only reads to the end when nothing is wanted. Calls `complete` as
-/// soon as the archive is over, while the stream is still open.
+/// Unpacks into a directory, or only reads to the end if no output is wanted. Calls `complete` at the end of the archive, while the stream
+/// is still open.
 pub fn unpack(mut stream: impl Read, dir: Option<&Path>, complete: impl FnOnce()) -> Result<()> {
     let result = match dir {
         Some(dir) => unpack_into(&mut stream, dir),
         None => Ok(()),
     };
     complete();
-    // The guest must not be held up by what we could not use.
+    // Keep reading, so that the guest does not block on data that could not be unpacked.
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
     result
 }

@@ -1,4 +1,4 @@
-//! The guest's root: Debian packages unpacked, and by hand what their maintainer scripts would have done.
+//! The guest's root: unpacked Debian packages, plus the results of their maintainer scripts.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,10 +12,10 @@ use crate::image;
 use crate::lock::Lock;
 use crate::packages::{self, GUEST_PACKAGES, GUEST_SECTION, Source};
 
-/// Raised when the way a root is made changes.
+/// Increment when the way to make a root changes.
 const RECIPE: u32 = 2;
 
-/// Never read in the guest.
+/// Files that the guest never reads.
 const DROPPED: &[&str] = &[
     "usr/share/doc",
     "usr/share/man",
@@ -62,7 +62,7 @@ const FILES: &[(&str, &str)] = &[
     ("var/lib/nfs/state", ""),
 ];
 
-/// Accounts beyond base-passwd's: those that the NFS packages create, and a plain user.
+/// Accounts besides base-passwd's: accounts of the NFS packages, and a plain user.
 const PASSWD: &str = "\
 _rpc:x:101:65534::/run/rpcbind:/usr/sbin/nologin
 statd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin
@@ -92,7 +92,7 @@ const DIRECTORIES: &[&str] = &[
     "var/lib/nfs/nfsdcld",
 ];
 
-/// Links that alternatives and maintainer scripts would make, where their target exists.
+/// Links that alternatives and maintainer scripts would create, if their target exists.
 const LINKS: &[(&str, &str)] = &[
     ("usr/bin/sh", "dash"),
     ("usr/bin/awk", "mawk"),
@@ -126,7 +126,7 @@ impl Root<'_> {
         Ok(cache.get("root", &self.key(lock)?))
     }
 
-    /// Downloads and builds. The caller holds the cache's lock.
+    /// Downloads packages and builds the root. The caller holds the lock of the cache.
     pub fn build(&self, source: &Source, lock: &Lock) -> Result<PathBuf> {
         let debs = packages::guest(source, lock, self.extra)?;
         host::say(format_args!(

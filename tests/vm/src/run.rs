@@ -26,7 +26,7 @@ use crate::session::{self, Outcome, Report, Sinks};
 use crate::trackiops;
 use crate::{FAILED, TIMED_OUT};
 
-/// A call that cannot be carried out as it was made.
+/// Arguments that cannot be executed.
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -45,7 +45,7 @@ pub struct Fetched {
     root: PathBuf,
 }
 
-/// Gets and builds what is not in the cache.
+/// Gets or builds everything that is not in the cache.
 pub fn fetch(guest: &Guest) -> Result<Fetched> {
     host::ensure_tools()?;
     let cache = Cache::open()?;
@@ -64,7 +64,7 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
     let held = cache.lock()?;
     let source = Source::new(&cache, Mirror::find()?);
     let kernel = kernel.get(&source, &lock)?;
-    // Another process may have built it while we waited.
+    // Another process may have built it meanwhile.
     let root = match root.cached(&cache, &lock)? {
         Some(root) => root,
         None => root.build(&source, &lock)?,
@@ -78,7 +78,7 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
 }
 
 impl Fetched {
-    /// Without a disk of its own.
+    /// A machine without a separate disk.
     fn machine(&self, accel: Accel, cpus: u32, memory_mib: u32, append: &str) -> Result<Machine> {
         Ok(Machine {
             accel,
@@ -95,7 +95,7 @@ impl Fetched {
         })
     }
 
-    /// Whether a guest with NFS comes up under KVM and runs a program.
+    /// Whether a guest with NFS boots under KVM and runs a program.
     fn kvm_works(&self) -> Result<bool> {
         let script = tempfile::NamedTempFile::new()?;
         let payload = Payload {
@@ -125,11 +125,10 @@ impl Fetched {
     }
 }
 
-/// For a whole system, with its services.
+/// Limit for a whole system with its services.
 const SYSTEM_BOOT_LIMIT: Duration = Duration::from_secs(600);
 
-/// Boots for one run, at most, when the emulator fails. A script has nothing but its guest, so it can be
-/// run once more.
+/// Most boots for one run if the emulator fails. A script depends only on its guest, so it can be repeated.
 const BOOTS: u32 = 3;
 
 /// Boots a guest, runs the script, and returns the status to exit with.
@@ -210,7 +209,7 @@ pub fn run(run: &Run) -> Result<u8> {
     finish(run, &fetched.cache, report, began)
 }
 
-/// A guest's disk as it was before the first boot: what a guest that failed has written is not for the next one.
+/// A guest's disk before the first boot: a repeated boot must not see data of a failed guest.
 struct KeptDisk<'a> {
     disk: &'a Path,
     copy: TempPath,
@@ -238,7 +237,7 @@ fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What can be said before anything is built.
+/// Errors that can be detected before anything is built.
 fn check(run: &Run) -> Result<()> {
     if !run.script().is_file() {
         return Err(Usage(format!("no script {}", run.script().display())).into());
@@ -300,7 +299,7 @@ fn finish(run: &Run, cache: &Cache, report: Report, began: Instant) -> Result<u8
     }
 }
 
-/// The console's last lines; all of it is kept in a file.
+/// Shows the console's last lines; a file keeps all of it.
 fn show(cache: &Cache, console: &Console) {
     let path = cache.dir("console").join("last-failure.log");
     let mut text = String::from("vm: the console's last lines:\n");

@@ -13,13 +13,13 @@ use crate::console::Console;
 use crate::qemu::{Channels, Running};
 use crate::results;
 
-/// From power-on to the script's first line. Emulated on a loaded host it can take a while.
+/// From power-on to the script's first line. Slow if emulated on a loaded host.
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
-/// For the last bytes of the other ports to reach their pipes.
+/// Time for the last bytes of the other ports to reach their pipes.
 const SETTLE: Duration = Duration::from_millis(100);
-/// For what comes after the script: killing what it left, and copying results.
+/// Limit for the time after the script: to kill its processes, and to copy results.
 const END_LIMIT: Duration = Duration::from_secs(120);
-/// After the first sign of a failure, so that the console's trace is complete.
+/// Wait after the first sign of a failure, so that the console's trace is complete.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// How a boot ended.
@@ -28,7 +28,7 @@ pub enum Outcome {
     /// The script's own exit status.
     Exited(i32),
     TimedOut,
-    /// The kernel or the machine failed, and how.
+    /// The kernel or the machine failed; the reason.
     Failed(String),
     /// The script did not begin in time.
     NotUp(Duration),
@@ -48,13 +48,13 @@ enum Event {
     Started,
     Exited(i32),
     TimedOut,
-    /// The guest's set-up gave up, or the console told of a failure.
+    /// The guest's set-up gave up, or the console reported a failure.
     Failed(String),
     /// QEMU is gone.
     Ended,
 }
 
-/// Where the script's output goes.
+/// Targets of the script's output.
 pub struct Sinks<'a> {
     pub stdout: Box<dyn Write + Send>,
     pub stderr: Box<dyn Write + Send>,
@@ -100,14 +100,14 @@ pub fn follow(
         last_words: LAST_WORDS,
     };
     let (mut outcome, script_started) = wait(&events, &limits);
-    // What the guest has written may still be on its way: each port has a queue of its own, and the
-    // last word on the control port can overtake the results.
+    // The guest's output may still be on its way: each port has its own queue, and the last message on the control port may overtake the
+    // results.
     if collects && matches!(outcome, Outcome::Exited(_) | Outcome::TimedOut) {
         let _ = completed.recv_timeout(END_LIMIT);
     }
     thread::sleep(SETTLE);
     machine.kill();
-    // With QEMU gone every pipe ends, and so does every thread.
+    // Without QEMU, every pipe ends, and so does every thread.
     for thread in copies.into_iter().chain([watch, control]) {
         let _ = thread.join();
     }
@@ -116,7 +116,7 @@ pub fn follow(
         .join()
         .unwrap_or_else(|_| Err(anyhow::anyhow!("unpacking panicked")));
     let console = std::mem::take(&mut *console.lock().unwrap_or_else(PoisonError::into_inner));
-    // What the kernel said of the script's end can come after its status.
+    // Messages of the kernel about the script's end may arrive after its status.
     if let (Outcome::Exited(_) | Outcome::TimedOut, Some(line)) = (&outcome, console.failure()) {
         outcome = Outcome::Failed(line.to_owned());
     }
@@ -171,7 +171,7 @@ fn wait(events: &Receiver<Event>, limits: &Limits) -> (Outcome, Option<Duration>
     }
 }
 
-/// Gives a failing kernel the time to print its trace.
+/// Waits until a failing kernel has printed its trace.
 fn last_words(events: &Receiver<Event>, time: Duration) {
     let deadline = Instant::now() + time;
     while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -231,7 +231,7 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// Copies bytes as they come. A reader of ours that went away must not stop the guest.
+/// Copies bytes as they arrive. If the sink's reader went away, the guest must continue.
 fn copy(mut pipe: impl Read + Send + 'static, mut sink: Box<dyn Write + Send>) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut buffer = [0; 16384];

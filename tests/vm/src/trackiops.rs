@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 const OVERRIDE: &str = "TRACKIOPS_BIN";
 
-/// The path of the release as `make release` builds it, or of what the environment names.
+/// The path of the release from `make release`, or of the binary in the environment.
 pub fn binary(quiet: bool) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(OVERRIDE).filter(|v| !v.is_empty()) {
         let path = PathBuf::from(path);
@@ -19,7 +19,7 @@ pub fn binary(quiet: bool) -> Result<PathBuf> {
     release(quiet).with_context(|| format!("no release to test; or name a binary in {OVERRIDE}"))
 }
 
-/// What is tested is what is released: one script builds it for both.
+/// One script builds the release and the tested program.
 fn release(quiet: bool) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/release.sh");
     let mut command = Command::new(&script);

@@ -1,4 +1,4 @@
-//! Renewing the lock file.
+//! Renews the lock file.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::lock::Lock;
 use crate::mirror::Mirror;
 use crate::packages::{GUEST_PACKAGES, GUEST_SECTION, Source};
 
-/// Resolves these kernels anew and writes them into the lock file; without any, everything that is in it.
+/// Resolves these kernels again and writes them into the lock file; without arguments, everything in it.
 pub fn update(kernels: &[Kernel]) -> Result<()> {
     host::ensure_tools()?;
     let cache = Cache::open()?;
@@ -57,7 +57,7 @@ fn everything(source: &Source, old: &Lock) -> Result<Lock> {
         .filter(|name| defaults.iter().all(|d| d.name != *name))
     {
         match lock_kernel(&mut new, &name.parse()?, source) {
-            // The name of one version, which has left the archive.
+            // A versioned name that has left the archive.
             Err(error) if error.is::<Unknown>() => {
                 host::say(format_args!("warning: {error}; no longer locked"));
             }

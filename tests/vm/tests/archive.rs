@@ -1,14 +1,14 @@
-//! Kernels that have left the archive, and an archive that cannot be reached: real downloads, real builds.
+//! Kernels that have left the archive, and an unreachable archive: real downloads, real builds.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Nothing listens there.
+/// An address without a listener.
 const UNREACHABLE: &str = "http://127.0.0.1:1/debian";
 
-/// A cache and a lock file of our own. Package files come from the user's cache, and stay there.
+/// A separate cache and lock file. Package files come from the user's cache, and stay there.
 struct Setup {
     dir: tempfile::TempDir,
     lock: PathBuf,
@@ -31,7 +31,7 @@ impl Setup {
         Self { dir, lock }
     }
 
-    /// Makes the lock name a package of a kernel that no archive has: another name, another file.
+    /// Makes the lock name a kernel package that no archive has: another name, another file.
     fn outdate(&self, kernel: &str, number: u32) {
         let name = format!("linux-image-7.0.{number}+gone-amd64");
         let package =
@@ -95,20 +95,20 @@ fn archive_a_kernel_that_left_is_replaced_with_a_warning() {
     assert!(replaced.status.success());
     assert!(complaints(&replaced).contains("warning: the archive no longer has"));
 
-    // The replacement is looked for once; the warning stays.
+    // The replacement is searched only once; the warning stays.
     let again = setup.vm(&fetch, false);
     assert!(again.status.success());
     let text = complaints(&again);
     assert!(text.contains("warning: newest is ") && !text.contains("downloading"));
 
-    // The lock has moved on and the archive cannot be reached.
+    // The lock has moved on, and the archive is unreachable.
     setup.outdate("newest", 2);
     let last = setup.vm(&fetch, false);
     assert!(last.status.success());
     assert!(complaints(&last).contains("warning: newest is "));
     assert_eq!(setup.kernels(), 1);
 
-    // No kernel takes the place of one of another name.
+    // A kernel never replaces one of another name.
     setup.outdate("5.10", 3);
     let none = setup.vm(&["fetch", "--kernel", "5.10"], false);
     assert_eq!(none.status.code(), Some(125));
@@ -123,13 +123,13 @@ fn archive_update_adds_moves_and_drops_kernels() {
     let before = locked();
     setup.outdate("newest", 1);
 
-    // One kernel: the rest stays as it is.
+    // With one kernel, the rest stays unchanged.
     let one = setup.vm(&["update", "newest"], true);
     assert!(one.status.success());
     assert!(!locked().contains("gone"));
     assert_eq!(guest(&locked()), guest(&before));
 
-    // A version that has left is no longer locked; what is asked for by a lasting name is renewed.
+    // A version that has left the archive is removed from the lock; a kernel with a lasting name is renewed.
     setup.outdate("linux-image-7.0.2+gone-amd64", 2);
     setup.outdate("linux-image-cloud-amd64", 3);
     let all = setup.vm(&["update"], true);

@@ -122,7 +122,7 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   useKeys(moves);
   const { range } = selection;
   useEffect(() => {
-    // Nothing is before a whole report: its halves are compared.
+    // There is no time before a whole report, so compare its halves.
     const data = report();
     if (data !== null && range.since === data.since && range.until === data.until && !place.words.has('before-since')) {
       const middle = rfc3339(wholeWindows(data, data.since, (data.since + data.until) / 2)[1]);

@@ -37,7 +37,7 @@ interface Line {
 function linesOf(rows: Row[], column: string, hosts: number): Line[] {
   const lines = new Map<string, Line>();
   for (const row of rows) {
-    // A file that gets another name stays one line, under its last name.
+    // A renamed file stays one line, under its last name.
     const key = fileKey(row);
     let line = lines.get(key);
     if (line === undefined) {

@@ -1,4 +1,4 @@
-// What every page over time has: its selection, its recording, its keys.
+// What all pages over time share: selection, recording, keys.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Meta } from '../api.ts';
 import { moves as movesOf, useKeys, type Moves } from '../parts/controls.tsx';

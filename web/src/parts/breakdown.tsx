@@ -106,7 +106,7 @@ export function fileAddress(row: Row, words: URLSearchParams): string | null {
   if (file === null) {
     return null;
   }
-  // Not the directory, to which a file would be added.
+  // Not the directory, because a file would be added to it.
   return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount', 'volume', 'tenant']), { file }));
 }
 
@@ -115,7 +115,7 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
     const value = row[name];
     return typeof value === 'string' && value !== '' && !value.startsWith('(') ? address(place.path, withWords(place.words, { [name === 'path' ? 'dir' : name]: value, by: null, sort: null })) : null;
   };
-  // One with a name is not meant by its user or cgroup.
+  // A tenant with a name is not selected by user or cgroup.
   const tenant = (name: string) => (row: Row) =>
     report() === null && typeof row[name] === 'string' && (name === 'tenant_name' || row.tenant_name === null) ? address(place.path, withWords(place.words, { tenant: row[name], by: null, sort: null })) : null;
   const host: Column[] = hasHosts ? [{ name: 'host', label: 'host', kind: 'text' }] : [];

@@ -102,7 +102,7 @@ function timeLabels(splits: number[], increment: number, zone: Zone): string[] {
   return splits.map((split, i) => {
     const { date, time } = dateAndTime(split * 1000, zone);
     const clock = increment < 60 ? time.slice(0, increment < 1 ? 12 : 8) : time.slice(0, 5);
-    // Below the last label there is no room.
+    // There is no room below the last label.
     const isAlone = date === before || i === splits.length - 1;
     const text = isAlone ? clock : `${clock}\n${date}`;
     before = date;
@@ -158,7 +158,7 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
   return {
     width,
     height,
-    // Half of a time that stands at the end of its axis.
+    // Half the width of a time at the end of the axis.
     padding: [8, 28, 0, 0],
     legend: { show: false },
     tzDate: (seconds) => (zone === 'utc' ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000)),
@@ -170,7 +170,7 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
         dblclick: () => () => (latest.current.onBack(), null),
         mousedown: (_u, _target, handle) => (event: MouseEvent) => {
           const handled = handle(event);
-          // After uPlot has begun to listen, so that it sees the end first.
+          // Start after uPlot has begun to listen, so that uPlot sees the end first.
           drag.begin();
           return handled;
         },
@@ -202,7 +202,7 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
         spanGaps: false,
       })),
     ],
-    // A band is between two lines: the upper one's colour.
+    // A band lies between two lines and has the upper line's colour.
     bands: lines.flatMap((line, i) => (i > 0 && i < last && line.area === true && lines[i - 1]?.area === true ? [{ series: [i + 1, i] as [number, number], fill: `${colours[line.colour]}aa` }] : [])),
     hooks: {
       drawAxes: [
@@ -269,7 +269,7 @@ export function Chart(props: ChartProps) {
     };
   }, [shape, isDark, zone]);
   useEffect(() => {
-    // New data would end a selection that is being drawn: it comes after it.
+    // New data would end a selection in progress, so it waits.
     if (!isDragging.current) {
       plot.current?.setData(dataOf(props));
     }

@@ -31,7 +31,7 @@ export function moves(selection: Selection): Moves {
   const zoom = (from: number, to: number) => {
     const middle = (from + to) / 2;
     const half = Math.max(to - from, SHORTEST) / 2;
-    // A chosen step may be too long, or too short, for another range.
+    // A chosen step may be too long or too short for another range.
     change({ ...fixedWords(middle - half, Math.min(middle + half, Math.max(now(), to))), step: null });
   };
   const by = (factor: number) => {

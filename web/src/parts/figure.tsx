@@ -1,4 +1,4 @@
-// A picture with its heading, its table, its command and its error: each picture has all of them.
+// A picture with its heading, table, command and error.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// The tree of directories as a flame graph, on a canvas; its table goes down and up by buttons.
+// The tree of directories as a flame graph, on a canvas; buttons move down and up in its table.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Stack } from '../api.ts';
 import { useSettings } from '../settings.ts';

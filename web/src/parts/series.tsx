@@ -33,7 +33,7 @@ function withIdle(found: Point[], step: number, range: Range): (Point | number)[
     all.push(point);
     next = point.time + step;
   }
-  // The last window of a range that moves may not be closed yet.
+  // The last window of a moving range may not be closed yet.
   idle(next, Math.floor(range.until / step) * step - (range.moves ? 2 * step : 0));
   return all;
 }
@@ -143,7 +143,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
     const one = of[i];
     return typeof one === 'object' ? { [`${name}_iops`]: known(one.iops), [`${name}_throughput`]: known(one.throughput) } : {};
   };
-  // The three lists have the same windows at the same places.
+  // The three lists have the same windows at the same positions.
   const rows: Row[] = slots.flatMap((one, i) => (typeof one === 'object' ? [{ ...one, ...one.parts, ...ratesAt(read, i, 'read'), ...ratesAt(write, i, 'write'), time: showTime(one.time, zone) }] : []));
   const table = (name: string, columns: string[]) => () => <Table label={name} columns={windowTable(part).filter((column) => ['time', ...columns].includes(column.name))} rows={rows} empty="no requests" />;
   const figure = { loading: recording.loading, error: null };

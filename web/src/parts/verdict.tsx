@@ -1,4 +1,4 @@
-// What was slow in a range, who suffered and what caused it: the answer of `trackiops why`.
+// The answer of `trackiops why` for a range: what was slow, who suffered and what caused it.
 import { useAsk } from '../api.ts';
 import { command } from '../command.ts';
 import { fixedWords, rangeParameters, type Selection } from '../selection.ts';

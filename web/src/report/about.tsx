@@ -1,4 +1,4 @@
-// What a report has, and what it does not.
+// States what a report contains, and what it does not.
 import { useSettings } from '../settings.ts';
 import { showLength, showTime, zoneName } from '../time.ts';
 import { report, type Count } from './data.ts';

@@ -1,4 +1,4 @@
-// Answers what a server would be asked, from the data of a report: in the same rows, and in the same order.
+// Answers the questions to a server from the data of a report: the same rows, in the same order.
 import type { Answer, Parameters, Stack } from '../api.ts';
 import { rfc3339, showLength } from '../time.ts';
 import type { Row } from '../windows.ts';
@@ -144,7 +144,7 @@ function groups(data: Data, by: string, windows: Windows, selected: Selected): G
       group = { entity, order: by === 'tenant' ? tenant : place, host, time, isOther: by === 'file' && places.kind[place] !== 'file', last: window, names: of, read: nothing(), write: nothing() };
       found.set(key, group);
     } else if (window > group.last) {
-      // A file has its last name.
+      // A file keeps its last name.
       group.last = window;
       group.names = of;
     }

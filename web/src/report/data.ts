@@ -1,4 +1,4 @@
-// The data of a report: `render/src/incident/text.rs` writes them into the document of which this program is a part.
+// The data of a report. `render/src/incident/text.rs` writes them into the document, which also contains this program.
 import { visibleIn } from '../visible.ts';
 
 /** How many of them have rows of their own; others are in sums. */
@@ -102,6 +102,6 @@ export async function load(): Promise<void> {
   if (data.format !== FORMAT) {
     throw new Error(`the data have format ${data.format}, and this program reads ${FORMAT}`);
   }
-  // Numbers are many, and names are few.
+  // There are many numbers, but few names.
   loaded = { ...data, names: visibleIn(data.names) };
 }

@@ -1,4 +1,4 @@
-// What parameters select of a report: times, and places, which are files or the other files of a tree.
+// Selects from a report by parameters: times and places. A place is a file, or the other files of a tree.
 import type { Parameters } from '../api.ts';
 import { parseLength } from '../time.ts';
 import type { Data } from './data.ts';

@@ -1,4 +1,4 @@
-//! Disks: files as block devices, a device that logs what is written to it, and mounts that end with the process.
+//! Disks: files as block devices, a device that logs writes, and mounts that end with the process.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -16,12 +16,12 @@ const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CTL_GET_FREE: u32 = 0x4C82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LOOP_CONFIG_BYTES: usize = 304;
-/// Of `info.lo_flags` in `struct loop_config`: behind two numbers of 32 bits, five of 64 and three of 32.
+/// Offset of `info.lo_flags` in `struct loop_config`: behind two numbers of 32 bits, five of 64 and three of 32.
 const LOOP_FLAGS_AT: usize = 8 + 40 + 12;
-/// How often a loop device is asked for that somebody else gets.
+/// Attempts to get a free loop device: another process may take it first.
 const ATTEMPTS: usize = 1000;
 
-/// A file as a block device, for as long as this or a mount of it is there.
+/// A file as a block device, as long as this value or a mount of it exists.
 pub struct Loop {
     _device: File,
     pub path: PathBuf,
@@ -34,14 +34,14 @@ impl Loop {
         config[..4].copy_from_slice(&file.as_raw_fd().to_ne_bytes());
         config[LOOP_FLAGS_AT..LOOP_FLAGS_AT + 4].copy_from_slice(&LO_FLAGS_AUTOCLEAR.to_ne_bytes());
         for _ in 0..ATTEMPTS {
-            // SAFETY: it takes no memory.
+            // SAFETY: the call takes no pointer.
             let number = checked(unsafe {
                 libc::ioctl(control.as_raw_fd(), libc::Ioctl::from(LOOP_CTL_GET_FREE))
             })
             .context("no loop device is to be had")?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = open(&path)?;
-            // SAFETY: it reads a `struct loop_config`, which has these bytes.
+            // SAFETY: the call reads a `struct loop_config`, which has this many bytes.
             let configured = checked(unsafe {
                 libc::ioctl(
                     device.as_raw_fd(),
@@ -85,19 +85,19 @@ const DM_DEV_REMOVE: u32 = 4;
 const DM_DEV_SUSPEND: u32 = 6;
 const DM_TABLE_LOAD: u32 = 9;
 const DM_TARGET_MSG: u32 = 14;
-/// `struct dm_ioctl`, the places of its numbers, and the length of a name.
+/// `struct dm_ioctl`: its size, the offsets of its numbers, and the length of a name.
 const DM_BYTES: usize = 312;
 const DM_SIZE_AT: usize = 12;
 const DM_START_AT: usize = 16;
 const DM_TARGETS_AT: usize = 20;
 const DM_DEV_AT: usize = 40;
 const DM_NAME_AT: usize = 48;
-/// `struct dm_target_spec`, without what follows it, and its numbers that are not zero.
+/// `struct dm_target_spec` without the data behind it, and its numbers that are not zero.
 const SPEC_BYTES: usize = 40;
 const SPEC_LENGTH_AT: usize = 8;
 const SPEC_TYPE_AT: usize = 24;
 
-/// A device that logs all that is written to it, in the order in which it becomes durable.
+/// A device that logs all writes, in the order in which they become durable.
 pub struct Logged {
     control: File,
     name: String,
@@ -105,7 +105,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// One of so many bytes that writes to a device, and logs to another one.
+    /// A device of `bytes` bytes that writes to one device and logs to another.
     pub fn new(name: &str, bytes: u64, to: &Path, log: &Path) -> Result<Self> {
         let control = open("/dev/mapper/control".as_ref())?;
         let mut made = Self {
@@ -114,7 +114,7 @@ impl Logged {
             path: PathBuf::new(),
         };
         let created = made.call(DM_DEV_CREATE, 0, &[])?;
-        // Huge numbers of devices have these 12 bits of the major in the middle.
+        // Large device numbers have these 12 bits of the major number in the middle.
         let dev = u64::from_ne_bytes(created[DM_DEV_AT..DM_DEV_AT + 8].try_into()?);
         let minor = (dev & 0xff) | (dev >> 12 & 0xffff_ff00);
         made.path = PathBuf::from(format!("/dev/dm-{minor}"));
@@ -133,7 +133,7 @@ impl Logged {
         Ok(made)
     }
 
-    /// Puts a mark into the log: what was durable before is in the log before it.
+    /// Puts a mark into the log. Everything that was durable before precedes it in the log.
     pub fn mark(&self, text: &str) -> Result<()> {
         let sector = 0_u64.to_ne_bytes();
         let message = [&sector, format!("mark {text}\0").as_bytes()].concat();
@@ -161,7 +161,7 @@ impl Logged {
         let name = self.name.as_bytes();
         bytes[DM_NAME_AT..DM_NAME_AT + name.len()].copy_from_slice(name);
         let request = 3 << 30 | (DM_BYTES as u32) << 16 | 0xfd << 8 | number;
-        // SAFETY: the kernel reads and writes a `struct dm_ioctl` and what follows it, as many bytes as it says.
+        // SAFETY: the kernel reads and writes a `struct dm_ioctl` and the data behind it, up to the size that it states.
         let done = checked(unsafe {
             libc::ioctl(
                 self.control.as_raw_fd(),
@@ -174,9 +174,9 @@ impl Logged {
     }
 }
 
-/// From now on mounts are this process's own, and end with it. To be called before there is another thread.
+/// Makes later mounts private to this process, so that they end with it. Call it before starting another thread.
 pub fn own_mounts() -> Result<()> {
-    // SAFETY: it changes nothing but the namespace.
+    // SAFETY: the call changes only the namespace.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })
         .context("mounting needs root: a namespace of one's own")?;
     call_mount(
@@ -206,7 +206,7 @@ fn call_mount(from: &str, to: &Path, kind: &str, flags: u64, options: &str) -> R
     mounted.map(drop).map_err(anyhow::Error::from)
 }
 
-/// A file system that is mounted.
+/// A mounted file system.
 pub struct Mounted(PathBuf);
 
 impl Mounted {
@@ -234,7 +234,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Whatever failed before is what is told.
+        // Ignore this error: an earlier one is already reported.
         let _ = self.end();
     }
 }

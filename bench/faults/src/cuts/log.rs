@@ -1,8 +1,8 @@
-//! The log of the kernel's dm-log-writes, and what a disk holds after a power cut.
+//! The log of the kernel's dm-log-writes, and the content of a disk after a power cut.
 //!
 //! The format is in `Documentation/admin-guide/device-mapper/log-writes.rst` and `drivers/md/dm-log-writes.c` of Linux.
-//! A write that no flush has followed is in the log right before the next flush that began after the write had ended. A write with FUA
-//! is there as soon as it has ended, a mark as soon as it was sent. So whatever is before a mark was written before the mark was sent.
+//! A write without a flush appears in the log right before the next flush that began after the write had ended. A write with FUA appears
+//! once it has ended, a mark once it is sent. So everything before a mark was written before the mark was sent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,21 +18,21 @@ const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
-/// Sector, sectors, flags, and the length of what a mark says.
+/// Sector, sectors, flags, and the length of a mark's text.
 const ENTRY_BYTES: usize = 32;
-/// The least that a disk writes as a whole.
+/// The least unit that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: usize = 4096;
 
 /// An entry of the log.
 pub struct Entry {
     flags: u64,
-    /// Where on the disk, in bytes.
+    /// Position on the disk, in bytes.
     to: u64,
     bytes: u64,
-    /// Where in the log.
+    /// Position in the log.
     from: u64,
-    /// What a mark says.
+    /// The text of a mark.
     pub mark: Option<String>,
 }
 
@@ -41,18 +41,18 @@ impl Entry {
         self.flags & flag != 0
     }
 
-    /// Whether something is durable once it is there that was not before.
+    /// Whether the entry makes data durable.
     pub fn is_barrier(&self) -> bool {
         self.is(FLUSH) || self.is(FUA)
     }
 
-    /// Whether it may be missing as long as no flush follows.
+    /// Whether it may be lost as long as no flush follows.
     fn is_volatile(&self) -> bool {
         self.bytes > 0 && !self.is(FUA)
     }
 }
 
-/// What was written to a disk.
+/// The log of writes to a disk.
 pub struct Log {
     file: File,
     pub entries: Vec<Entry>,
@@ -70,7 +70,7 @@ impl Log {
             "it is no log of dm-log-writes"
         );
         let count = u64_at(16)?;
-        // u32, and zeros behind it.
+        // A u32 followed by zeros.
         let sector = u64_at(24)?;
         ensure!(
             sector.is_multiple_of(SECTOR_BYTES) && (1..=65536).contains(&sector),
@@ -81,7 +81,7 @@ impl Log {
         for _ in 0..count {
             let [to, sectors, flags, said] = [0, 8, 16, 24].map(|field| u64_at(at + field));
             let (flags, said) = (flags?, said?);
-            // How often a discarded sector reads as what is the device's affair; nobody asks for it here.
+            // The content of discarded sectors depends on the device; discards do not occur here.
             ensure!(flags & DISCARD == 0, "something was discarded");
             let mut entry = Entry {
                 flags,
@@ -110,28 +110,28 @@ impl Log {
     }
 }
 
-/// What of the writes survives that no flush has followed.
+/// Which of the unflushed writes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survives {
-    /// Each of them.
+    /// All of them.
     All,
     /// Some of them.
     Some,
-    /// Some sectors of them.
+    /// Some of their sectors.
     Torn,
 }
 
 /// A power cut.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// How many entries of the log there are.
+    /// Number of entries before the cut.
     pub at: usize,
     pub survives: Survives,
-    /// Which of them survive.
+    /// Chooses the surviving writes.
     pub seed: u64,
 }
 
-/// The cuts that are made: right after each barrier, or after as many of them as are half of the cuts, and the others anywhere.
+/// The cuts: up to half of them right after barriers, the others anywhere.
 pub fn cuts(log: &Log, count: usize, numbers: &mut Numbers) -> Vec<Cut> {
     let mut barriers: Vec<usize> = (1..=log.entries.len())
         .filter(|at| log.entries[at - 1].is_barrier())
@@ -158,18 +158,18 @@ pub fn cuts(log: &Log, count: usize, numbers: &mut Numbers) -> Vec<Cut> {
     cuts
 }
 
-/// A disk to which the log is written, entry by entry.
+/// A disk to which the log is applied, entry by entry.
 pub struct Disk<'l> {
     log: &'l Log,
     bytes: u64,
-    /// The pages that are not all zeros.
+    /// Pages that are not all zeros.
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
-    /// How many entries are durable and in the pages.
+    /// Number of entries that are durable and applied to the pages.
     durable: usize,
 }
 
 impl<'l> Disk<'l> {
-    /// The disk before anything was logged.
+    /// The disk before the first entry.
     pub fn new(log: &'l Log, before: &File) -> Result<Self> {
         let bytes = before.metadata()?.len();
         let mut disk = Self {
@@ -206,11 +206,11 @@ impl<'l> Disk<'l> {
         }
     }
 
-    /// Writes the disk as it is after a cut to an empty file. Cuts come in the order of their places. Writes are torn between these many
-    /// bytes.
+    /// Writes the content of the disk after a cut to an empty file. Cuts must come in order of their positions. Writes are torn at
+    /// multiples of `sector` bytes.
     pub fn cut(&mut self, cut: &Cut, sector: u64, file: &File) -> Result<()> {
         let entries = &self.log.entries[..cut.at];
-        // A flush is for what was before it, not for what it may itself carry.
+        // A flush covers earlier entries, but not its own data.
         let flushed = entries.iter().rposition(|entry| entry.is(FLUSH));
         let flushed = flushed.unwrap_or(0).max(self.durable);
         for entry in &entries[self.durable..flushed] {

@@ -1,5 +1,5 @@
-//! Power cuts: a recorder writes to a disk that logs what is written, and the store is looked at as it would be had the power
-//! failed after any entry of the log.
+//! Power cuts: a recorder writes to a disk that logs writes. Then the store is checked as if the power had failed after any entry of the
+//! log.
 
 mod disk;
 mod log;
@@ -46,7 +46,7 @@ const FILE_SYSTEMS: [FileSystem; 2] = [
     FileSystem {
         name: "ext4",
         bytes: 64 << 20,
-        // Blocks as on larger disks.
+        // The same block size as on larger disks.
         mkfs: &[
             "-q",
             "-F",
@@ -55,7 +55,7 @@ const FILE_SYSTEMS: [FileSystem; 2] = [
             "-E",
             "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
         ],
-        // Left to itself, ext4 makes up for a file that is renamed without having been synced.
+        // By default, ext4 repairs files that are renamed without a sync.
         options: "noauto_da_alloc",
         sector: log::SECTOR_BYTES,
     },
@@ -65,7 +65,7 @@ const FILE_SYSTEMS: [FileSystem; 2] = [
         mkfs: &["-q", "-f", "-K"],
         // Several copies of it are mounted at once.
         options: "nouuid",
-        // Within its blocks of 4096 bytes, a torn write may keep xfs itself from being mounted.
+        // A write torn within its blocks of 4096 bytes may prevent mounting xfs itself.
         sector: 4096,
     },
 ];
@@ -141,7 +141,7 @@ pub fn cuts(args: &Args) -> Result<()> {
     note_panics();
     let mut all = Vec::new();
     for (place, system) in systems.iter().enumerate() {
-        // What does not divide is the first one's.
+        // The first one takes the remainder.
         let count = (args.cuts + systems.len() - 1 - place) / systems.len();
         let totals = replay(system, count, args).with_context(|| system.name.to_owned())?;
         all.push((system.name, totals));
@@ -262,9 +262,9 @@ fn replay(system: &FileSystem, count: usize, args: &Args) -> Result<Totals> {
         let image = path(&format!("image.{job}"));
         let mount = path(&format!("mount.{job}"));
         fs::create_dir_all(&mount)?;
-        // In the order of their places, which each job keeps.
+        // In the order of their positions, which each job keeps.
         while let Some(cut) = cuts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // One that is mounted no more may have the former image still.
+            // After an unmount, the former image may still be in use.
             let _ = fs::remove_file(&image);
             let file = zeros(&image, 0)?;
             disk.cut(cut, system.sector, &file)?;
@@ -311,7 +311,7 @@ impl Totals {
         self.windows += promised.windows;
         self.requests += u64::from(promised.requests.count_ones()) * crate::states::REQUESTS as u64;
         self.torn += u64::from(torn);
-        // A cut counts once, by the worst.
+        // A cut counts once, by its worst error.
         if let Some(kind) = wrong.iter().map(|wrong| wrong.kind).min() {
             *self.kinds.entry(kind).or_default() += 1;
         }
@@ -360,7 +360,7 @@ fn judge_store(
             .filter(|found| !is_torn(found) && !is_unfinished(found));
         wrong.extend(damage.map(found_wrong));
     }
-    // The next recorder goes on.
+    // The next recorder continues.
     let next = &all[there..there + MORE];
     let mut bits = promised.requests;
     let mut go_on = || {

@@ -18,8 +18,7 @@ mod programs {
         programs::TracePointContext,
     };
 
-    // Where the events have their fields: the same from Linux 5.10 to 7.2, so that a C program may name them at
-    // compile time, and this one, too.
+    // Offsets of fields in the events. They are equal from Linux 5.10 to 7.2, so they can be compile-time constants, as in C.
     const TASK_ID: usize = 8;
     const FILEID: usize = 16;
     const RES_COUNT: usize = 36;
@@ -27,7 +26,7 @@ mod programs {
     const LINK_ENTRIES: u32 = 16_384;
     const FILES: u32 = 16_384;
 
-    /// Of a file, since it was last reset: requests, bytes, and the sum of latencies in ns.
+    /// Sums of a file since its last reset: requests, bytes, and latencies in ns.
     #[repr(C)]
     pub struct Metrics {
         read: Direction,
@@ -121,7 +120,7 @@ mod programs {
                     read: NOTHING,
                     write: NOTHING,
                 };
-                // Another CPU may have been faster.
+                // Another CPU may have inserted it first.
                 let _ = IO_METRICS.insert(fileid, new, u64::from(BPF_NOEXIST));
                 IO_METRICS.get_ptr_mut(fileid)
             }
@@ -138,10 +137,10 @@ mod programs {
         }
     }
 
-    /// `__sync_fetch_and_add` of C, which `AtomicU64` does not offer on this target.
+    /// `__sync_fetch_and_add` of C, because `AtomicU64` does not exist on this target.
     #[inline(always)]
     unsafe fn add(sum: *mut u64, value: u64) {
-        // SAFETY: the caller's: an aligned word.
+        // SAFETY: the caller passes an aligned word.
         unsafe {
             asm!(
                 "lock *(u64 *)({sum} + 0) += {value}",
@@ -158,10 +157,10 @@ mod programs {
         unsafe { map.get(key).copied() }
     }
 
-    /// A field of the event, read from the context itself as C does.
+    /// A field of the event, read directly from the context, like in C.
     #[inline(always)]
     fn field<T: Copy>(ctx: &TracePointContext, offset: usize) -> T {
-        // SAFETY: the verifier knows how far the context reaches, and refuses what lies beyond.
+        // SAFETY: the verifier knows the size of the context, and rejects reads beyond it.
         unsafe { ctx.as_ptr().byte_add(offset).cast::<T>().read() }
     }
 
@@ -177,7 +176,7 @@ mod programs {
     }
 }
 
-/// The helpers are offered to GPL-compatible programs only.
+/// Only GPL-compatible programs may call the helpers.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

@@ -7,13 +7,13 @@ use crate::xdr::{Reader, Xdr, XdrError};
 pub(super) const LONGEST_HANDLE: usize = 128;
 pub(super) const STATEID: u64 = 16;
 pub(super) const SESSION: u64 = 16;
-/// More elements than that no array of arguments or results has.
+/// An array of arguments or results with more elements is malformed.
 pub(super) const MOST_ELEMENTS: u32 = 4096;
 
-/// Reads the arguments of the operation whose number is known.
+/// Reads the arguments of `operation`, whose number is already set.
 pub fn read(reader: &mut Reader<'_>, operation: &mut OperationCall) -> Result<(), Stop> {
     match operation.number {
-        // What says where in a file, or which name.
+        // Operations with an offset or a name.
         5 => {
             operation.offset = Some(reader.u64()?);
             operation.count = Some(reader.u32()?);
@@ -56,7 +56,7 @@ pub fn read(reader: &mut Reader<'_>, operation: &mut OperationCall) -> Result<()
     Ok(())
 }
 
-/// Steps over the arguments of operations of which nothing is wanted.
+/// Skips the arguments of operations that have neither.
 fn others(reader: &mut Reader<'_>, number: u32) -> Result<(), Stop> {
     match number {
         3 | 19 | 52 | 58 => reader.skip(4),
@@ -195,7 +195,7 @@ fn minor_2(reader: &mut Reader<'_>, number: u32) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The name that is opened, if it is by name.
+/// The name that OPEN opens, if it opens by name.
 fn open(reader: &mut Reader<'_>) -> Xdr<Option<Box<[u8]>>> {
     reader.skip(12);
     skip_owner(reader)?;
@@ -305,7 +305,7 @@ pub(super) fn skip_bitmap(reader: &mut Reader<'_>) -> Xdr<()> {
     skip_array(reader, 4)
 }
 
-/// An array of elements of this many bytes.
+/// An array of elements of `element_bytes` each.
 pub(super) fn skip_array(reader: &mut Reader<'_>, element_bytes: u64) -> Xdr<()> {
     let elements = reader.u32()?;
     if elements > MOST_ELEMENTS {
@@ -319,7 +319,7 @@ pub(super) fn skip_opaques(reader: &mut Reader<'_>, number: usize) -> Xdr<()> {
     (0..number).try_for_each(|_| reader.skip_opaque().map(drop))
 }
 
-/// Bytes that follow a "they are here".
+/// Bytes after a Boolean that says whether they are there.
 pub(super) fn skip_optional(reader: &mut Reader<'_>, bytes: u64) -> Xdr<()> {
     if reader.bool()? {
         reader.skip(bytes);

@@ -1,14 +1,14 @@
-//! Attributes of NFSv4 (`fattr4`): a bitmap says which there are, and they follow in the order of their numbers.
+//! Attributes of NFSv4 (`fattr4`): a bitmap lists them, and they follow in the order of their numbers.
 
 use super::arguments::{LONGEST_HANDLE, MOST_ELEMENTS, skip_bitmap};
 use crate::message::{Attributes, Handle};
 use crate::nfs::handle;
 use crate::xdr::{Reader, Xdr, XdrError};
 
-/// The last one that is wanted: `fileid`. Those after it are stepped over together.
+/// The last attribute that is read: `fileid`. Later ones are skipped together.
 const LAST: u32 = 20;
 
-/// Reads attributes, with the handle if it is one of them.
+/// Reads attributes, and the handle if it is one of them.
 pub fn read(reader: &mut Reader<'_>) -> Xdr<(Attributes, Option<Handle>)> {
     let words = reader.u32()?;
     if words > MOST_ELEMENTS {

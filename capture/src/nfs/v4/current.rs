@@ -3,7 +3,7 @@
 use super::number;
 use crate::message::{Handle, OperationCall};
 
-/// A file of a COMPOUND, whose handle may come to be known later on.
+/// Index of a file of a COMPOUND. A later GETFH may set its handle.
 type File = Option<usize>;
 
 /// Follows the operations of a COMPOUND.
@@ -15,8 +15,8 @@ pub struct CurrentFile {
 }
 
 impl CurrentFile {
-    /// Goes over an operation that succeeded: says in it which directory or file it is about, and returns the file that is current
-    /// afterwards, which LOOKUP, OPEN and CREATE found or made. `found` is what GETFH returned.
+    /// Applies an operation that succeeded. Sets the file or directory of the operation, and returns the current file after it, which
+    /// LOOKUP, OPEN and CREATE change. `found` is the handle that GETFH returned.
     pub fn apply(&mut self, operation: &mut OperationCall, found: Option<&Handle>) -> File {
         match operation.number {
             number::PUTFH => self.current = self.file_of(operation.handle.clone()),
@@ -34,7 +34,7 @@ impl CurrentFile {
             }
             number::OPEN => {
                 operation.handle = self.handle(self.current);
-                // Without a name it is about the current file.
+                // Without a name, the operation uses the current file.
                 if operation.name.is_some() {
                     self.current = self.file_of(None);
                 }
@@ -56,12 +56,12 @@ impl CurrentFile {
         Some(self.files.len() - 1)
     }
 
-    /// The file that is current.
+    /// The current file.
     pub fn file(&self) -> File {
         self.current
     }
 
-    /// Its handle, as far as it is known by now.
+    /// The handle of a file, if it is already known.
     pub fn handle(&self, file: File) -> Option<Handle> {
         self.files.get(file?)?.clone()
     }

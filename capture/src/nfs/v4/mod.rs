@@ -1,4 +1,4 @@
-//! NFS version 4: a COMPOUND is a list of operations, about the file that the operations before it made current.
+//! NFS version 4: a COMPOUND is a list of operations. Each one uses the current file that earlier operations set.
 
 mod arguments;
 mod attributes;
@@ -13,10 +13,10 @@ use current::CurrentFile;
 
 pub use names::operation_name;
 
-/// More operations than this are none: Linux clients send 8 at most.
+/// A COMPOUND with more operations is malformed: Linux clients send 8 at most.
 const MOST_OPERATIONS: u32 = 256;
 
-/// Numbers of operations that are looked for by number.
+/// Numbers of the operations that the code names.
 mod number {
     pub const CREATE: u32 = 6;
     pub const GETFH: u32 = 10;
@@ -33,7 +33,7 @@ mod number {
     pub const SAVEFH: u32 = 32;
 }
 
-/// Reads arguments of a COMPOUND.
+/// Reads the arguments of a COMPOUND.
 pub fn read_arguments(reader: &mut Reader<'_>, call: &mut Call) -> Result<(), Stop> {
     reader.skip_opaque()?;
     call.minor_version = Some(reader.u32()?);
@@ -57,7 +57,7 @@ pub fn read_arguments(reader: &mut Reader<'_>, call: &mut Call) -> Result<(), St
     Ok(())
 }
 
-/// Reads results of a COMPOUND, and finds the files that its operations were about.
+/// Reads the results of a COMPOUND, and finds the file of each operation.
 pub fn read_results(
     reader: &mut Reader<'_>,
     call: &Call,
@@ -93,7 +93,7 @@ fn find_files(call: &Call, results: &mut [OperationReply]) {
         }
         files.push(current.apply(&mut operation.clone(), result.handle.as_ref()));
     }
-    // The one that failed was about the file that was current before it.
+    // The operation that failed used the file that was current before it.
     files.push(current.file());
     for (result, file) in results.iter_mut().zip(files) {
         result.handle = current.handle(file);

@@ -1,6 +1,6 @@
 //! Operations of NFSv4 by number.
 
-/// The first one.
+/// Number of the first operation.
 const FIRST: u32 = 3;
 
 const NAMES: [&str; 73] = [

@@ -11,10 +11,10 @@ use crate::xdr::{Reader, Xdr, XdrError};
 
 /// `change_info4`.
 const CHANGE: u64 = 20;
-/// Entries of a directory in one reply.
+/// Most entries of a directory in one reply.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// Statuses with results of their own (RFC 8881, section 15.1).
+/// Error statuses that have results (RFC 8881, section 15.1).
 mod status {
     pub const TOOSMALL: u32 = 10_005;
     pub const DENIED: u32 = 10_010;
@@ -23,7 +23,7 @@ mod status {
     pub const OFFLOAD_NO_REQS: u32 = 10_094;
 }
 
-/// Reads an operation's number, status and results.
+/// Reads the number, status and results of an operation.
 pub fn read(reader: &mut Reader<'_>, result: &mut OperationReply) -> Result<(), Stop> {
     result.number = reader.u32()?;
     let status = reader.u32()?;
@@ -68,7 +68,7 @@ fn failed(reader: &mut Reader<'_>, number: u32, status: u32) -> Xdr<()> {
     Ok(())
 }
 
-/// Steps over the results of operations of which nothing is wanted.
+/// Skips the results of other operations.
 fn others(reader: &mut Reader<'_>, number: u32) -> Result<(), Stop> {
     match number {
         3 => reader.skip(8),
@@ -173,7 +173,7 @@ fn open(reader: &mut Reader<'_>) -> Xdr<()> {
     skip_bitmap(reader)?;
     match reader.u32()? {
         0 => {}
-        // 4 and 5 delegate attributes, too (RFC 9754).
+        // 4 and 5 also delegate attributes (RFC 9754).
         1 | 4 => {
             reader.skip(STATEID + 4);
             access_entry(reader)?;

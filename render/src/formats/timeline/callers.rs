@@ -1,31 +1,31 @@
-//! Which calls of applications a request was made for: those that were under way when it began, and of a write those that wrote its bytes before.
+//! Finds the calls that a request was made for: calls under way when it began, or for a write, calls that wrote its bytes before.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 use super::Place;
 
-/// Calls that are remembered, some 150 bytes each. When there are more, the older half is forgotten.
+/// Most remembered calls, about 150 bytes each. Beyond that, the older half is forgotten.
 const MOST_CALLS: usize = 1 << 20;
-/// Calls that are looked at for a request.
+/// Most calls that are examined for a request.
 const MOST_LOOKED_AT: usize = 1 << 14;
-/// Bytes of a file whose writes are listed together.
+/// Length of a stretch of a file, whose writes are listed together.
 const STRETCH_BYTES: i64 = 1 << 20;
-/// Calls that a request is drawn from.
+/// Most calls that a request has arrows from.
 const MOST_CALLERS: usize = 64;
 
-/// What a call or a request does.
+/// Kind of operation of a call or a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Does {
     Read,
     Write,
     Sync,
-    /// What moves no bytes.
+    /// An operation that moves no bytes.
     Other,
 }
 
 impl Does {
-    /// By the name of an operation.
+    /// The kind of an operation's name.
     pub fn of(op: &str) -> Self {
         match op {
             "read" | "READ" => Self::Read,
@@ -36,31 +36,31 @@ impl Does {
     }
 }
 
-/// The number of a host, and the key of a file: hosts share files of NFS.
+/// The host's number and the file's key. Both are needed, because hosts share NFS files.
 pub type FileOfHost = (usize, i64);
 
-/// A call or a request: what it does to which bytes, and when, ns since the epoch.
+/// A call or a request: its operation, bytes and time, ns since the epoch.
 #[derive(Clone)]
 pub struct Deed {
     pub file: FileOfHost,
     pub does: Does,
-    /// Where they are known.
+    /// Its bytes, if known.
     pub bytes: Option<Range<i64>>,
     pub start_ns: i64,
     pub end_ns: i64,
-    /// Where it is known.
+    /// Its process, if known.
     pub process: Option<i64>,
 }
 
 impl Deed {
-    /// Whether it is known that they have bytes in common.
+    /// Whether both ranges are known and overlap.
     fn overlaps(&self, other: &Self) -> bool {
         let both = self.bytes.as_ref().zip(other.bytes.as_ref());
         both.is_some_and(|(own, other)| own.start < other.end && other.start < own.end)
     }
 }
 
-/// A call, and where it is drawn.
+/// A call, and its position in the timeline.
 #[derive(Clone)]
 pub struct Call {
     pub deed: Deed,
@@ -71,9 +71,9 @@ pub struct Call {
 /// The calls that a request was made for.
 pub struct Callers<'c> {
     pub calls: Vec<&'c Call>,
-    /// It may have been made for others, or not for all of them.
+    /// It may have been made for other calls, or only for some of these.
     pub is_ambiguous: bool,
-    /// There may have been others, which were forgotten, or were too many to look at.
+    /// There may be more callers, which were forgotten or not examined.
     pub is_partial: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Callers<'c> {
 pub struct RecentCalls {
     files: HashMap<FileOfHost, CallsOfFile>,
     count: usize,
-    /// The latest end of a call that was forgotten.
+    /// The latest end of a forgotten call.
     forgotten_ns: Option<i64>,
 }
 
@@ -90,15 +90,15 @@ pub struct RecentCalls {
 #[derive(Default)]
 struct CallsOfFile {
     calls: VecDeque<Call>,
-    /// How many came before the first of them.
+    /// Number of calls that were forgotten before the first one.
     first: usize,
     longest_ns: i64,
-    /// Numbers of writes, by the stretches of the file that they wrote to.
+    /// Numbers of writes by stretch of the file.
     writes: HashMap<i64, VecDeque<usize>>,
 }
 
 impl RecentCalls {
-    /// Remembers a call that has returned, in order of their ends.
+    /// Remembers a call that has returned. Calls must come in order of their ends.
     pub fn add(&mut self, call: Call) {
         if self.count >= MOST_CALLS {
             self.forget();
@@ -108,7 +108,7 @@ impl RecentCalls {
         self.count += 1;
     }
 
-    /// Whether there was none yet.
+    /// Whether no call was added yet.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -127,7 +127,7 @@ impl RecentCalls {
         self.forgotten_ns = Some(until_ns);
     }
 
-    /// Those that a request was made for.
+    /// The calls that a request was made for.
     pub fn callers_of(&self, request: &Deed) -> Callers<'_> {
         let mut search = Search {
             left: MOST_LOOKED_AT,
@@ -145,7 +145,7 @@ impl RecentCalls {
         if calls.iter().any(|call| call.deed.overlaps(request)) {
             calls.retain(|call| is_sync(call) || call.deed.overlaps(request));
         } else if request.bytes.is_some() {
-            // It may be ahead of what is read.
+            // It may be read-ahead.
             is_ambiguous = calls.iter().any(|call| !is_sync(call));
         }
         let was_forgotten = |since_ns| self.forgotten_ns.is_some_and(|ns| ns >= since_ns);
@@ -177,7 +177,7 @@ impl RecentCalls {
     }
 }
 
-/// How many calls may still be looked at for a request.
+/// Counts how many calls may still be examined for a request.
 struct Search {
     left: usize,
 }
@@ -202,7 +202,7 @@ impl CallsOfFile {
         self.calls.push_back(call);
     }
 
-    /// Forgets calls that ended until then.
+    /// Forgets calls that ended up to then.
     fn forget(&mut self, until_ns: i64) {
         let gone = self.ended(until_ns);
         self.calls.drain(..gone);
@@ -214,16 +214,16 @@ impl CallsOfFile {
         });
     }
 
-    /// How many of the calls ended until then.
+    /// Number of calls that ended up to then.
     fn ended(&self, until_ns: i64) -> usize {
         self.calls
             .partition_point(|call| call.deed.end_ns <= until_ns)
     }
 
-    /// Calls that may have led to a request and were under way when it began, the newest first.
+    /// Calls that may have caused a request and were under way when it began, the newest first.
     fn under_way(&self, request: &Deed, search: &mut Search) -> Vec<&Call> {
         let begin_ns = request.start_ns;
-        // Those that ended later began later as well.
+        // Calls that ended later than this began after the request.
         let until = self.ended(begin_ns.saturating_add(self.longest_ns));
         let from = self.ended(begin_ns.saturating_sub(1));
         let is_due = |call: &Call| match request.does {
@@ -237,8 +237,8 @@ impl CallsOfFile {
             .collect()
     }
 
-    /// The calls that had written the bytes of a request when it began, as far as no later one has written them again, and whether these are all
-    /// bytes; where its bytes are not known, the last two that had written, at most.
+    /// The last writers of a request's bytes before it began, except calls whose bytes were all written again, and whether they wrote all
+    /// bytes. If the bytes are unknown: at most the last two writes.
     fn last_writers(&self, request: &Deed, search: &mut Search) -> (Vec<&Call>, bool) {
         let before = self.ended(request.start_ns);
         let Some(bytes) = &request.bytes else {
@@ -278,12 +278,12 @@ impl CallsOfFile {
     }
 }
 
-/// The stretches that bytes of a file are in.
+/// The stretches that contain bytes of a file.
 fn stretches(bytes: &Range<i64>) -> std::ops::RangeInclusive<i64> {
     bytes.start.div_euclid(STRETCH_BYTES)..=(bytes.end - 1).div_euclid(STRETCH_BYTES)
 }
 
-/// Ranges without the part that `other` covers.
+/// The ranges without the part that `other` covers.
 fn without(ranges: &[Range<i64>], other: &Range<i64>) -> Vec<Range<i64>> {
     let pieces = ranges.iter().flat_map(|range| {
         let before = range.start..range.end.min(other.start);
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// A call with a track of its own.
+    /// A call with a separate track.
     fn call(track: u64, thread: i64, deed: Deed) -> Call {
         let place = Place { process: 1, track };
         Call {
@@ -333,7 +333,7 @@ mod tests {
         let request = |bytes| deed(Does::Read, bytes, 25..30);
         assert_eq!(tracks(&calls, &request(0..4096)), (vec![2], false));
         assert_eq!(tracks(&calls, &request(0..65536)), (vec![3, 2], true));
-        // Ahead of both.
+        // Read-ahead after both.
         assert_eq!(tracks(&calls, &request(65536..131_072)), (vec![3, 2], true));
         let later = deed(Does::Read, 0..4096, 50..60);
         assert_eq!(tracks(&calls, &later), (vec![], false));
@@ -356,7 +356,7 @@ mod tests {
             calls.add(call(1, 7, deed));
         }
         assert!(calls.count < MOST_CALLS / 2 + 20 && calls.files.len() == calls.count);
-        // A forgotten call may have written the bytes of file 1. The last file's calls are all remembered.
+        // A forgotten call may have written the bytes of file 1. All calls of the last file are remembered.
         let written = |file, at| Deed {
             file: (0, file),
             ..deed(Does::Write, 0..1, at)

@@ -1,4 +1,4 @@
-//! Trace events in JSON, as Chrome has defined them.
+//! Trace events in JSON, as defined by Chrome.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use super::{Argument, Arrow, Events, Place, Slice};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// A file of them.
+/// A file of trace events.
 pub struct TraceEvents<W> {
     out: W,
-    /// Whether one was written.
+    /// Whether an event was written.
     has_events: bool,
-    /// What times count from, ns since the epoch: a number of JSON has no room for nanoseconds since then.
+    /// Origin of all times, ns since the epoch: numbers in JSON cannot hold nanoseconds since the epoch.
     begin_ns: Option<i64>,
 }
 
@@ -65,7 +65,7 @@ impl<W: Write> Events for TraceEvents<W> {
     fn slice(&mut self, place: Place, slice: &Slice<'_>) -> io::Result<()> {
         let begin_ns = *self
             .begin_ns
-            // A request may have begun before the first one ended.
+            // A request that comes later may have begun before the first one ended.
             .get_or_insert_with(|| (slice.start_ns.div_euclid(DAY_NS) - 1) * DAY_NS);
         let mut event = json!({
             "name": slice.name, "cat": slice.category, "pid": place.process, "tid": place.track,
@@ -105,7 +105,7 @@ impl<W: Write> Events for TraceEvents<W> {
     }
 }
 
-/// Trace events count in microseconds.
+/// Trace events use microseconds.
 fn us(ns: i64) -> Value {
     json!(ns as f64 / 1000.0)
 }

@@ -1,5 +1,5 @@
-//! Packets of Perfetto's own format (protos/perfetto/trace/trace_packet.proto and what it includes): smaller than JSON, and with
-//! times in nanoseconds since the epoch.
+//! Packets of Perfetto's own format (protos/perfetto/trace/trace_packet.proto and its imports). It is smaller than JSON, and its times are
+//! nanoseconds since the epoch.
 
 use std::io::{self, Write};
 
@@ -7,19 +7,19 @@ use prost::Message;
 
 use super::{Argument, Events, Place, Slice};
 
-/// Of `BuiltinClock`.
+/// Value of `BuiltinClock`.
 const CLOCK_REALTIME: u32 = 1;
 const CLOCK_BOOTTIME: u32 = 6;
-/// Of `TrackEvent.Type`.
+/// Value of `TrackEvent.Type`.
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
 const INSTANT: i32 = 3;
-/// Who writes the packets: any number but 0.
+/// The writer of the packets: any number but 0.
 const SEQUENCE: u32 = 1;
-/// Tracks of processes have identifiers from here on; those of files begin with 1.
+/// First identifier of process tracks. Identifiers of file tracks start at 1.
 const PROCESSES: u64 = 1 << 48;
 
-/// A file of them.
+/// A file of packets.
 pub struct Packets<W> {
     out: W,
     has_clock: bool,
@@ -36,7 +36,7 @@ impl<W: Write> Packets<W> {
         }
     }
 
-    /// Completes the file, which has no end of its own.
+    /// Completes the file; the format has no trailer.
     pub fn finish(self) -> W {
         self.out
     }
@@ -57,7 +57,7 @@ impl<W: Write> Packets<W> {
         let timestamp = u64::try_from(at_ns).unwrap_or(0);
         if !self.has_clock {
             self.has_clock = true;
-            // Times of the trace are those of the day.
+            // Times in the trace are wall-clock times.
             let clock = |clock_id| Clock {
                 clock_id: Some(clock_id),
                 timestamp: Some(timestamp),
@@ -107,7 +107,7 @@ impl<W: Write> Events for Packets<W> {
             ..Default::default()
         };
         let kind = slice.length_ns.map_or(INSTANT, |_| SLICE_BEGIN);
-        // One that left the call itself would lead on from its first request to the next one.
+        // Each arrow starts at a separate event. Arrows from the call itself would chain its requests to each other.
         for arrow in &slice.arrows {
             let leaves = TrackEvent {
                 r#type: Some(INSTANT),

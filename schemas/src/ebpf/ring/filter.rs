@@ -1,14 +1,14 @@
 //! Which requests the programs record.
 
-/// One of the things of which a wanted request has one.
+/// A value that a filter accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilterKey {
-    /// Which: a bit of [`filters`].
+    /// The kind of value: a bit of [`filters`].
     pub kind: u32,
-    /// Device, for a mount, a directory or a file.
+    /// Device of a mount, directory or file.
     pub dev: u32,
-    /// Its fileid, the process, the user or the cgroup.
+    /// Fileid of a directory or file, or the process, user or cgroup.
     pub id: u64,
 }
 
@@ -28,8 +28,8 @@ impl FilterKey {
     }
 }
 
-/// Bits of the global [`FILTER_GLOBAL`](super::FILTER_GLOBAL): what a request must have to be wanted, and kinds of [`FilterKey`]. It must
-/// have one of each kind that is asked for; mounts, directories and files are one kind.
+/// Bits of the global [`FILTER_GLOBAL`](super::FILTER_GLOBAL), and kinds of [`FilterKey`]. A wanted request has a
+/// listed value for every kind that the global sets. Mounts, directories and files count as one kind.
 pub mod filters {
     /// Processes.
     pub const PIDS: u32 = 1 << 0;
@@ -39,11 +39,11 @@ pub mod filters {
     pub const CGROUPS: u32 = 1 << 2;
     /// Mounts, by device.
     pub const MOUNTS: u32 = 1 << 3;
-    /// Directories with all that is below them.
+    /// Directories and everything below them.
     pub const DIRECTORIES: u32 = 1 << 4;
     /// Files.
     pub const FILES: u32 = 1 << 5;
-    /// Any of those three.
+    /// Any of mounts, directories and files.
     pub const PLACES: u32 = MOUNTS | DIRECTORIES | FILES;
     /// READ is not wanted.
     pub const NO_READS: u32 = 1 << 6;

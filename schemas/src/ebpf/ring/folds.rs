@@ -1,8 +1,8 @@
-//! Requests that are added up in the kernel because the rings are full.
+//! Requests that the kernel side adds up while the rings are full.
 
 use core::mem::{offset_of, zeroed};
 
-/// What requests have in common that are added up in the kernel when the rings are full.
+/// The key of a sum of requests.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,8 @@ pub struct FoldKey {
     pub fileid: u64,
     /// As in [`RequestRecord`](super::RequestRecord).
     pub cgroup: u64,
-    /// In which window they completed: UTC in ns, divided by the global [`WINDOW_NS_GLOBAL`](super::WINDOW_NS_GLOBAL).
+    /// The window in which they completed: UTC in ns, divided by the global
+    /// [`WINDOW_NS_GLOBAL`](super::WINDOW_NS_GLOBAL).
     pub window: u64,
     /// As in [`RequestRecord`](super::RequestRecord).
     pub dev: u32,
@@ -19,11 +20,11 @@ pub struct FoldKey {
     pub handle_hash: u32,
     /// As in [`RequestRecord`](super::RequestRecord).
     pub uid: u32,
-    /// Of the record's flags [`flags::WRITE`](super::flags::WRITE) and [`flags::BLOCK`](super::flags::BLOCK).
+    /// The record's flags [`flags::WRITE`](super::flags::WRITE) and [`flags::BLOCK`](super::flags::BLOCK).
     pub direction: u32,
 }
 
-/// What they add up to.
+/// A sum of requests.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct FoldValue {
     pub latency_ns_max: u64,
     /// Requests that ended with an error.
     pub errors: u64,
-    /// Requests that moved fewer bytes than asked, end of file and errors apart.
+    /// Requests that moved fewer bytes than asked, except for end of file and errors.
     pub short: u64,
     /// Requests without a usable start time.
     pub untimed: u64,
@@ -46,15 +47,15 @@ pub struct FoldValue {
     pub queue_ns_sum: u64,
     /// Sum of the parts from transmission to reply, ns.
     pub rtt_ns_sum: u64,
-    /// Timed requests of whose parts nothing is known.
+    /// Timed requests without known parts.
     pub unsplit: u64,
     /// Transmissions beyond the first of each request.
     pub retransmissions: u64,
-    /// Requests made by O_DIRECT.
+    /// Requests that used O_DIRECT.
     pub direct: u64,
-    /// Bytes that these transferred.
+    /// Bytes that the direct requests transferred.
     pub direct_bytes: u64,
-    /// WRITE requests that ask for stable storage.
+    /// WRITE requests for stable storage.
     pub stable: u64,
 }
 
@@ -71,7 +72,7 @@ const _: () = {
 };
 
 impl FoldValue {
-    /// Nothing yet.
-    // SAFETY: it is all integers.
+    /// An empty sum.
+    // SAFETY: all fields are integers, for which zero bytes are valid.
     pub const ZERO: Self = unsafe { zeroed() };
 }

@@ -1,4 +1,4 @@
-//! Where the running kernel's structures and tracepoints have what the programs read.
+//! Offsets of the structures and tracepoint fields that the programs read in the running kernel.
 
 use crate::ebpf::app_sums::AppOffsets;
 use crate::ebpf::block::BlockOffsets;
@@ -52,9 +52,9 @@ offsets! {
 }
 
 offsets! {
-    /// Everything the tracepoint engine has to know about this kernel, read from tracefs at start.
+    /// All offsets that the tracepoint engine needs, read from tracefs at start.
     ///
-    /// Userspace overrides the global [`OFFSETS_GLOBAL`](super::OFFSETS_GLOBAL) with it before the programs are loaded.
+    /// Userspace sets the global [`OFFSETS_GLOBAL`](super::OFFSETS_GLOBAL) to it before loading the programs.
     pub struct TracepointOffsets {
         /// `nfs_initiate_read`.
         pub initiate_read: InitiateOffsets,
@@ -66,22 +66,21 @@ offsets! {
         pub task_end: TaskOffsets,
         /// `nfs_readpage_done`.
         pub read_done: DoneOffsets,
-        /// `nfs_writeback_done`; its `eof` is not used.
+        /// `nfs_writeback_done`; its `eof` is unused.
         pub write_done: DoneOffsets,
     }
 }
 
-/// Words of which [`TracepointOffsets`] consists.
+/// Number of words in [`TracepointOffsets`].
 pub const TRACEPOINT_WORDS: usize = size_of::<TracepointOffsets>() / 4;
 
 offsets! {
-    /// Everything the direct engine has to know about this kernel, read from BTF at start.
+    /// All offsets that the direct engine needs, read from BTF at start.
     ///
-    /// Offsets in bytes from the begin of the structure that a name begins with; `header` is
-    /// `struct nfs_pgio_header`, `task` `struct rpc_task`. A `window` is where the part of the structure
-    /// begins that is copied in one piece.
+    /// Offsets are in bytes from the begin of the structure that a name begins with: `header` is `struct
+    /// nfs_pgio_header`, `task` is `struct rpc_task`. A `window` is the begin of a part that is copied in one piece.
     ///
-    /// Userspace overrides the global [`DIRECT_GLOBAL`](super::DIRECT_GLOBAL) with it before the programs are loaded.
+    /// Userspace sets the global [`DIRECT_GLOBAL`](super::DIRECT_GLOBAL) to it before loading the programs.
     pub struct DirectOffsets {
         /// Begin of the window for `tk_start` and `tk_owner`.
         pub task_window: u32,
@@ -139,35 +138,35 @@ offsets! {
         pub tree: TreeOffsets,
         /// The way to the cgroup.
         pub cgroup: CgroupOffsets,
-        /// What an RPC of any procedure consists of.
+        /// The members of an RPC of any procedure.
         pub operation: OpOffsets,
-        /// The way from an RPC to the file that it is about.
+        /// The way from an RPC to its file.
         pub file_operation: FileOpOffsets,
-        /// What a name consists of.
+        /// The members of a name.
         pub name: NameOffsets,
-        /// What an RPC is recognised by when it is released.
+        /// Members that identify an RPC when it is released.
         pub release: ReleaseOffsets,
-        /// For whom a thread runs.
+        /// The user and cgroup of a thread.
         pub thread: ThreadOffsets,
-        /// What the call of an application is about.
+        /// The file and arguments of an application's call.
         pub app: AppOffsets,
-        /// What a request to a block device consists of.
+        /// The members of a request to a block device.
         pub block: BlockOffsets,
-        /// What a page of the cache is.
+        /// The members of a page of the cache.
         pub cache: CacheOffsets,
-        /// What a file is that is not of NFS.
+        /// The members of a file that is not on NFS.
         pub local: LocalOffsets,
-        /// What a system call is about.
+        /// The arguments of a system call.
         pub syscalls: SyscallOffsets,
     }
 }
 
 offsets! {
-    /// How the program at the release of an RPC (`xprt_release`, net/sunrpc/xprt.c) finds the READ or WRITE that it carried.
+    /// How the program at the release of an RPC (`xprt_release`, net/sunrpc/xprt.c) finds the RPC's READ or WRITE.
     pub struct ReleaseOffsets {
-        /// 1, or 0 if they are not known.
+        /// 1 if the offsets are known.
         pub is_known: u32,
-        /// `tk_action` of `struct rpc_task`: what it does next, or NULL.
+        /// `tk_action` of `struct rpc_task`: its next step, or NULL.
         pub task_action: u32,
         /// `void *tk_calldata` of `struct rpc_task`.
         pub task_data: u32,
@@ -185,19 +184,19 @@ offsets! {
 }
 
 offsets! {
-    /// What is read of each directory on a file's path (`struct dentry`), beside what [`TreeOffsets`] has.
+    /// Members of each directory entry on a file's path (`struct dentry`), in addition to [`TreeOffsets`].
     pub struct NameOffsets {
         /// `u64 d_name.hash_len`; 0 if paths cannot be read.
         pub entry_hash: u32,
         /// `const unsigned char *d_name.name`.
         pub entry_name: u32,
-        /// `void *d_fsdata`: of the top of what is mounted, `server:/export`.
+        /// `void *d_fsdata`: at the root of a mount, `server:/export`.
         pub entry_data: u32,
     }
 }
 
 offsets! {
-    /// The way from a request to the directories that its file is in, as it was opened.
+    /// The way from a request to the directories of its file, by the path that opened it.
     pub struct TreeOffsets {
         /// `struct nfs_open_context *args.context` of `struct nfs_pgio_header`; 0 if the way is not known.
         pub header_context: Held,
@@ -211,7 +210,7 @@ offsets! {
 }
 
 offsets! {
-    /// The way from a request to the cgroup that its data is charged to: one pointer after the other.
+    /// The way from a request to the cgroup that its data is charged to, pointer by pointer.
     pub struct CgroupOffsets {
         /// Bits of [`cgroups`]; 0 if the way is not known.
         pub way: u32,
@@ -235,11 +234,11 @@ offsets! {
 }
 
 offsets! {
-    /// What tells for whom a thread runs, with what [`CgroupOffsets`] has of nodes of cgroups.
+    /// The user and cgroup of a thread, using the offsets of cgroup nodes in [`CgroupOffsets`].
     pub struct ThreadOffsets {
         /// `const struct cred *cred` of `struct task_struct`.
         pub task_cred: Held,
-        /// `struct css_set *cgroups` of `struct task_struct`; 0 if the way to its cgroup is not known, as the others.
+        /// `struct css_set *cgroups` of `struct task_struct`; 0 if any offset on the way to the cgroup is unknown.
         pub task_cgroups: Held,
         /// `struct cgroup *dfl_cgrp` of `struct css_set`.
         pub cgroups_own: Held,
@@ -250,21 +249,21 @@ offsets! {
 pub mod cgroups {
     /// The way is known.
     pub const KNOWN: u32 = 1 << 0;
-    /// Every page is charged to a `struct obj_cgroup`, not only those of the kernel's own objects.
+    /// Every page is charged to a `struct obj_cgroup`, not only pages of the kernel's own objects.
     pub const BY_OBJECT: u32 = 1 << 1;
 }
 
-/// Words of which [`DirectOffsets`] consists.
+/// Number of words in [`DirectOffsets`].
 pub const DIRECT_WORDS: usize = size_of::<DirectOffsets>() / 4;
 
-/// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
-/// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
+/// A placeholder for the kernel function `bpf_rdonly_cast`: programs call a helper of this number, which does not
+/// exist. Each kernel numbers the function differently, so userspace patches the call.
 pub const CAST_CALL: u32 = 0x6361_7374;
-/// Stands there for the number of the type that the function is to make of an address.
+/// A placeholder for the BTF type id that the function casts an address to.
 pub const CAST_TYPE: u32 = 0x7479_7065;
-/// The same for that of `struct file`, so that what is behind it is known by its type, too.
+/// A placeholder for the BTF type id of `struct file`, whose members then have known types, too.
 pub const CAST_FILE: u32 = CAST_TYPE + 1;
-/// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
+/// A load in such a program from `CAST_OFFSETS + 8 * n` stands for a load from the offset in word `n` of
 /// [`DirectOffsets`].
 pub const CAST_OFFSETS: i16 = 0x7800;
 

@@ -1,20 +1,20 @@
-//! Completions that the kernel skipped a program for, and that are recorded when the RPC is released.
+//! Completions for which the kernel skipped a program, recorded when the RPC is released.
 
 use core::mem::offset_of;
 
-/// What userspace and the program at the release of an RPC tell each other.
+/// State shared by userspace and the program at the release of an RPC.
 #[repr(C)]
 #[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// RPCs that started earlier, by `CLOCK_MONOTONIC` in ns, are not recovered: they may have completed before all programs
-    /// were attached. Userspace writes it.
+    /// RPCs that started before this time, `CLOCK_MONOTONIC` in ns, are not recovered. They may have completed before
+    /// all programs were attached. Userspace writes it.
     pub since_ns: u64,
-    /// Completed requests that were left to the release because there was no room for a mark.
+    /// Completed requests left to the release, because there was no room for a mark.
     pub requests_left: u64,
     /// The same for operations.
     pub operations_left: u64,
-    /// Requests that the program at the release has found without a mark, and taken on.
+    /// Requests that the program at the release found without a mark and recorded.
     pub requests: u64,
     /// The same for operations.
     pub operations: u64,
