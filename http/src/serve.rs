@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -21,7 +21,11 @@ use crate::listen::{Listener, ListeningSocket};
 /// Most connections at once, without new ones. A further connection ends the oldest one of an unknown caller, or else the oldest of all. So
 /// idle connections block nothing, and unknown callers cannot end answers to known ones.
 const MOST_CONNECTIONS: usize = 32;
-/// Bytes of a request's head, and of what is buffered for it. The least that hyper takes.
+/// Time in which a new connection is not ended, because the head of its first request, which may have the token, can still arrive.
+const GRACE: Duration = Duration::from_millis(100);
+/// Most connections at once, with new ones. Further ones wait in the kernel.
+const MOST_WITH_NEW: usize = 64;
+/// Bytes of a request's head, and of its buffer: the least that hyper accepts.
 const BUFFER_BYTES: usize = 8 << 10;
 /// Most fields in a request's head.
 const MOST_HEADERS: usize = 64;
@@ -75,10 +79,12 @@ async fn accept(
         ListeningSocket::Tcp(socket) => {
             let (stream, _) = socket.accept().await?;
             let _ = stream.set_nodelay(true);
+            connections.make_room().await;
             connections.add(caller, connection(stream, app));
         }
         ListeningSocket::Unix(socket) => {
             let (stream, _) = socket.accept().await?;
+            connections.make_room().await;
             connections.add(caller, connection(stream, app));
         }
     }
@@ -89,22 +95,46 @@ async fn accept(
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
-    oldest_first: VecDeque<(AbortHandle, Caller)>,
+    oldest_first: VecDeque<Open>,
+}
+
+struct Open {
+    task: AbortHandle,
+    caller: Caller,
+    since: Instant,
 }
 
 impl Connections {
-    fn add(&mut self, caller: Caller, connection: impl Future<Output = ()> + Send + 'static) {
-        while self.tasks.try_join_next().is_some() {}
-        self.oldest_first.retain(|(task, _)| !task.is_finished());
-        if self.oldest_first.len() >= MOST_CONNECTIONS {
-            let mut oldest = self.oldest_first.iter();
-            let unknown = oldest.position(|(_, caller)| !caller.is_known());
-            if let Some((task, _)) = self.oldest_first.remove(unknown.unwrap_or_default()) {
-                task.abort();
+    /// Ends connections until there is room for one more. Waits if there are too many new ones.
+    async fn make_room(&mut self) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            self.oldest_first.retain(|open| !open.task.is_finished());
+            if self.oldest_first.len() < MOST_CONNECTIONS {
+                return;
+            }
+            let is_unknown = |open: &Open| !open.caller.is_known();
+            let unknown = self.oldest_first.iter().position(is_unknown);
+            let at = unknown.unwrap_or_default();
+            let age = self.oldest_first[at].since.elapsed();
+            if unknown.is_none() || age >= GRACE {
+                if let Some(open) = self.oldest_first.remove(at) {
+                    open.task.abort();
+                }
+            } else if self.oldest_first.len() < MOST_WITH_NEW {
+                return;
+            } else {
+                sleep(GRACE.saturating_sub(age)).await;
             }
         }
-        let task = self.tasks.spawn(connection);
-        self.oldest_first.push_back((task, caller));
+    }
+
+    fn add(&mut self, caller: Caller, connection: impl Future<Output = ()> + Send + 'static) {
+        self.oldest_first.push_back(Open {
+            task: self.tasks.spawn(connection),
+            caller,
+            since: Instant::now(),
+        });
     }
 }
 
@@ -126,5 +156,46 @@ where
     if timeout(LIFE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(LAST_ANSWER, connection).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[tokio::test]
+    async fn a_new_connection_has_time_for_its_first_request() {
+        let mut connections = Connections::default();
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
+        connections.add(Caller::default(), async move {
+            sleep(GRACE / 4).await;
+            asked.store(true, Ordering::Relaxed);
+            pending().await
+        });
+        for _ in 0..2 * MOST_CONNECTIONS {
+            connections.make_room().await;
+            connections.add(Caller::default(), pending());
+        }
+        sleep(GRACE).await;
+        assert!(has_asked.load(Ordering::Relaxed));
+        connections.make_room().await;
+        assert_eq!(connections.oldest_first.len(), MOST_CONNECTIONS - 1);
+    }
+
+    #[tokio::test]
+    async fn known_callers_outlive_any_number_of_unknown_ones() {
+        let mut connections = Connections::default();
+        let known = Caller::default();
+        known.is_known_now();
+        connections.add(known, pending());
+        for _ in 0..2 * MOST_WITH_NEW {
+            connections.make_room().await;
+            connections.add(Caller::default(), pending());
+            assert!(connections.oldest_first.len() <= MOST_WITH_NEW);
+        }
+        assert!(connections.oldest_first[0].caller.is_known());
+        assert!(!connections.oldest_first[0].task.is_finished());
     }
 }
