@@ -13,7 +13,7 @@ use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
 
 use crate::catalogue::{self as is, Family};
 use crate::follow::Recording;
-use crate::top_files::{MOST_TOP_FILES, TopFiles};
+use crate::top_files::{FileSums, MOST_TOP_FILES};
 
 /// Most series of an exposition in the text formats.
 pub const MOST_SERIES: usize = 5000;
@@ -128,12 +128,8 @@ pub struct OwnCounts {
 }
 
 impl<'r> Exposition<'r> {
-    /// What is known now. Without a recorder, that is little.
-    pub fn new(
-        recording: Option<&'r Recording>,
-        files: Option<&'r TopFiles>,
-        own: OwnCounts,
-    ) -> Self {
+    /// The values that are known now: few without a recorder. `files` has no entries without separate series of files.
+    pub fn new(recording: Option<&'r Recording>, files: &'r [FileSums], own: OwnCounts) -> Self {
         let mut to = Self::default();
         to.one(&is::RECORDER_UP, count(recording.is_some().into()));
         to.put(
@@ -143,9 +139,7 @@ impl<'r> Exposition<'r> {
         if let Some(recording) = recording {
             to.begin_ns = recording.recorder.started_ms.max(0).cast_unsigned() * 1_000_000;
             to.recording(recording);
-            if let Some(files) = files {
-                to.files(files);
-            }
+            to.files(files);
         }
         if let Some((pushes, failures)) = own.pushes {
             to.one(&is::PUSHES, count(pushes));
@@ -252,17 +246,18 @@ impl<'r> Exposition<'r> {
         }
     }
 
-    fn files(&mut self, files: &'r TopFiles) {
+    fn files(&mut self, files: &'r [FileSums]) {
         type Get = fn(&[u64; 4]) -> [u64; 2];
         let families: [(&'static Family, Get); OF_FILE] = [
             (&is::FILE_REQUESTS, |of| [of[0], of[2]]),
             (&is::FILE_BYTES, |of| [of[1], of[3]]),
         ];
         for (family, value) in families {
-            let samples = files.iter().flat_map(|(mount, path, sums)| {
-                let [read, write] = value(sums);
+            let samples = files.iter().flat_map(|file| {
+                let [read, write] = value(&file.sums);
                 [("read", read), ("write", write)].map(|(direction, value)| {
-                    let labels = vec![mount_label(mount), bounded(path), direction.into()];
+                    let mount = mount_label(file.mount.as_deref());
+                    let labels = vec![mount, bounded(&file.path), direction.into()];
                     (labels, count(value))
                 })
             });

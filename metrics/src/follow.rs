@@ -9,10 +9,10 @@ use std::time::Duration;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::StoreError;
-use trackiops_store::live::{LiveError, Message, RecorderInfo, Status, Subscription};
+use trackiops_store::live::{LiveError, Message, Position, RecorderInfo, Status, Subscription};
 
 use crate::exposition::{Exposition, OwnCounts};
-use crate::top_files::TopFiles;
+use crate::top_files::{FileSums, TopFiles};
 
 /// The recorder sends a message each second. After this time without one, it is stopped or gone.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -42,10 +42,60 @@ pub struct Follower {
 #[derive(Debug, Default)]
 struct Known {
     recording: Option<Recording>,
+    /// The sums of files over all windows so far.
     files: Option<TopFiles>,
+    /// The sums of files over the windows that `recording` has.
+    file_sums: Vec<FileSums>,
     own: OwnCounts,
     /// Counts changes.
     version: u64,
+}
+
+impl Known {
+    /// Shows the sums of a recording, beside the sums of files as they are now.
+    fn show(&mut self, recording: Recording) {
+        self.version += 1;
+        self.recording = Some(recording);
+        self.file_sums = self.files.as_ref().map(TopFiles::now).unwrap_or_default();
+    }
+}
+
+/// Sums of a recording that wait for the windows they include, so that sums of mounts and of files are of the same
+/// windows.
+///
+/// A recorder sends sums before windows: first the sums up to a position, then the windows up to there that it has not
+/// sent yet, then later windows.
+#[derive(Debug)]
+struct Waiting<S> {
+    /// The last window that has come.
+    at: Position,
+    /// Sums, and the last window in them.
+    sums: Option<(Position, S)>,
+}
+
+impl<S> Waiting<S> {
+    /// After the window at a position.
+    fn after(at: Position) -> Self {
+        Self { at, sums: None }
+    }
+
+    /// Sums have come. Returns earlier sums that are still waiting: windows come too slowly to wait for them any
+    /// longer.
+    fn put(&mut self, last: Position, sums: S) -> Option<S> {
+        self.sums.replace((last, sums)).map(|(_, sums)| sums)
+    }
+
+    /// The window at a position has come, or is missing.
+    fn reach(&mut self, position: Position) {
+        self.at = self.at.max(position);
+    }
+
+    /// The sums, once all of their windows have come.
+    fn take(&mut self) -> Option<S> {
+        self.sums
+            .take_if(|(last, _)| *last <= self.at)
+            .map(|(_, sums)| sums)
+    }
 }
 
 impl Follower {
@@ -83,28 +133,35 @@ impl Follower {
             Err(error) => return error.into(),
         };
         let recorder = subscription.hello().recorder.clone();
+        let mut waiting = Waiting::after(subscription.hello().position);
         let mut mounts = Vec::new();
         let mut status = Status::default();
         loop {
+            if let Some(recording) = waiting.take() {
+                self.lock().show(recording);
+                begun();
+            }
             match subscription.next(SILENCE) {
                 Ok(Some(Message::Mounts(there))) => mounts = there,
                 Ok(Some(Message::Status(now))) => status = *now,
                 Ok(Some(Message::Totals(window))) => match window.decode(&self.socket) {
                     Ok(Some(totals)) => {
-                        begun();
-                        let mut known = self.lock();
-                        known.version += 1;
-                        known.recording = Some(Recording {
+                        let recording = Recording {
                             recorder: recorder.clone(),
                             status: mem::take(&mut status),
                             mounts: mounts.clone(),
                             totals,
-                        });
+                        };
+                        if let Some(earlier) = waiting.put(window.position, recording) {
+                            self.lock().show(earlier);
+                            begun();
+                        }
                     }
                     Ok(None) => {}
                     Err(error) => return error.into(),
                 },
                 Ok(Some(Message::Window(window))) => {
+                    waiting.reach(window.position);
                     if self.lock().files.is_none() {
                         continue;
                     }
@@ -118,7 +175,8 @@ impl Follower {
                         Err(error) => return error.into(),
                     }
                 }
-                Ok(Some(Message::Hello(_) | Message::Gap(_))) => {}
+                Ok(Some(Message::Gap(gap))) => waiting.reach(gap.until),
+                Ok(Some(Message::Hello(_))) => {}
                 Ok(Some(Message::End)) => return FollowError::Ended,
                 Ok(None) => return LiveError::Silent(self.socket.clone()).into(),
                 Err(error) => return error.into(),
@@ -144,8 +202,8 @@ impl Follower {
     /// Passes the current values to `write`.
     pub fn write<T>(&self, write: impl FnOnce(&Exposition<'_>) -> T) -> T {
         let known = self.lock();
-        let files = known.files.as_ref();
-        write(&Exposition::new(known.recording.as_ref(), files, known.own))
+        let recording = known.recording.as_ref();
+        write(&Exposition::new(recording, &known.file_sums, known.own))
     }
 
     /// The recorder's host and version, if there is a recorder.
@@ -173,4 +231,31 @@ enum FollowError {
         "the recorder sends what this version cannot read: {0}; use the trackiops that records"
     )]
     Foreign(#[from] StoreError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64) -> Position {
+        Position { journal: 1, offset }
+    }
+
+    #[test]
+    fn sums_wait_for_their_windows() {
+        let mut waiting = Waiting::after(at(10));
+        assert_eq!(waiting.put(at(10), 'a'), None);
+        assert_eq!(waiting.take(), Some('a'), "all of them have come");
+        assert_eq!(waiting.put(at(30), 'b'), None);
+        assert_eq!(waiting.take(), None);
+        waiting.reach(at(20));
+        assert_eq!(waiting.take(), None);
+        waiting.reach(at(30));
+        assert_eq!((waiting.take(), waiting.take()), (Some('b'), None));
+        // Windows that come too slowly hold up no sums for long.
+        assert_eq!(waiting.put(at(40), 'c'), None);
+        assert_eq!(waiting.put(at(50), 'd'), Some('c'));
+        waiting.reach(at(60));
+        assert_eq!(waiting.take(), Some('d'));
+    }
 }

@@ -21,7 +21,18 @@ const MOST_CANDIDATES: usize = 16 << 10;
 /// Requests and bytes of READs, then of WRITEs.
 type Sums = [u64; 4];
 
-/// The busiest files and their sums since they are among them.
+/// The sums of a file, or of all files without separate series, at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSums {
+    /// The mount, if it is known.
+    pub mount: Option<String>,
+    /// The path.
+    pub path: String,
+    /// Requests and bytes of READs, then of WRITEs.
+    pub sums: Sums,
+}
+
+/// The busiest files, and their sums since they became the busiest.
 #[derive(Debug)]
 pub struct TopFiles {
     most: usize,
@@ -153,8 +164,18 @@ impl TopFiles {
             .retain(|file, name| own.get(name).is_some_and(|place| place.file == Some(*file)));
     }
 
-    /// Mounts, paths and sums; the rest at last.
-    pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &str, &Sums)> {
+    /// The sums of all files as they are now; the sum of all other files comes last.
+    pub fn now(&self) -> Vec<FileSums> {
+        let sums = self.iter().map(|(mount, path, sums)| FileSums {
+            mount: mount.map(str::to_owned),
+            path: path.to_owned(),
+            sums: *sums,
+        });
+        sums.collect()
+    }
+
+    /// Mounts, paths and sums; the sum of all other files comes last.
+    fn iter(&self) -> impl Iterator<Item = (Option<&str>, &str, &Sums)> {
         let own = self.own.iter();
         let own = own.map(|(name, of)| (name.mount.as_deref(), &*name.path, &of.sums));
         own.chain([(Some(OTHER), OTHER, &self.other)])
