@@ -5,6 +5,7 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use types::{Btf, Kind, MalformedBtf, Type};
@@ -352,8 +353,22 @@ fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     let read = || -> io::Result<_> {
-        let file = File::open(path)?;
-        let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize);
+        // The user may name a pipe, and opening it would wait for a writer.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        let metadata = file.metadata()?;
+        let kind = metadata.file_type();
+        if !kind.is_file() {
+            let what = match (kind.is_fifo(), kind.is_dir()) {
+                (true, _) => "a named pipe",
+                (_, true) => "a directory",
+                _ => "a device",
+            };
+            return Err(io::Error::other(format!(
+                "it is {what}; name a regular file"
+            )));
+        }
+        let mut bytes = Vec::with_capacity(metadata.len().min(MOST_BYTES) as usize);
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };

@@ -367,8 +367,10 @@ fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
         && (more.is_empty() || more.starts_with(','))
 }
 
+/// A mount point may be a relative path.
 fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
-    source == typed_text(name) || typed_path(mount_point) == typed_path(name)
+    let is_at = |path: PathBuf| typed_path(mount_point) == path;
+    source == typed_text(name) || std::path::absolute(typed_path(name)).is_ok_and(is_at)
 }
 
 /// Finds a path as it was typed, or one whose displayed name was typed.
@@ -516,6 +518,10 @@ mod tests {
             wants(&by_name, &mount("nas:/a", "/x")) && wants(&by_name, &mount("nas:/b", "/mnt/b"))
         );
         assert!(!wants(&by_name, &mount("nas:/ab", "/mnt")));
+        let here = std::env::current_dir().unwrap();
+        let at_e = mount("nas:/e", here.join("e").to_str().unwrap());
+        assert!(wants(&filter(&["e"], &[]), &at_e) && wants(&filter(&["./e/"], &[]), &at_e));
+        assert!(!wants(&filter(&["f"], &[]), &at_e));
         let below = filter(&[], &["/mnt/c"]);
         assert!(wants(&below, &mount("nas:/c", "/mnt/c/d")));
         assert!(

@@ -24,6 +24,8 @@ pub struct StartTiming {
     cpu: Duration,
     /// The logs, if they are kept.
     verifier_logs: Option<Vec<VerifierLog>>,
+    /// Whether to give up the start before its next step.
+    is_over: fn() -> bool,
 }
 
 /// The verifier's log of a program, instruction by instruction.
@@ -41,10 +43,20 @@ impl StartTiming {
             wall: Instant::now(),
             cpu: thread_cpu(),
             verifier_logs: None,
+            is_over: || false,
         }
     }
 
-    /// The same, where the verifier is asked to log each step for programs whose loads may be plain. Loading takes many times as long then.
+    /// Gives up the start before its next step if `is_over`, for example after a signal.
+    pub fn until(self, is_over: fn() -> bool) -> Self {
+        Self { is_over, ..self }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+
+    /// [`Self::begin`], with verifier logs of programs with plain loads. Loading then takes many times as long.
     pub(crate) fn logging() -> Self {
         Self {
             verifier_logs: Some(Vec::new()),

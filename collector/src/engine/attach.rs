@@ -137,8 +137,16 @@ pub struct AttachedPrograms {
     links: Vec<OwnedFd>,
 }
 
-/// Whether a program has nothing to do while details are shed. Then it is detached. Those of functions are not: trampolines and probes
-/// are not attached again on all kernels.
+/// Fails if the start is to be given up.
+pub(super) fn go_on(timing: &StartTiming) -> Result<(), EngineError> {
+    match timing.is_over() {
+        true => Err(EngineError::Interrupted),
+        false => Ok(()),
+    }
+}
+
+/// Whether a program is detached while details are shed and it has no work. Programs on functions stay attached: not every kernel can
+/// attach trampolines and probes again.
 fn is_detachable(name: &str) -> bool {
     let prefixes = ["app_syscall", "app_ring", "pages_"];
     prefixes.iter().any(|prefix| name.starts_with(prefix))
@@ -235,6 +243,9 @@ pub fn load_by_cast(
         let linked = CastPrograms::link(&object, &names, programs, Some(&memory), &events)?;
         timing.ended("link the programs that read by loads");
         let mut load = |name: &str, event| {
+            if timing.is_over() {
+                return Err(io::Error::from(io::ErrorKind::Interrupted));
+            }
             let program = linked.load(name, event, timing.verifier_log(name));
             timing.ended(format!("load {name}"));
             program
@@ -329,6 +340,7 @@ pub fn attach(
         Programs::Tracepoint(_) => {
             let mut attached = AttachedPrograms::default();
             for (category, event) in TRACEPOINTS {
+                go_on(timing)?;
                 let program = attach_tracepoint(programs, category, event)?;
                 attached.measured.push(program);
                 timing.ended(format!("load and attach {event}"));
@@ -444,6 +456,7 @@ pub fn load_calls(
     let linked = linked.map_err(cannot("nfs_file_read"))?;
     timing.ended("link the programs of calls");
     let load = |(name, on, probes)| {
+        go_on(timing)?;
         let log = timing.verifier_log(name);
         let program = linked.load(name, Some(on), log).map_err(cannot(name))?;
         timing.ended(format!("load {name}"));
@@ -568,6 +581,7 @@ fn attach_direct(
         attached = by_cast.programs;
     } else {
         for used in &used {
+            go_on(timing)?;
             let program = attach_raw(programs, used.by_probe, &[used.event])?;
             attached.push(all.keep(used.by_probe, program)?);
             timing.ended(format!("load and attach {}", used.by_probe));

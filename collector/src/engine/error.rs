@@ -34,6 +34,9 @@ pub enum EngineError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The start was given up.
+    #[error("the start was interrupted")]
+    Interrupted,
     /// A function cannot be followed.
     #[error(transparent)]
     Function(#[from] UserFunctionError),

@@ -310,6 +310,8 @@ impl Loaded {
                 Ok(loaded) => (loaded, None),
                 Err(why) => (None, Some(why)),
             };
+        // Otherwise, an interruption would look like a refusal.
+        attach::go_on(timing)?;
         Ok(Self {
             calls: attach::load_calls(plan, &programs, timing)?,
             programs,
