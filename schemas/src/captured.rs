@@ -7,10 +7,10 @@ use std::str::FromStr;
 
 use crate::counter_macro::counters;
 
-/// Streams of a window with sums of their own; those of more streams are added up.
+/// Streams of a window that have their own sums. The bytes of all further streams are added up in one sum.
 pub const MOST_STREAMS: usize = 128;
 
-/// What carried a connection.
+/// The transport protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carrier {
     /// TCP.
@@ -19,7 +19,7 @@ pub enum Carrier {
     Udp,
 }
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamDirection {
     /// From the client to the server.
@@ -28,7 +28,7 @@ pub enum StreamDirection {
     Replies,
 }
 
-/// A text that names neither.
+/// A text that is neither name.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown word")]
 pub struct UnknownWord;
@@ -63,36 +63,39 @@ words!(StreamDirection {
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
-    /// Who called.
+    /// The caller.
     pub client: SocketAddr,
-    /// Who answered.
+    /// The server that answered.
     pub server: SocketAddr,
-    /// What carried it.
+    /// Its transport protocol.
     pub carrier: Carrier,
-    /// Which way.
+    /// Its direction.
     pub direction: StreamDirection,
 }
 
 counters! {
-    /// Where the bytes of a stream went. `payload_bytes` is the sum of `parsed_bytes`, `skipped_bytes`, `not_understood_bytes`,
-    /// `repeated_bytes` and `cut_bytes`, over all windows of the stream.
+    /// Where the bytes of a stream went. Over all windows of the stream:
+    ///
+    /// ```text
+    /// payload_bytes = parsed_bytes + skipped_bytes + not_understood_bytes + repeated_bytes + cut_bytes
+    /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct StreamBytes {
         /// Packets with a payload.
         packets: "packets", Count, sum;
-        /// Bytes of their payloads, as long as they were on the wire.
+        /// Bytes of their payloads, by their length on the wire.
         payload_bytes: "payload_bytes", Bytes, sum;
-        /// Bytes that were read of messages.
+        /// Bytes of messages that were parsed.
         parsed_bytes: "parsed_bytes", Bytes, sum;
-        /// Bytes that were stepped over in messages that were read: file data above all.
+        /// Bytes skipped within parsed messages, mostly file data.
         skipped_bytes: "skipped_bytes", Bytes, sum;
-        /// Bytes in which no message was found, or of one that could not be read.
+        /// Bytes in which no message was found, and bytes of messages that could not be parsed.
         not_understood_bytes: "not_understood_bytes", Bytes, sum;
-        /// Bytes that were in the capture before.
+        /// Bytes that the capture already had.
         repeated_bytes: "repeated_bytes", Bytes, sum;
-        /// Bytes that were on the wire and not stored.
+        /// Bytes that were on the wire but not stored in the capture.
         cut_bytes: "cut_bytes", Bytes, sum;
-        /// Bytes that were sent and are not in the capture at all.
+        /// Bytes that were sent but are missing from the capture.
         lost_bytes: "lost_bytes", Bytes, sum;
         /// Calls, or replies.
         messages: "messages", Count, sum;
@@ -107,7 +110,7 @@ impl StreamBytes {
     }
 }
 
-/// The streams of a window; none if it was recorded. Mergeable: the sum of each, as long as there is room for it.
+/// The streams of a window; empty if the window was recorded. Merging adds up each stream, up to [`MOST_STREAMS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     streams: BTreeMap<Option<Stream>, StreamBytes>,
@@ -119,7 +122,7 @@ impl Captured {
         self.streams.is_empty()
     }
 
-    /// The streams with their sums, in order; the stream `None` is of all for which there was no room.
+    /// The streams with their sums, in order. The stream `None` holds the sum of all streams beyond [`MOST_STREAMS`].
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Option<&Stream>, &StreamBytes)> + Clone {
         let streams = self.streams.iter();
         streams.map(|(stream, bytes)| (stream.as_ref(), bytes))

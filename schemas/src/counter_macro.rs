@@ -11,23 +11,24 @@ use crate::unit::{Unit, ns_from_us, us_from_ns};
 /// A counter of rows of the type `R`.
 #[derive(Debug)]
 pub struct Counter<R> {
-    /// Its column; for a direction, without the direction before it.
+    /// Its column; for a direction, without the direction prefix.
     pub name: &'static str,
-    /// What the column counts. A counter in microseconds holds nanoseconds in memory.
+    /// The unit of the column. A counter in microseconds holds nanoseconds in memory.
     pub unit: Unit,
     /// Its value in a row.
     pub get: fn(&R) -> u64,
-    /// The directions that have it; all do if there is none.
+    /// The directions that have this counter; empty for all.
     pub(crate) only: &'static [&'static str],
 }
 
 impl<R> Counter<R> {
-    /// Whether it holds nanoseconds in memory. Columns round them row by row, so that they do not add up exactly.
+    /// Whether it holds nanoseconds in memory. Columns round each row to microseconds, so rounded rows do not add up
+    /// exactly.
     pub fn is_time(&self) -> bool {
         self.unit == Unit::Microseconds
     }
 
-    /// Whether a direction has it.
+    /// Whether a direction has this counter.
     pub fn is_of(&self, direction: &str) -> bool {
         self.only.is_empty() || self.only.contains(&direction)
     }
@@ -41,7 +42,7 @@ impl<R> Counter<R> {
         }
     }
 
-    /// The value that a column holds.
+    /// The value in memory for a value of its column.
     #[inline]
     pub fn of_stored(&self, value: u64) -> u64 {
         match self.is_time() {
@@ -50,7 +51,7 @@ impl<R> Counter<R> {
         }
     }
 
-    /// Its column, with what stands before its name.
+    /// Its column, with a prefix to its name.
     pub fn field(&self, prefix: &str) -> Field {
         self.unit.of(Field::new(
             format!("{prefix}{}", self.name),
@@ -60,27 +61,27 @@ impl<R> Counter<R> {
     }
 }
 
-/// Two counts add up, to the largest that a column holds at most: a forged file may hold any, and of two such counts there is
-/// a sum.
+/// Adds two counts, up to the largest value of a column. A forged file may hold any count, so the sum must not
+/// overflow.
 #[inline]
 pub(crate) fn sum(a: u64, b: u64) -> u64 {
     a.saturating_add(b).min(i64::MAX.cast_unsigned())
 }
 
-/// Two values add up, to the largest number at most: a file's damage may hold any number of nanoseconds.
+/// Adds two values, saturating: a damaged file may hold any number of nanoseconds.
 #[inline]
 pub(crate) fn saturating_sum(a: u64, b: u64) -> u64 {
     a.saturating_add(b)
 }
 
-/// The larger one stays.
+/// Keeps the larger value.
 #[inline]
 pub(crate) fn max(a: u64, b: u64) -> u64 {
     a.max(b)
 }
 
-/// Makes the struct of a row from its table of counters: `field: "column", unit, merge;`, with `only "direction"` for those that one
-/// direction has alone. What else a row holds stands behind the table.
+/// Makes the struct of a row from its table of counters: `field: "column", unit, merge;`. A counter of a single
+/// direction adds `only "direction"`. Other fields follow the table.
 macro_rules! counters {
     (
         $(#[$attribute:meta])*
@@ -101,10 +102,10 @@ macro_rules! counters {
         }
 
         impl $row {
-            /// How many counters it has.
+            /// Number of its counters.
             pub const COUNT: usize = [$($column),*].len();
 
-            /// Its counters, in the order of columns and of the journal.
+            /// Its counters, in the order of its columns and of the journal.
             pub const COUNTERS: [$crate::counter_macro::Counter<Self>; Self::COUNT] = [
                 $($crate::counter_macro::Counter {
                     name: $column,
@@ -120,7 +121,7 @@ macro_rules! counters {
                 [$(self.$field),*]
             }
 
-            /// The row with these values of [`Self::COUNTERS`], and nothing else.
+            /// The row with these values of [`Self::COUNTERS`]; all other fields are empty.
             #[inline]
             pub fn of_counters(counters: [u64; Self::COUNT]) -> Self {
                 let [$($field),*] = counters;

@@ -5,15 +5,15 @@ use core::fmt;
 use crate::counter_macro::counters;
 use crate::histogram::Histogram;
 
-/// A procedure as the kernel calls it (`GETATTR`). The longest name has 20 bytes; of a longer one the first 24 are kept.
+/// A procedure as the kernel names it (`GETATTR`). The longest name has 20 bytes; names are cut after 24 bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpName([u8; OpName::BYTES]);
 
 impl OpName {
-    /// Bytes that there is room for.
+    /// Capacity in bytes.
     pub const BYTES: usize = 24;
 
-    /// From bytes that end at the first zero, if there is one. `None` if they are no text.
+    /// From bytes that end at the first zero, if there is one. `None` if they are not UTF-8.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let text = bytes.split(|byte| *byte == 0).next()?;
         str::from_utf8(text).ok().map(Self::new)
@@ -45,26 +45,27 @@ impl fmt::Debug for OpName {
 }
 
 counters! {
-    /// The counters of one operation of a file: of each attempt, as in the kernel's own statistics.
+    /// The counters of one operation of a file. Like the kernel's statistics, they count each attempt.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FileOp {
         /// RPCs that completed, failed ones included.
         requests: "requests", Count, sum;
-        /// Those that ended with an error.
+        /// RPCs that ended with an error.
         errors: "errors", Count, sum;
-        /// Sum of the times until they were sent, ns.
+        /// Sum of the times until transmission, ns.
         queue_ns_sum: "queue_us_sum", Microseconds, saturating_sum;
-        /// Sum of the times from there to the answer, ns.
+        /// Sum of the times from transmission to the reply, ns.
         rtt_ns_sum: "rtt_us_sum", Microseconds, saturating_sum;
         /// Sum of the times from start to completion, ns.
         execute_ns_sum: "execute_us_sum", Microseconds, saturating_sum;
-        /// The longest of these, ns.
+        /// The longest time from start to completion, ns.
         execute_ns_max: "execute_us_max", Microseconds, max;
     }
     and {
         /// The procedure.
         op: OpName,
-        /// Times from start to completion. Of calls for local files, as far as they had room; empty for RPCs that the kernel adds up.
+        /// Times from start to completion of calls for local files, as far as they had room. Empty for RPCs, which the
+        /// kernel adds up.
         execute: Histogram,
     }
 }
@@ -90,7 +91,7 @@ impl FileOps {
         }
     }
 
-    /// Adds those of another row.
+    /// Adds the operations of another row.
     pub fn merge(&mut self, other: &Self) {
         other.0.iter().for_each(|op| self.add(op));
     }

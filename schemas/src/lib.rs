@@ -51,6 +51,8 @@ pub mod row;
 #[cfg(feature = "std")]
 pub mod shed;
 #[cfg(feature = "std")]
+pub mod shortened;
+#[cfg(feature = "std")]
 pub mod time;
 #[cfg(feature = "std")]
 pub mod unit;

@@ -4,48 +4,47 @@
 use crate::counter_macro::counters;
 use crate::histogram::Histogram;
 
-/// What stands for the operation in rows of operations that could not be told apart for lack of room: `begin` in
-/// `collector-ebpf/src/operation.rs` adds them up by window. Where there is no room for that either, they are counted alone:
+/// The name of the operation in rows for which there was no room by operation. `begin` in
+/// `collector-ebpf/src/operation.rs` adds them up by window. If that has no room either, they are only counted:
 /// `lost_since` in `collector/src/operations/mod.rs`.
 pub const OTHER_OPERATIONS: &str = "(other)";
 
-/// What a row is about.
+/// The key of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operation {
-    /// `server:/export`. `None` where it is not known, and for what is done for several mounts of a server in common.
+    /// `server:/export`. `None` where not known, and for operations that several mounts of a server share.
     pub mount: Option<String>,
-    /// The procedure as the kernel calls it (`GETATTR`), or its number where it has no name.
+    /// The procedure as the kernel names it (`GETATTR`), or its number if it has no name.
     pub op: String,
-    /// The connection: protocol and number (`tcp-3`), where known. The number is the kernel's own in
-    /// `/sys/kernel/sunrpc/xprt-switches`; before Linux 5.14 it counts the connections in the order in which they were
-    /// first used.
+    /// The connection: protocol and number (`tcp-3`), where known. The number is the kernel's number in
+    /// `/sys/kernel/sunrpc/xprt-switches`. Before Linux 5.14 it is the order in which connections were first used.
     pub transport: Option<String>,
 }
 
 counters! {
-    /// The counters of an operation in a window: those of its statistics in `/proc/self/mountstats`.
+    /// The counters of an operation in a window, as in `/proc/self/mountstats`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct OperationSums {
-        /// RPCs that completed, each attempt of one that was repeated.
+        /// RPCs that completed. Each attempt of a repeated RPC counts.
         requests: "requests", Count, sum;
-        /// Those that ended with an error.
+        /// RPCs that ended with an error.
         errors: "errors", Count, sum;
-        /// Bytes sent, repeated transmissions included.
+        /// Bytes sent, including retransmissions.
         sent_bytes: "sent_bytes", Bytes, sum;
         /// Bytes received.
         received_bytes: "received_bytes", Bytes, sum;
-        /// Sum of the times until they were sent, ns.
+        /// Sum of the times until transmission, ns.
         queue_ns_sum: "queue_us_sum", Microseconds, saturating_sum;
-        /// Sum of the times from there to the answer, ns.
+        /// Sum of the times from transmission to the reply, ns.
         rtt_ns_sum: "rtt_us_sum", Microseconds, saturating_sum;
         /// Sum of the times from start to completion, ns.
         execute_ns_sum: "execute_us_sum", Microseconds, saturating_sum;
-        /// The longest of these, ns.
+        /// The longest time from start to completion, ns.
         execute_ns_max: "execute_us_max", Microseconds, max;
     }
     and {
-        /// These times. Less than 4 us counts as 4 us, more than 18 minutes as 18 minutes. Its total is `requests`,
-        /// except of [`OTHER_OPERATIONS`], for which there may not have been room even for that.
+        /// Times from start to completion. Times below 4 us count as 4 us, times above 18 minutes as 18 minutes. Its
+        /// total is `requests`, except for [`OTHER_OPERATIONS`], which may lack room for the times.
         execute: Histogram,
     }
 }
@@ -57,12 +56,13 @@ impl OperationSums {
         self.execute.merge(&other.execute);
     }
 
-    /// The share of a sum that falls to each request; `None` without one.
+    /// A sum divided by the number of requests; `None` without requests.
     pub fn per_request(&self, sum: u64) -> Option<f64> {
         (self.requests > 0).then(|| sum as f64 / self.requests as f64)
     }
 
-    /// The time from start to completion, in us, that a share `q` of the requests does not exceed; `None` where none is known.
+    /// The time from start to completion, in us, that a share `q` of the requests does not exceed; `None` without
+    /// times.
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         self.execute.quantile_us_up_to(q, self.execute_ns_max)
     }
@@ -76,7 +76,7 @@ impl OperationSums {
 /// An operation's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationRow {
-    /// What it is about.
+    /// Its key.
     pub operation: Operation,
     /// Its counters.
     pub sums: OperationSums,

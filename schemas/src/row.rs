@@ -16,7 +16,7 @@ use crate::pending::Pending;
 use crate::time::UtcMs;
 
 counters! {
-    /// What happened in one direction.
+    /// The requests of one direction.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Direction {
         /// Completed requests, failed ones included.
@@ -27,8 +27,7 @@ counters! {
         latency_ns_sum: "latency_us_sum", Microseconds, saturating_sum;
         /// Largest latency, ns.
         latency_ns_max: "latency_us_max", Microseconds, max;
-        /// Part of that sum until the requests were transmitted, ns: waiting in the client for a slot, for the transport or
-        /// for the next try.
+        /// Part of that sum until transmission, ns: waiting in the client for a slot, for the transport or for a retry.
         queue_ns_sum: "queue_us_sum", Microseconds, saturating_sum;
         /// Part from transmission to reply, ns: network and server. The rest is the client's completion.
         rtt_ns_sum: "rtt_us_sum", Microseconds, saturating_sum;
@@ -36,24 +35,24 @@ counters! {
         errors: "errors", Count, sum;
         /// Transmissions beyond the first of each request.
         retrans: "retrans", Count, sum;
-        /// Requests that moved fewer bytes than asked, end of file and errors apart.
+        /// Requests that moved fewer bytes than asked, except for end of file and errors.
         short: "short", Count, sum;
         /// Requests that continue where one of the 16 requests before them ended.
         sequential: "sequential", Count, sum;
-        /// Timed requests of which the kernel kept only sums, because nobody had read its rings for too long:
-        /// they count in every other field but in `sequential` and in the histogram.
+        /// Timed requests that the kernel only added up, because the rings were full. They count in every other
+        /// field except `sequential` and the histogram.
         folded: "folded", Count, sum;
         /// Requests without a usable start time.
         untimed: "untimed", Count, sum;
-        /// Timed requests of whose parts nothing is known: all of their latency is in the rest.
+        /// Timed requests without known parts: all of their latency is in the rest.
         unsplit: "unsplit", Count, sum;
-        /// Requests made by O_DIRECT.
+        /// Requests that used O_DIRECT.
         direct: "direct", Count, sum;
         /// WRITE requests that asked for stable storage.
         stable: "stable", Count, sum, only "write";
     }
     and {
-        /// With which error the requests ended that were not folded.
+        /// Errors of the requests that were not folded.
         errnos: Errnos,
         /// Latencies of the timed requests that were not folded: its total is `requests - folded - untimed`.
         latency: Histogram,
@@ -69,7 +68,7 @@ impl Direction {
     }
 
     /// Requests whose latency is known.
-    fn timed(&self) -> u64 {
+    pub fn timed(&self) -> u64 {
         self.requests.saturating_sub(self.untimed)
     }
 
@@ -84,8 +83,8 @@ impl Direction {
         self.latency.quantile_us_up_to(q, self.latency_ns_max)
     }
 
-    /// Of what that mean consists, ns: waiting in the client, network and server, the client's completion. They add up to
-    /// it; the last one has all of what is not known in parts. `None` where nothing is.
+    /// The parts of that mean, ns: waiting in the client, network and server, the client's completion. They add up to
+    /// it. The last part includes all time without known parts. `None` where nothing is known.
     pub fn parts_ns_mean(&self) -> Option<[f64; 3]> {
         let timed = self.timed();
         let completion_ns_sum = self
@@ -100,7 +99,7 @@ impl Direction {
 }
 
 counters! {
-    /// The calls by which applications read, or wrote: what they asked their kernel for, wherever that had it.
+    /// The read or write calls of applications: bytes that they asked the kernel for, whether from the cache or not.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct AppCalls {
         /// Calls that returned, failed ones included.
@@ -109,19 +108,19 @@ counters! {
         errors: "errors", Count, sum;
         /// Bytes that calls through the page cache returned.
         bytes: "bytes", Bytes, sum;
-        /// Those of the calls that were made with O_DIRECT.
+        /// Calls with O_DIRECT; they also count in `calls`.
         direct_calls: "direct_calls", Count, sum;
-        /// Bytes that these asked for.
+        /// Bytes that the direct calls asked for.
         direct_bytes: "direct_bytes", Bytes, sum;
-        /// Calls that were timed, from begin to end.
+        /// Calls that were timed from begin to end.
         timed: "timed", Count, sum;
         /// Sum of their times, ns.
         latency_ns_sum: "latency_us_sum", Microseconds, saturating_sum;
-        /// The longest of these, ns.
+        /// The longest time, ns.
         latency_ns_max: "latency_us_max", Microseconds, max;
     }
     and {
-        /// Times of the calls that had room to be counted by time: of at most the timed ones.
+        /// Times of the timed calls that had room in a histogram.
         latency: Histogram,
     }
 }
@@ -142,7 +141,24 @@ impl AppCalls {
         self.latency.quantile_us_up_to(q, self.latency_ns_max)
     }
 
-    /// As an operation of the file: of calls that move no bytes.
+    /// The same as requests. Timed calls without room in a histogram become folded ones.
+    pub fn as_direction(&self) -> Direction {
+        Direction {
+            requests: self.calls,
+            bytes: self.all_bytes(),
+            latency_ns_sum: self.latency_ns_sum,
+            latency_ns_max: self.latency_ns_max,
+            errors: self.errors,
+            folded: self.timed.saturating_sub(self.latency.total()),
+            untimed: self.calls.saturating_sub(self.timed),
+            unsplit: self.timed,
+            direct: self.direct_calls,
+            latency: self.latency.clone(),
+            ..Direction::default()
+        }
+    }
+
+    /// The same as an operation of the file, for calls that move no bytes.
     pub fn as_operation(&self, name: &str) -> FileOp {
         FileOp {
             op: OpName::new(name),
@@ -164,16 +180,16 @@ impl AppCalls {
 }
 
 counters! {
-    /// What the page cache did with a file: whole pages, and what was written from them.
+    /// Activity of the page cache for a file, in whole pages.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CachedBytes {
-        /// Bytes of pages that came into the cache: to be read, ahead of that, or to be written.
+        /// Bytes of pages added to the cache: read, read ahead, or about to be written.
         added: "added_bytes", Bytes, sum;
-        /// Bytes of pages that left it.
+        /// Bytes of pages evicted from the cache.
         evicted: "evicted_bytes", Bytes, sum;
-        /// Bytes of pages that became dirty, each time that they did.
+        /// Bytes of pages that became dirty. A page counts each time it becomes dirty.
         dirtied: "dirtied_bytes", Bytes, sum;
-        /// Bytes that were written from it: to the server or the device.
+        /// Bytes written from the cache to the server or the device.
         written: "written_bytes", Bytes, sum;
     }
     and {}
@@ -195,16 +211,17 @@ pub struct Row {
     pub write: Direction,
     /// All other operations.
     pub ops: FileOps,
-    /// Calls by which applications read.
+    /// Read calls of applications.
     pub app_read: AppCalls,
-    /// Calls by which they wrote.
+    /// Write calls of applications.
     pub app_write: AppCalls,
-    /// What the page cache did.
+    /// Activity of the page cache.
     pub cache: CachedBytes,
 }
 
 impl Row {
-    /// Whether anything was read or written. A row `(missed)` may have bytes alone, because bytes and requests are compared apart.
+    /// Whether anything was read or written. A row `(missed)` may have only bytes, because bytes and requests are
+    /// compared separately.
     pub fn is_transfer(&self) -> bool {
         [&self.read, &self.write]
             .iter()
@@ -223,7 +240,7 @@ impl Row {
 }
 
 counters! {
-    /// What the recorder knows about itself, and about what has not completed, in one window; mergeable like a row.
+    /// The recorder's own account of one window, and the requests that were pending in it. Mergeable like a row.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Health {
         /// Milliseconds of the window in which every probe was attached.
@@ -232,73 +249,81 @@ counters! {
         seen: "seen", Count, sum;
         /// Requests that reached userspace one by one.
         recorded: "recorded", Count, sum;
-        /// Requests for which the rings had no room and which reached userspace in sums per file and window.
+        /// Requests for which the rings had no room, so they reached userspace in sums per file and window.
         folded: "folded", Count, sum;
-        /// Requests for which there was no room at all: counted, not described.
+        /// Requests for which there was no room at all: they are counted, but in no row.
         lost: "lost", Count, sum;
-        /// Completions at which the kernel skipped the programs: it bounds the requests that are not in `seen`.
+        /// Completions at which the kernel skipped the programs: an upper bound of the requests missing from `seen`.
         missed: "missed", Count, sum;
         /// Steps of the wall clock.
         clock_steps: "clock_steps", Count, sum;
         /// How often the rules that name tenants were replaced.
         tenant_changes: "tenant_changes", Count, sum;
-        /// Milliseconds of the window in which operations were recorded, too; 0 where they were left out.
+        /// Milliseconds of the window in which operations were recorded, too; 0 if the recording excludes them.
         ops_covered_ms: "ops_covered_ms", Milliseconds, sum;
         /// RPCs that the probes of operations saw complete.
         ops_seen: "ops_seen", Count, sum;
-        /// RPCs at whose completion the kernel skipped these programs: it bounds those that are not in `ops_seen`.
+        /// RPCs at whose completion the kernel skipped these programs: an upper bound of the RPCs missing from
+        /// `ops_seen`.
         ops_missed: "ops_missed", Count, sum;
-        /// Milliseconds of the window in which calls of applications were counted, too; 0 where they were left out.
+        /// Milliseconds of the window in which application calls were counted, too; 0 if the recording excludes them.
         app_covered_ms: "app_covered_ms", Milliseconds, sum;
-        /// Calls of applications for which the kernel skipped the programs: it bounds those that are not counted.
+        /// Application calls for which the kernel skipped the programs: an upper bound of the calls that are not
+        /// counted.
         app_missed: "app_missed", Count, sum;
-        /// Milliseconds of the window in which requests to block devices were recorded, too; 0 where they were left out.
+        /// Milliseconds of the window in which requests to block devices were recorded, too; 0 if they were not to be
+        /// recorded.
         block_covered_ms: "block_covered_ms", Milliseconds, sum;
-        /// CPU time that tracing took, ns: the recorder's own, and that of its programs in the kernel by samples.
+        /// CPU time of tracing, ns: of the recorder, and of its kernel programs as estimated from samples.
         tracing_ns: "tracing_us", Microseconds, saturating_sum;
-        /// Milliseconds of the window in which single calls were not kept, because tracing had reached its ceiling.
+        /// Milliseconds of the window in which single calls were shed, because tracing had reached its ceiling.
         shed_single_calls_ms: "shed_single_calls_ms", Milliseconds, sum;
         /// The same for the times of calls.
         shed_call_times_ms: "shed_call_times_ms", Milliseconds, sum;
-        /// The same for calls of applications. `app_covered_ms` does not have this time.
+        /// The same for calls of applications. `app_covered_ms` excludes this time.
         shed_calls_ms: "shed_calls_ms", Milliseconds, sum;
-        /// The same for what the page cache does.
+        /// The same for the activity of the page cache.
         shed_cache_ms: "shed_cache_ms", Milliseconds, sum;
         /// The same for the parts of latencies.
         shed_parts_ms: "shed_parts_ms", Milliseconds, sum;
         /// The same for operations of files.
         shed_file_ops_ms: "shed_file_ops_ms", Milliseconds, sum;
-        /// Single requests that were to be kept one by one and were not, since the disk was too slow or could not be written.
+        /// Single requests that were dropped although they were to be kept, because the disk was too slow or not
+        /// writable.
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.
         store_failures: "store_failures", Count, sum;
-        /// Comparisons of rows, and of what a filter left out, with the kernel's counters of a mount (mountstats), or of the block devices.
+        /// Comparisons of rows and filtered-out requests with the kernel's counters of a mount (mountstats) or of the
+        /// block devices.
         audit_comparisons: "audit_comparisons", Count, sum;
-        /// Successful READs and WRITEs of the compared mounts, and requests to the block devices, since the comparison before, as the kernel counted them.
+        /// The kernel's count since the previous comparison: successful READs and WRITEs of the compared mounts, and
+        /// requests to block devices.
         audit_kernel_requests: "audit_kernel_requests", Count, sum;
         /// Their bytes.
         audit_kernel_bytes: "audit_kernel_bytes", Bytes, sum;
-        /// The same as rows have it, without the rows `(missed)`, or as a filter left it out.
+        /// The same count from rows and filtered-out requests, without rows `(missed)`.
         audit_row_requests: "audit_row_requests", Count, sum;
         /// Their bytes.
         audit_row_bytes: "audit_row_bytes", Bytes, sum;
-        /// Requests of rows `(missed)`: the kernel had them, the rows of files did not.
+        /// Requests of rows `(missed)`: the kernel counted them, the rows of files did not.
         audit_missed_requests: "audit_missed_requests", Count, sum;
         /// Their bytes.
         audit_missed_bytes: "audit_missed_bytes", Bytes, sum;
-        /// Bytes of calls of applications of rows `(missed)`: the kernel had them, the rows of files did not.
+        /// Bytes of application calls in rows `(missed)`: the kernel counted them, the rows of files did not.
         audit_missed_app_bytes: "audit_missed_app_bytes", Bytes, sum;
-        /// Comparisons with a difference that neither `missed` nor `lost` explains: an error of the recorder or of the kernel.
+        /// Comparisons with a difference that neither `missed` nor `lost` explains: a fault of the recorder or of the
+        /// kernel.
         audit_alarms: "audit_alarms", Count, sum;
     }
     and {
-        /// Requests that waited for their server; `None` where nobody could look.
+        /// Requests that waited for their server; `None` where the kernel's list was not readable.
         pending: Option<Pending>,
-        /// What a request had to have to be recorded; everything was if `None`. A window of which a part was recorded otherwise has one of both.
+        /// The filter of the recording; `None` without one. A window recorded with several filters has one of them.
         filter: Option<Arc<str>>,
-        /// What was imported: `pcap`, `nfsdump`, `csv` or `parquet`; `None` if it was recorded. A window of several kinds has one of them.
+        /// The kind of import: `pcap`, `nfsdump`, `csv` or `parquet`; `None` if the window was recorded. A window of
+        /// several kinds has one of them.
         source: Option<Arc<str>>,
-        /// Where the bytes of the capture went, if it was imported from one.
+        /// Where the bytes of an imported capture went.
         captured: Captured,
     }
 }
@@ -320,7 +345,7 @@ impl Health {
     }
 }
 
-/// One file's row with what it takes to write it down.
+/// The row of one file, with the file's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {
     /// The file.
@@ -329,14 +354,14 @@ pub struct FileRow {
     pub row: Row,
 }
 
-/// A window of the finest granularity to which nothing will be added any more.
+/// A window of the finest granularity that will not change any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedWindow {
     /// Its start.
     pub start: UtcMs,
     /// Its files, ordered by file key; the same key may come twice (a rename, a remount, another tenant).
     pub rows: Vec<FileRow>,
-    /// Its operations, each once or several times.
+    /// Its operations. An operation may occur several times.
     pub ops: Vec<OperationRow>,
     /// The recorder's own account.
     pub health: Health,

@@ -118,6 +118,10 @@ struct Length(i64);
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0;
+        // Zero is a multiple of each of them.
+        if ms == 0 {
+            return f.write_str("0s");
+        }
         for (name, scale) in UNITS {
             if ms % scale == 0 {
                 return write!(f, "{}{name}", ms / scale);
@@ -176,6 +180,8 @@ mod tests {
             let error = text.parse::<Granularity>().unwrap_err().to_string();
             assert!(error.contains("granularity"), "{text}: {error}");
         }
+        let error = "0s".parse::<Granularity>().unwrap_err().to_string();
+        assert!(error.starts_with("0s is not"), "{error}");
     }
 
     #[test]

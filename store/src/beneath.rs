@@ -1,20 +1,28 @@
 //! Opens, renames and deletes files in a store, without leaving it.
 //!
+//! A store that this process has locked is reached through the locked directory ([`Bound`]), not through its path: the
+//! directory may be moved, and another one may take its place.
+//!
 //! Someone else may have created names in a store. So paths are resolved beneath the store's
 //! directory, and through no symbolic link. Only regular files are opened, and opening never waits,
 //! not even for a named pipe. The store's own path may contain links: its user chose it.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, open, openat,
     openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use crate::identity::is_same_file;
 
 /// No access for others, because paths are sensitive.
 pub(crate) const DIRECTORY_MODE: u32 = 0o750;
@@ -23,6 +31,69 @@ const LINK: &str = "it is, or is reached through, a symbolic link";
 const FILE_MODE: u32 = 0o640;
 /// Mode of an incomplete file.
 const UNFINISHED_MODE: u32 = 0o600;
+
+/// The directories of the stores that this process has locked, by the paths at which it locked them.
+static BOUND: Mutex<BTreeMap<PathBuf, Arc<File>>> = Mutex::new(BTreeMap::new());
+
+/// Until it is dropped, this process reaches the store at a path through this directory, wherever it is moved, and
+/// never through another one that takes its place.
+#[derive(Debug)]
+pub(crate) struct Bound(PathBuf);
+
+impl Bound {
+    /// `None` if the path is bound already.
+    pub(crate) fn new(store: &Path, dir: File) -> Option<Self> {
+        match all_bound().entry(store.to_owned()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => {
+                free.insert(Arc::new(dir));
+                Some(Self(store.to_owned()))
+            }
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        all_bound().remove(&self.0);
+    }
+}
+
+/// A panic cannot leave a partial entry.
+fn all_bound() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<File>>> {
+    BOUND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bound(store: &Path) -> Option<Arc<File>> {
+    all_bound().get(store).cloned()
+}
+
+/// Whether this process has locked the store at this path.
+pub(crate) fn is_bound(store: &Path) -> bool {
+    bound(store).is_some()
+}
+
+/// A store's directory.
+pub(crate) fn root(store: &Path) -> io::Result<OwnedFd> {
+    match bound(store) {
+        Some(dir) => Ok(dir.try_clone()?.into()),
+        None => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            Ok(open(store, flags, Mode::empty())?)
+        }
+    }
+}
+
+/// The path of a store's directory without links, for SQLite. If the directory was moved, its new path.
+pub(crate) fn real_path(store: &Path) -> io::Result<PathBuf> {
+    if let Some(dir) = bound(store) {
+        let held = dir.metadata()?;
+        if !fs::metadata(store).is_ok_and(|found| is_same_file(&found, &held)) {
+            return fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        }
+    }
+    store.canonicalize()
+}
 
 /// Opens a regular file for reading.
 pub(crate) fn read(store: &Path, path: &Path) -> io::Result<File> {
@@ -185,8 +256,7 @@ fn relative<'p>(store: &Path, path: &'p Path) -> io::Result<&'p Path> {
 }
 
 fn beneath(store: &Path, relative: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
-    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = open(store, path, Mode::empty())?;
+    let dir = root(store)?;
     let relative = match relative.as_os_str().is_empty() {
         true => Path::new("."),
         false => relative,

@@ -15,8 +15,11 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::{CatalogView, SealedRow};
 use crate::error::StoreError;
+use crate::journal::file::JournalFile;
+use crate::journal::frame::Kind;
+use crate::journal::frame_reader::Piece;
 use crate::journal::header::Header;
-use crate::layout::Series;
+use crate::layout::{self, Series};
 use crate::names::Seen;
 use crate::unread::Unread;
 
@@ -28,6 +31,8 @@ pub(crate) struct Link {
     previous: Option<u64>,
     /// Start of its first window.
     start: Option<UtcMs>,
+    /// Whether it has windows or requests, or cannot be read, which is reported elsewhere.
+    is_used: bool,
 }
 
 impl Link {
@@ -37,15 +42,25 @@ impl Link {
             number,
             previous: None,
             start: None,
+            is_used: true,
         }
     }
 
-    /// A journal whose first window or request is of that time.
+    /// A journal that ends within its header.
+    pub(crate) fn unused(number: u64) -> Self {
+        Self {
+            is_used: false,
+            ..Self::unreadable(number)
+        }
+    }
+
+    /// A journal whose first window or request is at `start`. `None` if it has none.
     pub(crate) fn of(header: &Header, start: Option<UtcMs>) -> Self {
         Self {
             number: header.number,
             previous: header.previous.map(|previous| previous.number),
             start,
+            is_used: start.is_some(),
         }
     }
 }
@@ -58,31 +73,81 @@ pub(crate) fn missing(
     catalog: &CatalogView,
     unsealed: &[Link],
 ) -> Result<Vec<Unread>, StoreError> {
-    let links = catalog.links(series)?;
-    let named = links.iter().filter_map(|(_, previous)| *previous);
+    let rows = catalog.sealed_rows(series)?;
+    let named = rows.iter().filter_map(|row| row.previous);
     let named = named.chain(unsealed.iter().filter_map(|link| link.previous));
     let named: BTreeSet<_> = named.chain(catalog.last_begun(series)?).collect();
-    let sealed = links.iter().map(|(number, _)| *number);
-    let known: HashSet<_> = sealed
-        .chain(unsealed.iter().map(|link| link.number))
-        .collect();
+    let mut known = sealed(series, &rows);
+    let used = unsealed.iter().filter(|link| link.is_used);
+    known.extend(used.map(|link| link.number));
     let gone = named.into_iter().filter(|number| !known.contains(number));
-    let gone = gone.filter(|number| !series.has(store, *number));
+    // A journal that was empty when it was opened may have windows by now.
+    let gone = gone.filter(|number| !is_used(store, series, *number));
     let gone: Vec<_> = gone.collect();
     if gone.is_empty() {
         return Ok(Vec::new());
     }
-    // One that was begun in the meantime may be sealed by now.
-    let sealed = CatalogView::open(store)?.sealed(series)?;
+    // A journal that was begun in the meantime may be sealed by now.
+    let sealed = sealed(series, &CatalogView::open(store)?.sealed_rows(series)?);
     let gone = gone.into_iter().filter(|number| !sealed.contains(number));
-    gone.map(|number| {
+    let unread = gone.map(|number| {
         let path = series.journal(store, number);
-        Ok(Unread::gone(
-            path,
-            around(&catalog.sealed_rows(series)?, unsealed, number),
-        ))
-    })
-    .collect()
+        let around = around(&rows, unsealed, number);
+        match series.has(store, number) {
+            true => Unread::emptied(path, around),
+            false => Unread::gone(path, around),
+        }
+    });
+    Ok(unread.collect())
+}
+
+/// Sealed journals that have windows or requests. Segments of single requests are deleted from the oldest on, so journals
+/// before the first kept one count, too.
+fn sealed(series: Series, rows: &[SealedRow]) -> HashSet<u64> {
+    let first = rows.iter().find(|row| row.seen.is_some());
+    let first = first.map(|row| row.journal);
+    let may_be_deleted = |row: &SealedRow| {
+        series == Series::Requests && first.is_none_or(|first| row.journal < first)
+    };
+    let used = rows
+        .iter()
+        .filter(|row| row.seen.is_some() || may_be_deleted(row));
+    used.map(|row| row.journal).collect()
+}
+
+/// Whether a journal has windows or requests now. Also true if it cannot be read or was set aside, which is reported
+/// elsewhere.
+fn is_used(store: &Path, series: Series, number: u64) -> bool {
+    let path = series.journal(store, number);
+    if layout::quarantined(&path).symlink_metadata().is_ok() {
+        return true;
+    }
+    has_content(&path).unwrap_or(true)
+}
+
+fn has_content(path: &Path) -> Result<bool, StoreError> {
+    let Some(journal) = JournalFile::open(path)? else {
+        return Ok(false);
+    };
+    let Some((_, mut frames)) = Header::read(&journal, |kind| kind != 0)? else {
+        return Ok(false);
+    };
+    let read = || StoreError::io("read", path);
+    while let Some(piece) = frames.next(&journal.file).map_err(read())? {
+        match piece {
+            Piece::Whole(frame) if is_auxiliary(frame.kind) => {}
+            Piece::Whole(_) | Piece::Damaged { .. } => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a frame counts only together with a later one.
+fn is_auxiliary(kind: u8) -> bool {
+    matches!(
+        Kind::of(kind),
+        Some(Kind::Definitions | Kind::Operations | Kind::Captured)
+    )
 }
 
 /// The time range between the neighbours of a missing journal. `None` if unknown.

@@ -16,7 +16,8 @@ use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::glob_view;
-use crate::journal::end::EndWriter;
+use crate::imports;
+use crate::journal::end::{EndWriter, Extent};
 use crate::journal::file::JournalFile;
 use crate::journal::scan::JournalScan;
 use crate::layout::{self, Dataset, Series};
@@ -76,6 +77,11 @@ fn segments(catalog: &CatalogView, store: &Path) -> Result<Vec<String>, StoreErr
     let requests = catalog.requests_segments()?.into_iter();
     all.extend(requests.map(|segment| segment.path));
     Ok(all)
+}
+
+/// The open imports and the closed imports.
+fn imports(store: &Path) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    Ok((layout::open_imports(store)?, layout::closed_imports(store)?))
 }
 
 /// The directory in which a copy is made. It is removed unless it is finished.
@@ -191,12 +197,27 @@ impl<'s> Copy<'s> {
         for path in layout::orphaned_ends(self.store)? {
             self.file(&path)?;
         }
+        let (open, closed) = self.imports()?;
         let mut opened = self.opened()?;
         fail_point::hit("copy: journals opened");
         self.file(&layout::catalog(self.store))?;
+        // Imports that began in the meantime. The catalog may count them.
+        let (open_now, closed_now) = imports(self.store)?;
+        let new = open_now.iter().filter(|id| !open.contains(id));
+        let over = closed_now
+            .iter()
+            .filter(|id| !open.contains(id) && !closed.contains(id));
+        for id in new.chain(over) {
+            imports::write_unknown(self.to, id)?;
+        }
         let catalog = CatalogView::open(self.to)?;
         for series in Series::ALL {
             let begun = catalog.last_begun(series)?;
+            // A journal that was opened before its first append has windows now.
+            opened.retain(|(of, number, _, journal)| {
+                let has_content = |journal: &JournalFile| journal.extent.is_some();
+                (*of, Some(*number)) != (series, begun) || journal.as_ref().is_ok_and(has_content)
+            });
             let is_open = |number| {
                 opened
                     .iter()
@@ -231,7 +252,22 @@ impl<'s> Copy<'s> {
         Ok(self.copied)
     }
 
-    /// Opens a journal that was begun after the others were listed, and that the catalog names.
+    /// Copies the progress of imports. This comes before the journals: opening the copy counts windows that the
+    /// journals have in excess.
+    fn imports(&mut self) -> Result<(Vec<String>, Vec<String>), StoreError> {
+        layout::create_dir(self.to, &layout::imports_dir(self.to))?;
+        let (open, closed) = imports(self.store)?;
+        for id in &open {
+            self.file_if_any(&layout::open_import(self.store, id))?;
+        }
+        // An import that ends in the meantime is closed before its open file is deleted.
+        for id in closed.iter().chain(&open) {
+            self.file_if_any(&layout::import(self.store, id))?;
+        }
+        Ok((open, closed))
+    }
+
+    /// Opens a journal that the catalog names, but that was begun after the others were listed.
     fn begun(
         &self,
         series: Series,
@@ -288,8 +324,13 @@ impl<'s> Copy<'s> {
                 .map(|scan| scan.map(|scan| (scan.torn_bytes, scan.damaged_bytes > 0, None))),
         };
         let (torn_bytes, span) = match scanned {
-            Ok(Some((torn_bytes, false, span))) if !is_damaged => (torn_bytes, span),
-            // It was never used.
+            // Bytes that may have been durable are copied as well, so that the copy notes them, too.
+            Ok(Some((torn_bytes, false, span)))
+                if !is_damaged && (torn_bytes == 0 || !Extent::is_unknown(path)) =>
+            {
+                (torn_bytes, span)
+            }
+            // The journal was never used.
             Ok(None) => return Ok(()),
             _ => return self.damaged_journal(path),
         };

@@ -171,9 +171,27 @@ pub enum StoreError {
     /// The store was deleted or moved while it was open for writing.
     #[error("{path} was deleted or moved while it was recorded to", path = .0.display())]
     Gone(PathBuf),
+    /// The store was moved or deleted while it was open for writing, and another directory is at its path.
+    #[error(
+        "{path} leads to another directory than the one that was recorded to: nothing is written to it; \
+         move the first one back, or start the recorder again to record into this one",
+        path = .0.display()
+    )]
+    Replaced(PathBuf),
+    /// Files with the progress of imports are missing.
+    #[error(
+        "files in {path} are missing, so it is not known whether {store} has this import; restore them from a copy, name another store, or run `trackiops store rebuild-catalog` to add all of it to what is there",
+        store = .store.display(), path = .path.display()
+    )]
+    MissingImports {
+        /// The store.
+        store: PathBuf,
+        /// The directory of these files.
+        path: PathBuf,
+    },
     /// Journals of an interrupted import are gone, or were sealed without being counted.
     #[error(
-        "it is not known how much of this import {store} has; name another store, or remove {path} to add all of it to what is there",
+        "it is not known how much of this import {store} has; name another store, or remove {path} and run `trackiops store rebuild-catalog` to add all of it to what is there",
         store = .store.display(), path = .path.display()
     )]
     UnknownImport {

@@ -141,6 +141,11 @@ impl From<&Metadata> for Place {
     }
 }
 
+/// Whether both are of the same file or directory, as long as one of them is open.
+pub(crate) fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@
 //! The catalog knows how many of these files there are. If one is missing, an import whose file does not exist is
 //! refused, because the store may have it already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,14 @@ struct Kept {
 }
 
 impl Kept {
-    /// The file is JSON, and its checksum on a line of its own.
+    fn unknown() -> Self {
+        Self {
+            is_unknown: true,
+            ..Self::default()
+        }
+    }
+
+    /// The file is a line of JSON and a line with its checksum.
     fn read(store: &Path, path: &Path) -> Result<Option<Self>, StoreError> {
         let mut text = String::new();
         let read = match beneath::read(store, path) {
@@ -173,10 +180,7 @@ pub(crate) fn take_stock(catalog: &Catalog, next_journal: u64) -> Result<(), Sto
     for id in layout::open_imports(store)? {
         // A damaged file must not keep the store from being recorded into.
         let kept = Kept::read(store, &layout::open_import(store, &id));
-        let mut kept = kept.ok().flatten().unwrap_or_else(|| Kept {
-            is_unknown: true,
-            ..Kept::default()
-        });
+        let mut kept = kept.ok().flatten().unwrap_or_else(Kept::unknown);
         let is_known = kept.count(catalog, next_journal).unwrap_or(false);
         kept.is_unknown |= !is_known;
         fail_point::hit("import: stock taken");
@@ -185,7 +189,32 @@ pub(crate) fn take_stock(catalog: &Catalog, next_journal: u64) -> Result<(), Sto
     Ok(())
 }
 
-/// An import that can go on after it was interrupted.
+/// How many imports the store has the progress of.
+pub(crate) fn count(store: &Path) -> Result<u64, StoreError> {
+    let open = layout::open_imports(store)?.into_iter();
+    let all: BTreeSet<_> = open.chain(layout::closed_imports(store)?).collect();
+    Ok(all.len() as u64)
+}
+
+/// The files with the progress of imports that cannot be read, and why.
+pub(crate) fn damaged(store: &Path) -> Result<Vec<(PathBuf, StoreError)>, StoreError> {
+    let open = layout::open_imports(store)?.into_iter();
+    let open = open.map(|id| layout::open_import(store, &id));
+    let closed = layout::closed_imports(store)?.into_iter();
+    let closed = closed.map(|id| layout::import(store, &id));
+    let damaged = open.chain(closed).filter_map(|path| {
+        let error = Kept::read(store, &path).err()?;
+        Some((path, error))
+    });
+    Ok(damaged.collect())
+}
+
+/// Makes a store refuse to continue an import, because it has an unknown part of it.
+pub(crate) fn write_unknown(store: &Path, id: &str) -> Result<(), StoreError> {
+    Kept::unknown().write(store, &layout::import(store, id))
+}
+
+/// An import that can continue after an interruption.
 ///
 /// Only [`Self::commit`] has the journals of its writers sealed.
 #[derive(Debug)]
@@ -214,8 +243,13 @@ impl Import {
         let path = layout::import(&store, id);
         let next_journal = windows.hold();
         let next_requests = requests.map(RequestsWriter::hold);
-        let mut kept = Kept::read(&store, &path)?.unwrap_or_default();
-        // It was more than the store has now.
+        let kept = Kept::read(&store, &path)?;
+        let known = windows.catalog().imports()?;
+        if kept.is_none() && count(&store)? < known {
+            return Err(StoreError::MissingImports { store, path: dir });
+        }
+        let mut kept = kept.unwrap_or_default();
+        // The import had counted more journals than the store has now.
         let is_older = next_journal < kept.next_journal || next_requests < kept.next_requests;
         // An interrupted import could not be counted.
         let is_uncounted = !layout::open_imports(&store)?.is_empty();
@@ -225,6 +259,8 @@ impl Import {
         kept.next_journal = next_journal;
         kept.next_requests = next_requests;
         kept.write(&store, &layout::open_import(&store, id))?;
+        let count = count(&store)?.max(known);
+        windows.catalog().enter_imports(count)?;
         fail_point::hit("import: begun");
         Ok(Self {
             ahead: kept.hosts.clone(),
@@ -271,6 +307,7 @@ impl Import {
         &mut self,
         windows: &mut Writer,
         requests: Option<&mut RequestsWriter>,
+        is_over: impl Fn() -> bool,
     ) -> Result<(), StoreError> {
         if !self.has_new {
             return Ok(());
@@ -286,7 +323,7 @@ impl Import {
         self.has_new = false;
         fail_point::hit("import: counted");
         windows.release()?;
-        requests.map_or(Ok(()), RequestsWriter::release)
+        requests.map_or(Ok(()), |requests| requests.release(is_over))
     }
 
     /// Closes the import. Everything must be committed.

@@ -48,6 +48,8 @@ const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
 /// Extension of an open import.
 const OPEN_IMPORT: &str = "open";
+/// Extension of a closed import.
+const CLOSED_IMPORT: &str = "json";
 /// Directory and dataset of segments of requests.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
@@ -146,7 +148,7 @@ pub(crate) fn imports_dir(store: &Path) -> PathBuf {
 
 /// The file with the progress of a closed import.
 pub(crate) fn import(store: &Path, id: &str) -> PathBuf {
-    imports_dir(store).join(format!("{id}.json"))
+    imports_dir(store).join(format!("{id}.{CLOSED_IMPORT}"))
 }
 
 /// The file with the progress of an open import.
@@ -156,13 +158,21 @@ pub(crate) fn open_import(store: &Path, id: &str) -> PathBuf {
 
 /// The ids of open imports. Their process may have ended.
 pub(crate) fn open_imports(store: &Path) -> Result<Vec<String>, StoreError> {
+    imports_with(store, OPEN_IMPORT)
+}
+
+/// The ids of closed imports, complete or not.
+pub(crate) fn closed_imports(store: &Path) -> Result<Vec<String>, StoreError> {
+    imports_with(store, CLOSED_IMPORT)
+}
+
+fn imports_with(store: &Path, extension: &str) -> Result<Vec<String>, StoreError> {
     let dir = imports_dir(store);
     let entries = beneath::entries(store, &dir).map_err(StoreError::io("list", &dir))?;
-    let open = entries.into_iter().filter(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == OPEN_IMPORT)
-    });
-    let ids = open.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    let of_kind = entries
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|own| own == extension));
+    let ids = of_kind.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
     Ok(ids.collect())
 }
 
@@ -479,6 +489,11 @@ pub(crate) fn parse_name(segment: &Path) -> Option<SegmentName> {
         start: UtcMs(start),
         first: first.parse().ok()?,
     })
+}
+
+/// The numbers of a segment's first and last journal, from its name.
+pub(crate) fn journals_in_name(segment: &Path) -> Option<(u64, u64)> {
+    Some((parse_name(segment)?.first, number_of(segment)?))
 }
 
 /// The day in a segment's directory.

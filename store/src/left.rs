@@ -21,7 +21,11 @@ pub(crate) fn left(store: &Path, series: Series, ids: &Ids) -> Result<Vec<Left>,
         let opened = JournalFile::open(&series.journal(store, number));
         let bytes = match opened.map(|journal| journal.map(|journal| journal.of_store(ids))) {
             Ok(Some(journal)) => match Header::read(&journal, |kind| kind != 0) {
-                Ok(header) => header.and(journal.extent).map(|extent| extent.bytes),
+                // The next journal must not name one whose requests a power cut took, or may still take.
+                Ok(header) => header
+                    .and(journal.extent)
+                    .filter(|extent| extent.bytes > 0)
+                    .map(|extent| extent.bytes),
                 Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
                 // Sealing the journal reports other errors.
                 Err(_) => None,

@@ -40,6 +40,7 @@ mod lock;
 mod lost;
 mod marks;
 mod mount_roots;
+mod mount_times;
 mod names;
 mod newer;
 mod options;

@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Access, FlockOperation, access, flock, fstatfs};
 use rustix::process::geteuid;
 
-use crate::beneath;
+use crate::beneath::{self, Bound};
 use crate::error::StoreError;
+use crate::identity::{Place, is_same_file};
 use crate::layout;
 
 /// `NFS_SUPER_MAGIC`, include/uapi/linux/magic.h.
@@ -27,8 +29,11 @@ const OTHERS_WRITE: u32 = 0o022;
 /// another one.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
+    _bound: Bound,
     dir: File,
     file: File,
+    /// Whether the writer of windows waits to open the store again, so that the writer of requests must let go.
+    asked_back: AtomicBool,
 }
 
 /// Unlocks explicitly: closing is not enough, because a forked child shares the locks until it executes its program.
@@ -42,23 +47,45 @@ impl Drop for StoreLock {
 impl StoreLock {
     /// Locks a store. Creates its directory if necessary. It must be a store or empty.
     pub(crate) fn take(store: &Path, allow_nfs: bool) -> Result<Self, StoreError> {
+        // For example, the store was moved, and its requests are still written. It must not be created before that ends.
+        if beneath::is_bound(store) {
+            return Err(StoreError::Locked(store.to_owned()));
+        }
         if !store.exists() {
             create_all(store)?;
         }
         Self::lock(store, allow_nfs, check_kind)
     }
 
-    /// Whether the store's path still leads to the locked directory.
-    pub(crate) fn is_in_place(&self, store: &Path) -> bool {
-        let same = |held: &fs::Metadata, found: &fs::Metadata| {
-            (held.dev(), held.ino()) == (found.dev(), found.ino())
-        };
-        match (self.dir.metadata(), fs::metadata(store)) {
-            (Ok(held), Ok(found)) => same(&held, &found),
-            // Other errors also keep the store from being written, and are reported then.
-            (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
-            _ => true,
+    /// Fails if the store's path no longer leads to the locked directory.
+    pub(crate) fn check_place(&self, store: &Path) -> Result<(), StoreError> {
+        if self.asked_back.load(Ordering::Relaxed) {
+            return Err(StoreError::Gone(store.to_owned()));
         }
+        match (self.dir.metadata(), fs::metadata(store)) {
+            (Ok(held), Ok(found)) if is_same_file(&held, &found) => Ok(()),
+            (Ok(held), Ok(found)) if is_empty(store) || is_remounted(&held, &found) => {
+                Err(StoreError::Gone(store.to_owned()))
+            }
+            (Ok(_), Ok(_)) => Err(StoreError::Replaced(store.to_owned())),
+            // The locked directory cannot be reached any more, for example after ESTALE of NFS.
+            (Err(_), Ok(_)) => Err(StoreError::Gone(store.to_owned())),
+            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Gone(store.to_owned()))
+            }
+            // Nothing is known of the directory at the path.
+            _ => Ok(()),
+        }
+    }
+
+    /// Has every other holder of this lock let go, when it looks at the place the next time.
+    pub(crate) fn ask_back(&self) {
+        self.asked_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Identifies the locked directory.
+    pub(crate) fn place(&self) -> Option<Place> {
+        Place::of(&self.dir).ok()
     }
 
     /// Locks a store that may lack its catalog. NFS is allowed, because nothing is recorded.
@@ -101,6 +128,8 @@ impl StoreLock {
         if !is_nfs(kind.f_type as u64) {
             check_owner(store, &dir)?;
         }
+        let bound = dir.try_clone().map_err(StoreError::io("open", store))?;
+        let bound = Bound::new(store, bound).ok_or_else(|| StoreError::Locked(store.to_owned()))?;
         check_kind(store)?;
         let path = layout::lock(store);
         let file = beneath::write_or_create(store, &path);
@@ -109,10 +138,35 @@ impl StoreLock {
         let _ = beneath::unfinished(&file);
         let is_free = try_lock(&file, store)? && (try_lock(&dir, store)? || !may_be_ours(&dir));
         match is_free {
-            true => Ok(Self { dir, file }),
+            true => Ok(Self {
+                _bound: bound,
+                dir,
+                file,
+                asked_back: AtomicBool::new(false),
+            }),
             false => Err(StoreError::Locked(store.to_owned())),
         }
     }
+}
+
+/// Identifies the directory at the path of a store. `None` if there is none, or an empty one.
+pub(crate) fn occupant(store: &Path) -> Option<Place> {
+    let found = fs::metadata(store).ok()?;
+    (!is_empty(store)).then(|| Place::from(&found))
+}
+
+/// Whether a directory is the locked one, mounted again under another device number.
+fn is_remounted(held: &fs::Metadata, found: &fs::Metadata) -> bool {
+    let held = Place::from(held);
+    held.birth_ns != 0 && held == Place::from(found)
+}
+
+/// Whether a directory has no entry but that of a new file system.
+fn is_empty(dir: &Path) -> bool {
+    let is_other = |entry: io::Result<fs::DirEntry>| {
+        entry.map_or(true, |entry| entry.file_name() != "lost+found")
+    };
+    fs::read_dir(dir).is_ok_and(|mut entries| !entries.any(is_other))
 }
 
 /// Locks a file or a directory. Returns whether no other process has locked it.
@@ -256,7 +310,7 @@ mod tests {
         let store = tempfile::tempdir().unwrap();
         let lock = StoreLock::take(store.path(), true).unwrap();
         for replaced in [false, true] {
-            fs::remove_file(layout::lock(store.path())).unwrap();
+            let _ = fs::remove_file(layout::lock(store.path()));
             if replaced {
                 fs::write(layout::lock(store.path()), "").unwrap();
             }

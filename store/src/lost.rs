@@ -15,8 +15,8 @@ use crate::segment::metadata::JournalSpan;
 /// The host and the time of each journal.
 pub(crate) type Journals = HashMap<u64, (String, JournalSpan)>;
 
-/// What a segment shares with another one that has the same rows.
-type Kind = (Dataset, Granularity, String, Option<(UtcMs, UtcMs)>);
+/// The key that a segment shares with another one of the same rows.
+pub(crate) type Kind = (Dataset, Granularity, String, Option<(UtcMs, UtcMs)>);
 
 /// An unreadable segment, as far as it is known.
 pub(crate) struct Lost {
@@ -84,7 +84,38 @@ impl Lost {
         })
     }
 
-    fn kind(&self, store: &Path) -> Kind {
+    /// A segment of another dataset that must have existed beside one with these journals.
+    pub(crate) fn beside(
+        entry: &SegmentEntry,
+        host: &str,
+        journals: &[JournalSpan],
+        dataset: Dataset,
+    ) -> Self {
+        let name = entry.path.split_once('/').map_or("", |(_, name)| name);
+        Self {
+            host: host.to_owned(),
+            journals: journals.to_vec(),
+            entry: SegmentEntry {
+                dataset,
+                granularity: entry.granularity,
+                journals: entry.journals,
+                start: entry.start,
+                end: entry.end,
+                rows: 1,
+                bytes: 0,
+                crc32c: 0,
+                path: format!("{}/{name}", dataset.name()),
+                files: FileIndex::unknown(1),
+            },
+        }
+    }
+
+    /// Its first and its last journal.
+    pub(crate) fn journals(&self) -> (u64, u64) {
+        self.entry.journals
+    }
+
+    pub(crate) fn kind(&self, store: &Path) -> Kind {
         let SegmentEntry {
             dataset,
             granularity,

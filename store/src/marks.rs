@@ -27,7 +27,9 @@ const MOST_BYTES: usize = 4096;
 /// Most bytes of a line: each byte may be escaped.
 const MOST_OF_LINE: u64 = 6 * MOST_BYTES as u64 + 4096;
 
-/// Those of the file: some 100,000 marks and more.
+/// Most bytes that a catalog can know. The file does not get as long.
+const MOST_KNOWN: u64 = (1 << 31) - 1;
+/// Most bytes of the file: enough for 100,000 marks.
 const MOST_OF_FILE: u64 = 64 << 20;
 
 /// A note about a moment.
@@ -48,9 +50,22 @@ struct Sum {
     store: String,
     bytes: u64,
     crc32c: u32,
+    /// The number of the marks that the catalog knew and that were moved away before the first of these lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<u64>,
 }
 
 impl Sum {
+    /// The sum of no lines.
+    fn new(store: String) -> Self {
+        Self {
+            store,
+            bytes: 0,
+            crc32c: 0,
+            after: None,
+        }
+    }
+
     fn read(store: &Path) -> io::Result<Option<Self>> {
         match beneath::read(store, &layout::marks_sum(store)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -74,6 +89,27 @@ impl Sum {
         self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
         self.bytes += bytes.len() as u64;
     }
+
+    /// As [`Self::add`], but to at most `most` bytes in all.
+    fn add_up_to(&mut self, most: u64, bytes: &[u8]) {
+        let rest = usize::try_from(most.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
+        self.add(&bytes[..bytes.len().min(rest)]);
+    }
+
+    /// The number that stands for these lines in the catalog.
+    fn number(&self) -> u64 {
+        self.bytes.min(MOST_KNOWN) << 32 | u64::from(self.crc32c)
+    }
+
+    /// Whether these lines continue those that the catalog knows. `first` has as many of the first bytes.
+    fn continues(&self, known: u64, first: &Self) -> bool {
+        self.after == Some(known) || first.number() == known
+    }
+}
+
+/// The length in the number of marks in a catalog.
+fn bytes_of(known: u64) -> u64 {
+    known >> 32
 }
 
 /// A line of the file.
@@ -97,7 +133,9 @@ impl Mark {
         let time =
             layout::utc(self.time).ok_or_else(|| refused("its time is beyond the calendar"))?;
         check_is_store(store)?;
-        let id = Identity::of(&CatalogView::open(store)?.ids()?).id;
+        let catalog = CatalogView::open(store)?;
+        let id = Identity::of(&catalog.ids()?).id;
+        let known = catalog.marks()?;
         let line = Line {
             time: time.to_rfc3339_opts(SecondsFormat::Millis, true),
             host: self.host.clone(),
@@ -116,9 +154,8 @@ impl Mark {
             if length == 0 && sum.is_none() {
                 // Written before the first line: lines without a sum count as damaged.
                 sum = Some(Sum {
-                    store: id.to_string(),
-                    bytes: 0,
-                    crc32c: 0,
+                    after: known,
+                    ..Sum::new(id.to_string())
                 });
                 sum.iter().try_for_each(|sum| sum.write(store))?;
             }
@@ -179,11 +216,15 @@ pub struct Marks {
 pub fn marks(store: &Path) -> Result<Marks, StoreError> {
     let path = layout::marks(store);
     let (mut marks, mut unread) = (Vec::new(), 0_u64);
-    // Before the lines, which may be more in the meantime.
+    // Each is read before the next one, which may grow in the meantime. Other code reports a damaged catalog.
+    let catalog = CatalogView::open(store).ok();
+    let known = catalog.as_ref().and_then(|catalog| catalog.marks().ok()?);
     let sum = Sum::read(store);
     let file = match beneath::read(store, &path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let is_missing = !matches!(sum, Ok(None)) || had_some(store);
+            // The files may have been created in the meantime.
+            let had_some = known.is_some() && matches!(Sum::read(store), Ok(None));
+            let is_missing = !matches!(sum, Ok(None)) || had_some;
             let damage = is_missing.then(|| "it is missing".to_owned());
             return Ok(Marks {
                 path,
@@ -193,11 +234,7 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         }
         file => file.map_err(StoreError::io("read", &path))?,
     };
-    let mut found = Sum {
-        store: String::new(),
-        bytes: 0,
-        crc32c: 0,
-    };
+    let (mut found, mut first) = (Sum::new(String::new()), Sum::new(String::new()));
     let vouched = sum.as_ref().ok().and_then(Option::as_ref);
     let vouched = vouched.map_or(0, |sum| sum.bytes);
     let is_too_long = file
@@ -216,8 +253,8 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         if read.map_err(StoreError::io("read", &path))? == 0 {
             break;
         }
-        let rest = vouched.saturating_sub(found.bytes);
-        found.add(&line[..line.len().min(usize::try_from(rest).unwrap_or(usize::MAX))]);
+        found.add_up_to(vouched, &line);
+        first.add_up_to(known.map_or(0, bytes_of), &line);
         match Mark::parse(&line) {
             Some(mark) => marks.push(mark),
             None if line.trim_ascii().is_empty() => {}
@@ -225,10 +262,15 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         }
     }
     marks.sort_by_key(|mark| mark.time);
+    let is_earlier = match (&sum, known) {
+        (Ok(Some(sum)), Some(known)) => !sum.continues(known, &first),
+        _ => false,
+    };
     let damage = match is_too_long {
         true => Some("it has more than 64 MiB, and what follows is not read".to_owned()),
         false if unread > 0 => Some(format!("lines that are no marks: {unread}")),
-        false => differs(store, sum, &found),
+        false => differs(catalog.as_ref(), sum, &found)
+            .or_else(|| is_earlier.then(|| EARLIER.to_owned())),
     };
     Ok(Marks {
         path,
@@ -240,22 +282,44 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
 /// Records the marks in the catalog, if the store has any. Does not replace marks that are known, but that the present
 /// lines do not continue.
 pub(crate) fn enter(store: &Path, catalog: &Catalog) -> Result<(), StoreError> {
-    let sum = layout::marks_sum(store);
-    match beneath::exists(store, &sum).map_err(StoreError::io("look for", &sum))? {
-        true => catalog.enter_marks(),
-        false => Ok(()),
+    let path = layout::marks_sum(store);
+    if !beneath::exists(store, &path).map_err(StoreError::io("look for", &path))? {
+        return Ok(());
+    }
+    let sum = Sum::read(store).ok().flatten();
+    let number = sum.as_ref().map_or(0, Sum::number);
+    let Some(known) = catalog.marks()?.filter(|known| *known != number) else {
+        return catalog.enter_marks(number);
+    };
+    let first = first_bytes(store, bytes_of(known)).ok();
+    match sum.zip(first) {
+        Some((sum, first)) if sum.continues(known, &first) => catalog.enter_marks(number),
+        _ => Ok(()),
     }
 }
 
-/// Whether a store without both files of marks had some. A damaged catalog is noted where it is read.
-fn had_some(store: &Path) -> bool {
-    let had = CatalogView::open(store).and_then(|view| view.has_marks());
-    // They may have been made in the meantime.
-    had.unwrap_or(false) && matches!(Sum::read(store), Ok(None))
+/// The sum of the first bytes of the file.
+fn first_bytes(store: &Path, bytes: u64) -> io::Result<Sum> {
+    let mut first = Sum::new(String::new());
+    let mut file = beneath::read(store, &layout::marks(store))?.take(bytes);
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(first),
+            read => first.add(&chunk[..read]),
+        }
+    }
 }
 
-/// What is wrong with lines with this sum.
-fn differs(store: &Path, sum: io::Result<Option<Sum>>, found: &Sum) -> Option<String> {
+/// The problem with files that were replaced by earlier ones.
+const EARLIER: &str = "lines are missing that the catalog knows: it is of an earlier time";
+
+/// How lines with the sum `found` differ from the recorded sum.
+fn differs(
+    catalog: Option<&CatalogView>,
+    sum: io::Result<Option<Sum>>,
+    found: &Sum,
+) -> Option<String> {
     let Ok(Some(sum)) = sum else {
         let what = sum
             .err()
@@ -267,8 +331,8 @@ fn differs(store: &Path, sum: io::Result<Option<Sum>>, found: &Sum) -> Option<St
     if (sum.bytes, sum.crc32c) != (found.bytes, found.crc32c) {
         return Some("lines were deleted or changed".to_owned());
     }
-    // A damaged catalog is noted where it is read.
-    let ids = CatalogView::open(store).and_then(|view| view.ids()).ok()?;
+    // Other code reports a damaged catalog.
+    let ids = catalog?.ids().ok()?;
     let is_own = sum
         .store
         .parse::<StoreId>()
@@ -366,6 +430,39 @@ mod tests {
         // Later marks are not missing.
         mark(2, "b").add_to(dir.path()).unwrap();
         assert_eq!(damage(), None);
+    }
+
+    #[test]
+    fn an_earlier_pair_of_files_is_noticed() {
+        let dir = store();
+        let record = || Writer::open(dir.path(), options("h")).unwrap().finish();
+        let damage = || marks(dir.path()).unwrap().damage;
+        let files = [layout::marks(dir.path()), layout::marks_sum(dir.path())];
+        mark(1, "a").add_to(dir.path()).unwrap();
+        record().unwrap();
+        let earlier = files.each_ref().map(|file| fs::read(file).unwrap());
+        mark(2, "b").add_to(dir.path()).unwrap();
+        record().unwrap();
+        assert_eq!(damage(), None);
+        for (file, bytes) in files.iter().zip(earlier) {
+            fs::write(file, bytes).unwrap();
+        }
+        // Neither a recorder nor later marks nor a new catalog hide it.
+        for i in 0..4 {
+            assert_eq!(damage().as_deref(), Some(EARLIER), "{i}");
+            record().unwrap();
+            assert_eq!(damage().as_deref(), Some(EARLIER), "{i}");
+            mark(3 + i, "later").add_to(dir.path()).unwrap();
+            rebuild_catalog(dir.path()).unwrap();
+        }
+        for file in &files {
+            fs::remove_file(file).unwrap();
+        }
+        mark(9, "c").add_to(dir.path()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(damage(), None);
+            record().unwrap();
+        }
     }
 
     #[test]

@@ -7,11 +7,11 @@
 //! `Retention` (`options`) holds the age limits; `trackiops record` sets the default (`src/record/args.rs`).
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::beneath;
 use crate::catalog::KeptSegment;
 use crate::error::StoreError;
 use crate::layout;
@@ -133,8 +133,10 @@ pub(crate) fn other_bytes(store: &Path) -> Result<u64, StoreError> {
     ];
     let journals = layout::journals(store)?.into_iter();
     files.extend(journals.map(|number| layout::journal(store, number)));
-    let bytes =
-        |path: &std::path::PathBuf| fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
+    let bytes = |path: &PathBuf| {
+        let file = beneath::read(store, path).and_then(|file| file.metadata());
+        file.map_or(0, |metadata| metadata.len())
+    };
     Ok(files.iter().map(bytes).sum())
 }
 

@@ -8,16 +8,18 @@ use std::io;
 use std::path::Path;
 
 use landlock::{
-    ABI, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    ABI, AccessFs, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
 };
 
-/// The newest version of Landlock to use. An older kernel enforces what it knows.
+use crate::beneath;
+
+/// The newest version of Landlock to use. An older kernel enforces the part that it supports.
 const KNOWN: ABI = ABI::V5;
 
 /// Prevents the calling thread from changing anything outside the store. Returns whether the kernel enforces all of it.
 pub(crate) fn confine_to(store: &Path) -> io::Result<bool> {
     let writing = AccessFs::from_write(KNOWN);
-    let store = PathFd::new(store).map_err(io::Error::other)?;
+    let store = beneath::root(store)?;
     let confine = || {
         let ruleset = Ruleset::default().handle_access(writing)?.create()?;
         let ruleset = ruleset.add_rule(PathBeneath::new(store, writing))?;

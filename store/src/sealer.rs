@@ -6,7 +6,7 @@
 use std::mem;
 use std::path::PathBuf;
 use std::slice;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -99,6 +99,18 @@ impl Sealer {
             }
             // An earlier call reported the missing thread. The journal stays in the store.
             None => Ok(()),
+        }
+    }
+
+    /// As [`Self::seal`], but returns the journals if it would block.
+    pub(crate) fn try_seal(&mut self, journals: Vec<u64>) -> Result<Option<Vec<u64>>, StoreError> {
+        match self.queue.as_ref().map(|queue| queue.try_send(journals)) {
+            Some(Ok(())) | None => Ok(None),
+            Some(Err(TrySendError::Full(journals))) => Ok(Some(journals)),
+            Some(Err(TrySendError::Disconnected(_))) => {
+                self.join();
+                Err(self.gone())
+            }
         }
     }
 

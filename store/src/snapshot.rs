@@ -17,12 +17,14 @@ use crate::chain::{self, Link};
 use crate::error::StoreError;
 use crate::exported::Exported;
 use crate::journal::cursor;
+use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, JournalScan};
 use crate::layout::{self, Dataset, Series};
 use crate::live::{LiveWindow, Position};
 use crate::mount_roots::MountRoots;
+use crate::mount_times;
 use crate::names::{FileHistory, NameSeen, Names};
 use crate::newer;
 use crate::segment::metadata::JournalSpan;
@@ -169,21 +171,29 @@ impl Snapshot {
                 }
                 continue;
             }
-            links.push(Link::unreadable(number));
             match journal.and_then(|journal| JournalScan::new(journal.of_store(&ids))) {
-                Ok(scan) => tails.extend(scan.map(|scan| {
+                Ok(Some(scan)) => {
                     links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
                     let last = scan.windows.last().map(|window| Position {
                         journal: number,
                         offset: window.end,
                     });
                     self.position = self.position.max(last.unwrap_or_default());
-                    JournalTail {
+                    // A journal whose windows are all gone is reported by the chain of journals.
+                    let may_lack = scan.torn_bytes > 0 && !scan.windows.is_empty();
+                    if may_lack && Extent::is_unknown(&path) {
+                        self.unread.push(Unread::torn(path, scan.torn_bytes));
+                    }
+                    tails.push(JournalTail {
                         store: index,
                         source: Source::Journal(Box::new(scan)),
-                    }
-                })),
-                Err(error) => self.unread.push(Unread::journal(path, error)?),
+                    });
+                }
+                Ok(None) => links.push(Link::unused(number)),
+                Err(error) => {
+                    links.push(Link::unreadable(number));
+                    self.unread.push(Unread::journal(path, error)?);
+                }
             }
         }
         for end in ends {
@@ -399,9 +409,32 @@ impl Snapshot {
     /// All mount points that were ever seen, in order of appearance. Their last times may be too early: see
     /// [`Self::mount_history`].
     pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
+        self.each_mount(|_, _| Ok(()))
+    }
+
+    /// As [`Self::mounts`], with the last time at which each mount was there. Unsealed journals count.
+    pub fn mount_history(&self) -> Result<Vec<MountSeen>, StoreError> {
+        self.each_mount(|store, mounts| {
+            let sealed = self.catalogs[store].journals()?.into_iter();
+            let sealed = sealed.map(|(host, span)| (host, (span.start, span.end)));
+            let tails = self.tails.iter().filter(|tail| tail.store == store);
+            let unsealed = tails.filter_map(|tail| Some((tail.host().to_owned(), tail.span()?)));
+            let journals: Vec<_> = sealed.chain(unsealed).collect();
+            mount_times::complete(mounts, &journals);
+            Ok(())
+        })
+    }
+
+    /// The mount points of all stores, after `change` has seen the mount points of each.
+    fn each_mount(
+        &self,
+        change: impl Fn(StoreIndex, &mut [MountSeen]) -> Result<(), StoreError>,
+    ) -> Result<Vec<MountSeen>, StoreError> {
         let mut all = self.mounts.clone();
-        for catalog in &self.catalogs {
-            all.extend(catalog.mounts()?);
+        for (store, catalog) in self.catalogs.iter().enumerate() {
+            let mut mounts = catalog.mounts()?;
+            change(store, &mut mounts)?;
+            all.extend(mounts);
         }
         if self.catalogs.len() > 1 {
             all.sort_by_key(|mount: &MountSeen| mount.seen.0);
@@ -409,7 +442,17 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// Where each mount was mounted, and the directory that the names of its files have in common.
+    /// Whether earlier mount points may be unknown, because a catalog was rebuilt without an earlier one.
+    pub fn may_lack_mounts(&self) -> Result<bool, StoreError> {
+        for catalog in &self.catalogs {
+            if catalog.rebuilt()?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The mount points of each mount, and the common directory of its files' names.
     pub fn mount_roots(&self) -> Result<MountRoots, StoreError> {
         let mut mount_roots = MountRoots::default();
         for catalog in &self.catalogs {
@@ -514,6 +557,17 @@ impl JournalTail {
         match &self.source {
             Source::Journal(scan) => &scan.damage,
             Source::Export(_) => &[],
+        }
+    }
+
+    /// Length of its file, bytes, and number of the rows of files in it. `None` for an export.
+    pub fn size(&self) -> Option<(u64, u64)> {
+        match &self.source {
+            Source::Journal(scan) => {
+                let rows = scan.windows.iter().map(|window| window.head.rows);
+                Some((scan.journal.bytes, rows.fold(0, u64::saturating_add)))
+            }
+            Source::Export(_) => None,
         }
     }
 

@@ -6,15 +6,19 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;
 use crate::journal::end::Extent;
+use crate::layout;
 
 /// Why a missing journal is not read.
 pub(crate) const LOST: &str = "it was deleted before it was sealed";
 
-/// Why a journal that others name is not read.
-const GONE: &str =
-    "it is missing: it was deleted before it was sealed, or the catalog is of an earlier time";
+/// Why a journal is not read that only other journals name.
+const GONE: &str = "it is missing: it was deleted before it was sealed, its segments were deleted before the catalog was rebuilt, or the catalog is of an earlier time";
 
-/// A journal that cannot be read completely.
+/// Why a journal is not read that has nothing, although others name it.
+const EMPTIED: &str =
+    "it is empty, although windows or requests were written to it: it was cut or overwritten";
+
+/// A journal that cannot be read completely, or a catalog that lacks segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Its file.
@@ -49,6 +53,15 @@ impl Unread {
         }
     }
 
+    /// A journal whose torn end may have been durable. How much of it is missing is unknown.
+    pub(crate) fn torn(path: PathBuf, bytes: u64) -> Self {
+        Self {
+            path,
+            why: torn(bytes),
+            covers: None,
+        }
+    }
+
     /// A journal that was deleted.
     pub(crate) fn lost(path: PathBuf) -> Self {
         Self {
@@ -67,6 +80,20 @@ impl Unread {
         }
     }
 
+    /// A journal that was emptied. `around` is the time between its neighbours.
+    pub(crate) fn emptied(path: PathBuf, around: Option<(UtcMs, UtcMs)>) -> Self {
+        Self {
+            why: EMPTIED.to_owned(),
+            ..Self::gone(path, around)
+        }
+    }
+
+    /// Whether it is the catalog, which lacks segments.
+    pub fn is_catalog(&self) -> bool {
+        let store = self.path.parent().unwrap_or(&self.path);
+        self.path == layout::catalog(store)
+    }
+
     /// Whether it may overlap the half-open range.
     pub fn may_overlap(&self, since: Option<UtcMs>, until: Option<UtcMs>) -> bool {
         self.covers.is_none_or(|(start, end)| {
@@ -75,8 +102,14 @@ impl Unread {
     }
 }
 
-/// Time range of a journal, from its `.end` file. Without it, the range is unknown: the readable
-/// part may be shorter.
+/// The problem with a journal that ends in this many bytes that are not a whole frame.
+pub(crate) fn torn(bytes: u64) -> String {
+    format!(
+        "its last {bytes} bytes are incomplete, and without its .end file it is unknown how long it was"
+    )
+}
+
+/// Time range of a journal, from its `.end` file. Without that, the range is unknown: the readable part may be shorter.
 fn covers(path: &Path, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Option<(UtcMs, UtcMs)> {
     let own = Extent::read(path)?.span;
     let all = known.into_iter().chain([own]);

@@ -33,6 +33,9 @@ pub enum Warning {
     RequestsFull(u64),
     /// The store cannot be written, because of this error. Windows wait in memory.
     CannotWrite(String),
+    /// Another directory has taken the place of the store, as the text says. Nothing more can be written, so the
+    /// recording should end.
+    Replaced(String),
     /// The store can be written again, after [`Self::CannotWrite`].
     WrittenAgain {
         /// Windows that had to wait.
@@ -95,6 +98,7 @@ impl fmt::Display for Warning {
                 f,
                 "the store cannot be written, recording goes on and windows wait in memory: {error}"
             ),
+            Self::Replaced(error) => write!(f, "the recording stops: {error}"),
             Self::WrittenAgain {
                 waited,
                 coarsened,

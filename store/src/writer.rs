@@ -14,6 +14,7 @@ use crate::catalog::mounts::MountLog;
 use crate::catalog::{Catalog, Publish};
 use crate::error::StoreError;
 use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
+use crate::identity::Place;
 use crate::imports;
 use crate::journal::header::{Header, Previous};
 use crate::journal::removal::remove_orphaned_ends;
@@ -201,9 +202,7 @@ impl Writer {
         windows: &[ClosedWindow],
     ) -> Result<usize, StoreError> {
         self.sealer.check()?;
-        if !self.lock.is_in_place(&self.store) {
-            return Err(StoreError::Gone(self.store.clone()));
-        }
+        self.lock.check_place(&self.store)?;
         if let Some(uncertain_tail) = &self.uncertain_tail {
             uncertain_tail.cut_off(&self.store)?;
             self.uncertain_tail = None;
@@ -282,6 +281,7 @@ impl Writer {
 
     /// Records that from `at` on exactly these mounts exist. The catalog has them when this returns.
     pub fn mounted(&mut self, at: UtcMs, mounts: &[MountPoint]) -> Result<(), StoreError> {
+        self.lock.check_place(&self.store)?;
         self.mounts.enter(at, mounts)
     }
 
@@ -362,11 +362,25 @@ impl Writer {
         }
     }
 
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     pub(crate) fn store(&self) -> &Path {
         &self.store
     }
 
-    /// Changes what is kept. What exceeds it expires within half a minute.
+    /// Has the writer of requests let go of the store, so that it can be opened again.
+    pub(crate) fn ask_lock_back(&self) {
+        self.lock.ask_back();
+    }
+
+    /// Identifies the directory of the store.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.lock.place()
+    }
+
+    /// Sets the retention. Excess data expires within half a minute.
     pub fn set_retention(&mut self, keep: RetentionPolicy) {
         self.options.keep = keep.clone();
         self.new_policy.put(keep);

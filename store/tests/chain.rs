@@ -214,6 +214,66 @@ fn what_has_expired_is_not_missed() {
 }
 
 #[test]
+fn a_journal_that_was_emptied_together_with_its_end_is_missed() {
+    let all = windows(20);
+    for (bytes, is_deleted) in [(0, true), (1, true), (100, true), (0, false), (100, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        leave(dir.path(), &all[..10]);
+        is_clean(dir.path());
+        let journal = dir.path().join("journal/1.tij");
+        let whole = fs::read(&journal).unwrap();
+        fs::write(&journal, &whole[..bytes]).unwrap();
+        let end = journal.with_extension("end");
+        match is_deleted {
+            true => fs::remove_file(&end).unwrap(),
+            false => fs::write(&end, [0_u8; 1024]).unwrap(),
+        }
+        let noted = unread(dir.path());
+        assert_eq!(noted.len(), 1, "{bytes} {is_deleted}: {noted:?}");
+        assert_eq!(noted[0].path, journal);
+        assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
+        // Neither the next recorder nor a new catalog hides the loss.
+        session(dir.path(), &all[10..]);
+        // What is torn and has no end is set aside.
+        let set_aside = dir.path().join("journal/1.tij.damaged");
+        let expected = match set_aside.exists() {
+            true => &set_aside,
+            false => &journal,
+        };
+        for _ in 0..2 {
+            let noted = unread(dir.path());
+            assert_eq!(noted.len(), 1, "{bytes} {is_deleted}: {noted:?}");
+            assert_eq!(noted[0].path, *expected);
+            assert_eq!(found(dir.path()), std::slice::from_ref(expected));
+            rebuild_catalog(dir.path()).unwrap();
+        }
+        is_stored(dir.path(), &all[10..]);
+    }
+}
+
+#[test]
+fn a_torn_end_is_noted_if_nothing_says_how_long_the_journal_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = windows(10);
+    leave(dir.path(), &all);
+    let journal = dir.path().join("journal/1.tij");
+    let end = journal.with_extension("end");
+    let whole = fs::read(&journal).unwrap();
+    fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
+    for is_deleted in [false, true] {
+        match is_deleted {
+            true => fs::remove_file(&end).unwrap(),
+            false => fs::write(&end, "").unwrap(),
+        }
+        let noted = unread(dir.path());
+        let paths: Vec<_> = noted.iter().map(|noted| &noted.path).collect();
+        assert_eq!(paths, [&journal], "{noted:?}");
+        assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
+        is_stored(dir.path(), &all[..9]);
+    }
+}
+
+#[test]
 fn a_catalog_that_is_rebuilt_from_segments_alone_misses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let all = windows(30);

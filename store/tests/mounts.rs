@@ -6,10 +6,10 @@ use std::path::Path;
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Seen, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_store::{MountSeen, Seen, Snapshot, Writer, check, rebuild_catalog};
 
 use trackiops_testkit::stores::options;
-use trackiops_testkit::windows::{T0, windows};
+use trackiops_testkit::windows::{T0, window, windows};
 
 fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
     MountPoint {
@@ -30,7 +30,15 @@ fn at(ms: i64) -> UtcMs {
 }
 
 fn stored(store: &Path) -> Vec<(MountPoint, Seen)> {
-    let mounts = Snapshot::open(store).unwrap().mounts().unwrap();
+    with_times(Snapshot::open(store).unwrap().mounts().unwrap())
+}
+
+/// The mounts with the times that journals add.
+fn history(store: &Path) -> Vec<(MountPoint, Seen)> {
+    with_times(Snapshot::open(store).unwrap().mount_history().unwrap())
+}
+
+fn with_times(mounts: Vec<MountSeen>) -> Vec<(MountPoint, Seen)> {
     assert!(mounts.iter().all(|seen| seen.host == "web-1"));
     mounts
         .into_iter()
@@ -59,10 +67,10 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
         writer.append(&window).unwrap();
     }
     writer.finish().unwrap();
-    let until_700 = (at(0), at(700));
+    let before_700 = (at(0), at(699));
     let first = [
-        (a, until_700),
-        (b, until_700),
+        (a, before_700),
+        (b, before_700),
         (other.clone(), (at(700), at(5000))),
     ];
     assert_eq!(stored(store), first);
@@ -78,4 +86,60 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
     rebuild_catalog(store).unwrap();
     assert_eq!(stored(store)[..3], first);
     assert_eq!(check(store).unwrap().findings, []);
+}
+
+#[test]
+fn a_mount_is_there_until_the_last_window_whether_sealed_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    let [a, b, c] = ["a", "b", "c"].map(|name| mount(49, &format!("/mnt/{name}"), "rw"));
+    let all = windows(9);
+    let mut writer = Writer::open(store, options("web-1")).unwrap();
+    writer.mounted(at(0), &[a.clone(), b.clone()]).unwrap();
+    for window in &all[..5] {
+        writer.append(window).unwrap();
+    }
+    let until = |seconds: i64| (at(0), at(1000 * seconds));
+    assert_eq!(
+        history(store),
+        [(a.clone(), until(5)), (b.clone(), until(5))]
+    );
+    // One mount goes, and another one comes.
+    writer.mounted(at(5300), &[a.clone(), c.clone()]).unwrap();
+    for window in &all[5..7] {
+        writer.append(window).unwrap();
+    }
+    let b_went = (b, (at(0), at(5299)));
+    let expected = [
+        (a.clone(), until(7)),
+        b_went.clone(),
+        (c.clone(), (at(5300), at(7000))),
+    ];
+    assert_eq!(history(store), expected);
+    // One goes, and none comes.
+    writer.mounted(at(7100), std::slice::from_ref(&a)).unwrap();
+    for window in &all[7..] {
+        writer.append(window).unwrap();
+    }
+    let first = [(a.clone(), until(9)), b_went, (c, (at(5300), at(7099)))];
+    assert_eq!(history(store), first);
+    // The recorder is killed, and another one seals what it left.
+    drop(writer);
+    let mut writer = Writer::open(store, options("web-1")).unwrap();
+    writer
+        .mounted(at(60_000), std::slice::from_ref(&a))
+        .unwrap();
+    writer.append(&window(T0 + 60_000, Vec::new())).unwrap();
+    let again = (a, (at(60_000), at(61_000)));
+    let expected = [&first[..], std::slice::from_ref(&again)].concat();
+    assert_eq!(history(store), expected);
+    // The last mount goes, and the recording goes on.
+    writer.mounted(at(61_500), &[]).unwrap();
+    writer.append(&window(T0 + 61_000, Vec::new())).unwrap();
+    writer.append(&window(T0 + 62_000, Vec::new())).unwrap();
+    let gone = (again.0, (at(60_000), at(61_499)));
+    let expected = [&first[..], &[gone]].concat();
+    assert_eq!(history(store), expected);
+    writer.finish().unwrap();
+    assert_eq!(history(store), expected);
 }

@@ -256,6 +256,56 @@ fn what_is_damaged_stays_known_without_the_old_catalog() {
 }
 
 #[test]
+fn rows_without_health_and_health_without_rows_are_missed_without_the_old_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let catalog = dir.path().join("catalog.db");
+    let files = parquet_files(dir.path());
+    let before = said(dir.path());
+    for dataset in ["rollup", "health"] {
+        for granularity in ["1s", "10s", "1h"] {
+            let of = format!("{dataset}/granularity={granularity}/");
+            let name = files.iter().find(|file| file.starts_with(&of)).unwrap();
+            let path = dir.path().join(name);
+            let whole = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            fs::remove_file(&catalog).unwrap();
+            for _ in 0..2 {
+                let rebuilt = rebuild_catalog(dir.path()).unwrap();
+                assert_eq!(rebuilt.lost.iter().collect::<Vec<_>>(), [&path]);
+                assert_eq!(unreadable(dir.path()), std::slice::from_ref(name));
+                let found = check(dir.path()).unwrap().findings;
+                assert!(found.iter().any(|found| found.path == path), "{found:?}");
+            }
+            fs::write(&path, whole).unwrap();
+            let rebuilt = rebuild_catalog(dir.path()).unwrap();
+            assert_eq!((rebuilt.left_out, rebuilt.lost.len()), (Vec::new(), 0));
+            assert!(said(dir.path()) == before, "{of}");
+        }
+    }
+    fs::remove_dir_all(dir.path().join("rollup")).unwrap();
+    fs::remove_file(&catalog).unwrap();
+    rebuild_catalog(dir.path()).unwrap();
+    let rollups = files.iter().filter(|file| file.starts_with("rollup/"));
+    assert_eq!(unreadable(dir.path()).len(), rollups.count());
+}
+
+#[test]
+fn idle_journals_have_health_alone_and_miss_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for second in 0..5 {
+        let idle = window(T0 + second * 1000, Vec::new());
+        writer.append(&idle).unwrap();
+    }
+    writer.finish().unwrap();
+    fs::remove_file(dir.path().join("catalog.db")).unwrap();
+    let rebuilt = rebuild_catalog(dir.path()).unwrap();
+    assert_eq!((rebuilt.left_out, rebuilt.lost.len()), (Vec::new(), 0));
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}
+
+#[test]
 fn what_is_no_store_is_not_given_a_catalog() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.tex"), "").unwrap();
@@ -285,6 +335,38 @@ fn copies_of_segments_count_once() {
     let copies = 2 * fs::read_dir(&date).unwrap().count();
     assert_eq!(rebuild_catalog(dir.path()).unwrap().left_out.len(), copies);
     assert_eq!(said(dir.path()), before);
+}
+
+#[test]
+fn copies_of_segments_under_other_numbers_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    rebuild_catalog(dir.path()).unwrap();
+    let before = said(dir.path());
+    let files = parquet_files(dir.path());
+    let of = |dataset: &str| files.iter().find(|file| file.starts_with(dataset)).unwrap();
+    let mut copies = Vec::new();
+    for (dataset, numbers) in [("rollup", "1-108"), ("health", "108"), ("rollup", "0-4")] {
+        let segment = dir.path().join(of(dataset));
+        let name = format!("a-1-20261121T035200Z-{numbers}.parquet");
+        let copy = segment.with_file_name(name);
+        fs::copy(segment, &copy).unwrap();
+        copies.push(copy);
+    }
+    copies.sort();
+    for lose in ["", "catalog.db"] {
+        if !lose.is_empty() {
+            fs::remove_file(dir.path().join(lose)).unwrap();
+        }
+        let rebuilt = rebuild_catalog(dir.path()).unwrap();
+        let mut left_out: Vec<_> = rebuilt.left_out.iter().map(|(path, _)| path).collect();
+        left_out.sort();
+        assert_eq!(left_out, copies.iter().collect::<Vec<_>>());
+        assert!(rebuilt.lost.is_empty(), "{:?}", rebuilt.lost);
+        assert_eq!(said(dir.path()), before);
+        assert_eq!(unreadable(dir.path()), [""; 0]);
+        Snapshot::open(dir.path()).unwrap();
+    }
 }
 
 #[test]

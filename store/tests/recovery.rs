@@ -166,7 +166,12 @@ fn a_journal_whose_header_a_power_cut_has_kept_from_the_disk_is_empty() {
     // A part of the header, a length without data, and a header whose end is zeros.
     for left in [bytes[..20].to_vec(), vec![0; header_bytes], torn] {
         let store = tempfile::tempdir().unwrap();
+        let [catalog, before] = ["catalog.db", "before"].map(|name| store.path().join(name));
+        drop(open(store.path(), options("h")));
+        fs::hard_link(&catalog, &before).unwrap();
         leave(store.path(), &windows(1));
+        // The catalog names a journal only after its first append.
+        fs::rename(&before, &catalog).unwrap();
         fs::write(store.path().join("journal/1.tij"), &left).unwrap();
         // Nothing was appended to the journal.
         fs::write(store.path().join("journal/1.end"), "").unwrap();

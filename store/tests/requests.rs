@@ -240,6 +240,53 @@ fn a_catalog_of_an_earlier_time_is_noticed_and_a_rebuilt_one_knows_all() {
     }
 }
 
+#[test]
+fn a_torn_end_is_noted_if_nothing_says_how_long_the_journal_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    recorded(store);
+    let journal = store.join("journal/requests-3.tij");
+    let whole = fs::read(&journal).unwrap();
+    fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
+    fs::remove_file(journal.with_extension("end")).unwrap();
+    let (ends, noted) = read(store);
+    let torn = "requests-3.tij".to_owned();
+    assert_eq!((ends.len(), noted), (36, BTreeSet::from([torn])));
+    let torn = "journal/requests-3.tij".to_owned();
+    assert_eq!(found(store), BTreeSet::from([torn]));
+}
+
+#[test]
+fn a_rebuilt_catalog_misses_journals_whose_segments_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    let catalog = store.join("catalog.db");
+    record(store, 0..20, true);
+    let files = segments(store);
+    assert_eq!(files.len(), 4, "{files:?}");
+    fs::remove_file(store.join(&files[2])).unwrap();
+    fs::remove_file(&catalog).unwrap();
+    for _ in 0..2 {
+        rebuild_catalog(store).unwrap();
+        let (ends, noted) = read(store);
+        let missing = "requests-3.tij".to_owned();
+        assert_eq!((ends.len(), noted), (45, BTreeSet::from([missing])));
+        let missing = "journal/requests-3.tij".to_owned();
+        assert_eq!(found(store), BTreeSet::from([missing]));
+        let view = RequestsView::open(store).unwrap();
+        assert_eq!(view.deleted_before(), None);
+    }
+    // No later journal names the first one that is left. So those before it may be lost or deleted.
+    fs::remove_file(store.join(&files[0])).unwrap();
+    fs::remove_file(&catalog).unwrap();
+    for _ in 0..2 {
+        rebuild_catalog(store).unwrap();
+        let view = RequestsView::open(store).unwrap();
+        assert!(view.is_start_unknown());
+        assert_eq!(view.deleted_before(), Some(UtcMs(T0 + 5000)));
+    }
+}
+
 /// Every place at which the writer may be killed.
 const PLACES: [&str; 12] = [
     "journal: end created",
@@ -328,6 +375,21 @@ fn killed_at_every_step_nothing_is_lost_doubled_or_noted() {
             kills > 0 || *place == "requests: expired" && budget > 0,
             "{place} was never reached"
         );
+    }
+}
+
+#[test]
+fn a_journal_that_never_had_requests_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    record(&store, 0..5, true);
+    let (seconds, was_killed) = killed(&store, "1 journal: durable", BUDGET, 5);
+    assert!(seconds.is_empty() && was_killed);
+    // The first of these seals it, and the next one must not name it.
+    for seconds in [0..0, 20..21, 30..31] {
+        record(&store, seconds, true);
+        assert_eq!(read(&store).1, BTreeSet::new());
+        assert_eq!(found(&store), BTreeSet::new());
     }
 }
 

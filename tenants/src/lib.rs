@@ -20,6 +20,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 use trackiops_schemas::identity::Tenant;
+use trackiops_schemas::shortened::short_message;
 
 use crate::groups::Groups;
 pub use crate::rule::{Known, VolumeOf};
@@ -65,7 +66,7 @@ impl Rules {
     pub fn parse(text: &str) -> Result<Self, RulesError> {
         let at = |span: Option<Range<usize>>, why: String| RulesError {
             line: line_of(text, span.map_or(0, |span| span.start)),
-            why,
+            why: short_message(&why).into_owned(),
         };
         let file: File =
             toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;

@@ -355,6 +355,9 @@ struct Requests {
     retrans: u64,
     folded: u64,
     untimed: u64,
+    /// Of calls: how many are direct, and how many are timed.
+    direct: u64,
+    timed: u64,
     tenant: Option<String>,
     /// Names of the user, the container and the tenant, and its labels.
     names: Names,
@@ -364,12 +367,21 @@ impl Requests {
     /// Calls of an application. `direct` of them use O_DIRECT, the others the page cache. `timed` of them have a known
     /// time.
     fn calls(&self) -> AppCalls {
-        AppCalls {
+        let mut calls = AppCalls {
             calls: self.count,
             errors: self.errors,
-            bytes: self.count * self.bytes,
+            bytes: (self.count - self.direct) * self.bytes,
+            direct_calls: self.direct,
+            direct_bytes: self.direct * self.bytes,
+            timed: self.timed,
             ..AppCalls::default()
+        };
+        for ns in self.latencies().take(self.timed as usize) {
+            calls.latency_ns_sum += ns;
+            calls.latency_ns_max = calls.latency_ns_max.max(ns);
+            calls.latency.record(ns);
         }
+        calls
     }
 
     fn parse(words: SplitWhitespace<'_>) -> Option<Self> {
@@ -387,6 +399,8 @@ impl Requests {
                     "retrans" => requests.retrans = number(value)?,
                     "folded" => requests.folded = number(value)?,
                     "untimed" => requests.untimed = number(value)?,
+                    "direct" => requests.direct = number(value)?,
+                    "timed" => requests.timed = number(value)?,
                     "tenant" => requests.tenant = Some(value.to_owned()),
                     "user" => requests.names[0] = Some(value.to_owned()),
                     "container" => requests.names[1] = Some(value.to_owned()),

@@ -1,5 +1,6 @@
 //! Stores that are queried while a recorder merges them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,21 @@ pub fn merged(store: &Path) -> usize {
     let files = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(".removed")).count()
+}
+
+/// Like [`merged`], once no file was merged for two seconds. Waits two minutes at most.
+pub fn all_merged(store: &Path) -> usize {
+    const POLLS: usize = 20;
+    let mut counts = vec![merged(store)];
+    while counts.len() < 1200 {
+        thread::sleep(Duration::from_millis(100));
+        counts.push(merged(store));
+        let last = counts.iter().rev().take(POLLS);
+        if counts.len() > POLLS && last.collect::<BTreeSet<_>>().len() == 1 {
+            break;
+        }
+    }
+    counts[counts.len() - 1]
 }
 
 /// Runs `ask` while the recorder continues, repeatedly until twelve files are merged. A merge follows each sealed journal.

@@ -35,14 +35,14 @@ struct Args {
     segments: usize,
 }
 
-/// As the store has them (`store/src/segment/writer.rs`).
+/// The store's values (`store/src/segment/writer.rs`).
 const ROW_GROUP_ROWS: usize = 32 << 10;
 const PAGE_ROWS: usize = 2048;
 const ZSTD_LEVEL: i32 = 3;
-/// What is tried for all columns together.
+/// Levels that are tried for all columns together.
 const ZSTD_LEVELS: [i32; 5] = [1, 3, 6, 9, 15];
 
-/// A dictionary, or not.
+/// With a dictionary, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Dictionary,
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// What it is called in Parquet, if there is one for the type.
+    /// The Parquet encoding, if the type supports it.
     fn encoding(self, of: Type) -> Option<Encoding> {
         let is_integer = matches!(of, Type::INT32 | Type::INT64);
         match self {
@@ -158,7 +158,7 @@ fn cell(bytes: u64, entries: usize) -> String {
     format!("{:.3}", bytes as f64 / entries as f64)
 }
 
-/// Bytes per entry and time of all columns as they are written, by how hard they are compressed.
+/// Bytes per entry and time for all columns in their current encodings, by level of compression.
 fn by_level(segments: &[Segment], entries: usize) -> Result<()> {
     println!("\n| compression | bytes per entry | CPU time per entry, us |");
     println!("|---|---|---|");
@@ -196,7 +196,7 @@ fn cpu_time() -> Duration {
     )
 }
 
-/// How many elements the lists of a column have.
+/// Number of elements in the lists of a column.
 fn buckets(segments: &[Segment], column: &str) -> f64 {
     let batches = segments.iter().flat_map(|segment| &segment.batches);
     let lists = batches.filter_map(|batch| batch.column_by_name(column));
@@ -212,7 +212,7 @@ fn chunks(of: &ParquetMetaData) -> impl Iterator<Item = &ColumnChunkMetaData> {
     of.row_groups().iter().flat_map(|group| group.columns())
 }
 
-/// Bytes as they are compressed.
+/// Compressed bytes.
 fn size<'a>(chunks: impl Iterator<Item = &'a ColumnChunkMetaData>) -> u64 {
     chunks
         .map(|chunk| chunk.compressed_size().unsigned_abs())
@@ -246,7 +246,7 @@ impl Segment {
         chunks(&self.metadata)
     }
 
-    /// What a column takes in this encoding.
+    /// Size of a column in this encoding.
     fn with(&self, path: &ColumnPath, encoding: Encoding) -> Result<u64> {
         let root = path.parts().first().context("a column has no name")?;
         let properties = self.properties(zstd(ZSTD_LEVEL)?, &[(path.clone(), encoding)])?;
@@ -257,7 +257,7 @@ impl Segment {
         ))
     }
 
-    /// What all columns take in their encodings.
+    /// Size of all columns in their encodings.
     fn all(&self, compression: Compression) -> Result<u64> {
         let mut encodings = BTreeMap::new();
         for column in self.chunks() {

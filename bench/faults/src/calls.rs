@@ -24,7 +24,7 @@ const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,
 const ERRORS: [&str; 5] = ["EIO", "ENOSPC", "EMFILE", "EINTR", "ENOMEM"];
 /// A recorder that takes longer is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Limits, and what `ulimit` calls them: blocks of 512 bytes, descriptors, KiB of addresses.
+/// Limits by their `ulimit` flags: blocks of 512 bytes, descriptors, KiB of address space.
 const LIMITS: [(&str, &[u64]); 3] = [
     ("f", &[0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256]),
     (
@@ -68,7 +68,7 @@ pub struct Args {
     jobs: usize,
 }
 
-/// What is done to a recorder.
+/// A fault of a recorder.
 #[derive(Clone, Debug)]
 enum Fault {
     /// `strace --inject`.
@@ -81,7 +81,7 @@ enum Fault {
 
 #[derive(Default)]
 struct Totals {
-    /// By what was done: how many recorders, how many did not end well, how many had to be killed, windows acknowledged.
+    /// By fault: number of recorders, of bad ends, of killed ones, and of acknowledged windows.
     counts: BTreeMap<String, [u64; 4]>,
     panics: BTreeMap<String, u64>,
     wrong: Vec<String>,
@@ -131,7 +131,7 @@ fn attach(recorder: &Child, args: &[String]) -> Result<Child> {
     Ok(strace)
 }
 
-/// Has a recorder begin and waits for its end; whether it was killed for taking too long.
+/// Lets a recorder begin, and waits for its end. Returns whether it was killed after the timeout.
 fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
     let mut line = recorder.stdin.take().context("it is piped")?;
     // It may have ended already.
@@ -150,7 +150,7 @@ fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
     }
 }
 
-/// How often a recorder allocates memory that nobody disturbs.
+/// Number of memory allocations of an undisturbed recorder.
 fn allocations() -> Result<u64> {
     let dir = scratch()?;
     let (status, _) = wait(recorder(dir.path(), Some(&Fault::Allocation(0)))?)?;
@@ -161,7 +161,7 @@ fn allocations() -> Result<u64> {
     Ok(Promised::read(&dir.path().join("acknowledged"))?.allocations)
 }
 
-/// How often each call is made by the thread that makes it most often: strace counts them by thread.
+/// Number of calls by the thread that makes each call most often: strace counts calls by thread.
 fn profile() -> Result<BTreeMap<String, u64>> {
     let dir = scratch()?;
     let log = dir.path().join("strace");
@@ -208,7 +208,7 @@ fn profile() -> Result<BTreeMap<String, u64>> {
     Ok(most)
 }
 
-/// At most so many numbers from 1 to `last`.
+/// Up to `most` numbers from 1 to `last`.
 fn some(numbers: &mut Numbers, last: u64, most: u64) -> BTreeSet<u64> {
     if last <= most {
         return (1..=last).collect();
@@ -220,7 +220,7 @@ fn some(numbers: &mut Numbers, last: u64, most: u64) -> BTreeSet<u64> {
     chosen
 }
 
-/// All that is done, in which order.
+/// All faults, in order.
 fn faults(calls: &BTreeMap<String, u64>, allocations: u64, args: &Args) -> Vec<(String, Fault)> {
     if let Some(inject) = &args.inject {
         let fault = ("injected".to_owned(), Fault::Inject(inject.clone()));
@@ -268,7 +268,7 @@ fn faults(calls: &BTreeMap<String, u64>, allocations: u64, args: &Args) -> Vec<(
     faults
 }
 
-/// What is wrong with the store that a recorder has left, before and after the next one.
+/// The errors in a recorder's store, before and after the next recorder.
 fn judge(dir: &Path) -> Result<Vec<String>> {
     let store = dir.join("store");
     let said = Promised::read(&dir.join("acknowledged"))?;
@@ -305,7 +305,7 @@ fn judge(dir: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Does one thing to a recorder.
+/// Runs a recorder with one fault.
 fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
     let dir = scratch()?;
     let recorder = recorder(dir.path(), Some(fault))?;
@@ -352,7 +352,7 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
     Ok(())
 }
 
-/// Fails and kills recorders, and prints what that came to.
+/// Fails and kills recorders, and prints the results.
 pub fn calls(args: &Args) -> Result<()> {
     let began = Instant::now();
     let calls = profile()?;

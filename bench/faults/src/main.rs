@@ -108,7 +108,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// A directory in memory, if there is a file system for that.
+/// A directory in memory, if such a file system exists.
 fn scratch() -> io::Result<TempDir> {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {

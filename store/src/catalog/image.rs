@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::catalog::tables;
@@ -16,7 +16,7 @@ use super::limits::Limits;
 use super::{error_at, mistrust, real};
 use crate::beneath;
 use crate::error::StoreError;
-use crate::identity::Place;
+use crate::identity::{Place, is_same_file};
 use crate::journal::bytes::u32_at;
 use crate::layout;
 use trackiops_threads::fail_point;
@@ -57,10 +57,10 @@ pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
                 let limits = Limits::set(&mut connection, bytes)?;
                 Ok((connection, limits))
             });
-        // SQLite opens the path a second time. If the path still leads to the file that was
-        // verified, SQLite has opened that file.
-        let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let same = file.metadata().map(place).ok() == path.metadata().map(place).ok();
+        // SQLite opens the path a second time. If the path still leads to the verified file, SQLite has opened that
+        // file.
+        let both = file.metadata().ok().zip(path.metadata().ok());
+        let same = both.is_some_and(|(verified, found)| is_same_file(&verified, &found));
         if same || looks == LOOKS {
             return connection.map_err(error_at(&path));
         }

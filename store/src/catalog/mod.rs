@@ -17,6 +17,7 @@ mod upkeep;
 mod view;
 mod write;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +31,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
-use crate::identity::{Identity, Ids, StoreId};
+use crate::identity::{Identity, Ids, StoreId, is_same_file};
 use crate::layout::{self, Dataset};
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
@@ -289,23 +290,31 @@ fn scratch_at(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let real = real(path)?;
-    let open = || {
-        let connection = Connection::open_with_flags(real, flags)?;
+    let connection = Connection::open_with_flags(&real, flags).map_err(error_at(path))?;
+    // SQLite opens a path, which may lead to another store by now.
+    let store = path.parent().unwrap_or(path);
+    let own = beneath::read(store, path).and_then(|file| file.metadata());
+    let own = own.map_err(StoreError::io("open", path))?;
+    let opened = fs::metadata(&real).map_err(StoreError::io("open", path))?;
+    if !is_same_file(&own, &opened) {
+        return Err(StoreError::Gone(store.to_owned()));
+    }
+    let prepare = || {
         mistrust(&connection)?;
         connection.execute_batch(
             "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
              PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;",
-        )?;
-        Ok(connection)
+        )
     };
-    open().map_err(error_at(path))
+    prepare().map_err(error_at(path))?;
+    Ok(connection)
 }
 
 /// The path of a database, without links. SQLite follows none, but the store's own path
 /// may contain some.
 fn real(path: &Path) -> Result<PathBuf, StoreError> {
     let store = path.parent().unwrap_or(path);
-    let real = store.canonicalize();
+    let real = beneath::real_path(store);
     let real = real.map_err(StoreError::io("open", store))?;
     Ok(real.join(path.file_name().unwrap_or_default()))
 }

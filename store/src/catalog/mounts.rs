@@ -42,7 +42,9 @@ impl MountLog {
     /// Records that from `at` on exactly these mount points exist. Those that are missing were last seen before `at`, which
     /// tells readers that they have gone (`mount_times`).
     pub(crate) fn enter(&mut self, at: UtcMs, now: &[MountPoint]) -> Result<(), StoreError> {
-        self.go_on(Publish::Now, at, |transaction, host, there| {
+        let before = UtcMs(at.0.saturating_sub(1));
+        let last = |mount: &MountPoint| if now.contains(mount) { at } else { before };
+        self.go_on(Publish::Now, last, |transaction, host, there| {
             there.retain(|(_, mount)| now.contains(mount));
             for mount in now {
                 if !there.iter().any(|(_, known)| known == mount) {
@@ -56,24 +58,24 @@ impl MountLog {
 
     /// Records that the mount points still exist at `at`.
     pub(crate) fn still(&mut self, at: UtcMs) -> Result<(), StoreError> {
-        self.go_on(Publish::Later, at, |_, _, _| Ok(()))
+        self.go_on(Publish::Later, |_| at, |_, _, _| Ok(()))
     }
 
     fn go_on(
         &mut self,
         publish: Publish,
-        at: UtcMs,
+        last: impl Fn(&MountPoint) -> UtcMs,
         change: impl FnOnce(&Transaction<'_>, i64, &mut Vec<(i64, MountPoint)>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         let mut there = self.there.clone();
         self.catalog.change(publish, |transaction| {
             let host = named(transaction, Named::Host, &self.host)?;
-            for (id, _) in &there {
+            for (id, mount) in &there {
                 transaction
                     .prepare_cached(
                         "UPDATE mount_point SET last_ms = max(last_ms, ?2) WHERE id = ?1",
                     )?
-                    .execute([*id, at.0])?;
+                    .execute([*id, last(mount).0])?;
             }
             change(transaction, host, &mut there)
         })?;

@@ -64,7 +64,15 @@ impl Catalog {
 
     /// The largest number of a sealed journal of requests, or 0.
     pub(crate) fn last_requests(&self) -> Result<u64, StoreError> {
-        let largest = "SELECT coalesce(max(journal), 0) FROM sealed_requests";
+        self.last_in("SELECT coalesce(max(journal), 0) FROM sealed_requests")
+    }
+
+    /// The largest number of a journal of requests that has segments, or 0.
+    pub(crate) fn last_with_requests(&self) -> Result<u64, StoreError> {
+        self.last_in("SELECT coalesce(max(journal), 0) FROM requests_segment")
+    }
+
+    fn last_in(&self, largest: &str) -> Result<u64, StoreError> {
         let number: i64 =
             self.ask(|connection| connection.query_row(largest, [], |row| row.get(0)))?;
         Ok(number.max(0).cast_unsigned())

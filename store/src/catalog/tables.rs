@@ -90,8 +90,10 @@ CREATE TABLE sealed_journal (
   start_ms  INTEGER,
   end_ms    INTEGER
 );
--- The last journal that was known to have windows: it is sealed, or its file exists. A row `marks` says
--- that the store had some; its number is 0.
+-- The last journal that was known to have windows: it is sealed, or its file exists. Other rows are:
+-- marks: the length of `marks.jsonl` times 2^32, plus its checksum
+-- imports: how many imports the store has the progress of
+-- rebuilt: the catalog was rebuilt without an earlier one; the first journal of requests that was found, or 0
 CREATE TABLE begun (
   series   TEXT PRIMARY KEY,            -- windows, requests
   journal  INTEGER NOT NULL

@@ -9,6 +9,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::limits::Limits;
 use super::upkeep::MOST;
+use super::write::{IMPORTS, MARKS, NOTED, REBUILT};
 use super::{SealedRow, error_at, image, schema};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
@@ -99,15 +100,28 @@ impl CatalogView {
 
     /// The last journal that the catalog knows to be in use.
     pub(crate) fn last_begun(&self, series: Series) -> Result<Option<u64>, StoreError> {
-        let last = "SELECT journal FROM begun WHERE series = ?1";
-        let numbers = self.rows(last, [series.name()], |row| row.get::<_, i64>(0))?;
-        Ok(numbers.into_iter().max().map(i64::cast_unsigned))
+        self.noted(series.name())
     }
 
-    /// Whether the store was known to have marks.
-    pub(crate) fn has_marks(&self) -> Result<bool, StoreError> {
-        let marks = "SELECT 1 FROM begun WHERE series = 'marks'";
-        Ok(!self.rows(marks, [], |_| Ok(()))?.is_empty())
+    /// The number that stands for the known marks. `None` if the store has none.
+    pub(crate) fn marks(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(MARKS)
+    }
+
+    /// How many imports the store is known to have the progress of.
+    pub(crate) fn imports(&self) -> Result<u64, StoreError> {
+        Ok(self.noted(IMPORTS)?.unwrap_or(0))
+    }
+
+    /// If the catalog was rebuilt without an earlier one: the number of the first journal of requests that was found, or
+    /// 0.
+    pub(crate) fn rebuilt(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(REBUILT)
+    }
+
+    fn noted(&self, what: &str) -> Result<Option<u64>, StoreError> {
+        let numbers = self.rows(NOTED, [what], |row| row.get::<_, i64>(0))?;
+        Ok(numbers.into_iter().max().map(i64::cast_unsigned))
     }
 
     /// All rows of sealed journals, by number.
@@ -118,9 +132,12 @@ impl CatalogView {
                  FROM sealed_journal LEFT JOIN host ON host.id = host ORDER BY journal"
             }
             Series::Requests => {
-                "SELECT journal, previous, NULL, min(start_ms), max(end_ms)
-                 FROM sealed_requests LEFT JOIN requests_segment USING (journal)
-                 GROUP BY journal ORDER BY journal"
+                // SQLite makes no automatic index of a table without row ids, so a plain join is quadratic.
+                "SELECT journal, previous, NULL, start_ms, end_ms
+                 FROM sealed_requests LEFT JOIN (
+                     SELECT journal, min(start_ms) AS start_ms, max(end_ms) AS end_ms
+                     FROM requests_segment GROUP BY journal
+                 ) USING (journal) ORDER BY journal"
             }
         };
         self.rows(all, params![], |row| {

@@ -10,6 +10,13 @@ use crate::layout::Series;
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
+/// Rows of `begun` that are not about journals in use.
+pub(super) const MARKS: &str = "marks";
+pub(super) const IMPORTS: &str = "imports";
+pub(super) const REBUILT: &str = "rebuilt";
+/// The number in such a row.
+pub(super) const NOTED: &str = "SELECT journal FROM begun WHERE series = ?1";
+
 impl Catalog {
     /// Whether the journal was sealed, and its segments are in the catalog.
     pub(crate) fn is_sealed(&self, journal: u64) -> Result<bool, StoreError> {
@@ -40,19 +47,49 @@ impl Catalog {
         })
     }
 
-    /// Records that the store has marks: both of their files could be deleted.
-    pub(crate) fn enter_marks(&self) -> Result<(), StoreError> {
-        const MARKS: &str = "FROM begun WHERE series = 'marks'";
-        let is_known = self.ask(|connection| {
-            let mut select = connection.prepare_cached(&format!("SELECT 1 {MARKS}"))?;
-            select.exists([])
+    /// The number that stands for the known marks. `None` if the store has none.
+    pub(crate) fn marks(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(MARKS)
+    }
+
+    /// Records the number that stands for the marks of the store, so that their deletion or replacement is noticed.
+    pub(crate) fn enter_marks(&self, number: u64) -> Result<(), StoreError> {
+        self.note(MARKS, number)
+    }
+
+    /// How many imports the store is known to have the progress of.
+    pub(crate) fn imports(&self) -> Result<u64, StoreError> {
+        Ok(self.noted(IMPORTS)?.unwrap_or(0))
+    }
+
+    /// Records how many imports the store has the progress of, so that the deletion of their files is noticed.
+    pub(crate) fn enter_imports(&self, count: u64) -> Result<(), StoreError> {
+        self.note(IMPORTS, count)
+    }
+
+    /// Records that the catalog was rebuilt without an earlier one, and the number of the first journal of requests that
+    /// was found, or 0.
+    pub(crate) fn enter_rebuilt(&self, first_requests: u64) -> Result<(), StoreError> {
+        self.note(REBUILT, first_requests)
+    }
+
+    fn noted(&self, what: &str) -> Result<Option<u64>, StoreError> {
+        let number: Option<i64> = self.ask(|connection| {
+            let mut select = connection.prepare_cached(NOTED)?;
+            select.query_row([what], |row| row.get(0)).optional()
         })?;
-        if is_known {
+        Ok(number.map(i64::cast_unsigned))
+    }
+
+    fn note(&self, what: &str, number: u64) -> Result<(), StoreError> {
+        if self.noted(what)? == Some(number) {
             return Ok(());
         }
         self.change(Publish::Later, |transaction| {
-            let enter = "INSERT INTO begun (series, journal) VALUES ('marks', 0)";
-            transaction.execute(enter, []).map(drop)
+            let enter = "INSERT INTO begun (series, journal) VALUES (?1, ?2)
+                         ON CONFLICT (series) DO UPDATE SET journal = excluded.journal";
+            let params = params![what, number.cast_signed()];
+            transaction.execute(enter, params).map(drop)
         })
     }
 

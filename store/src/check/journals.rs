@@ -46,7 +46,6 @@ pub(super) fn check(
         if sealed.contains(&number) {
             continue;
         }
-        links.push(Link::unreadable(number));
         let path = layout::journal(store, number);
         match scanned(&path, ids.as_ref()) {
             Ok(Some(scan)) => {
@@ -54,10 +53,13 @@ pub(super) fn check(
                 links.push(Link::of(&scan.header, scan.span().map(|(start, _)| start)));
                 scan_found(&path, &scan, report);
             }
-            // It was sealed in the meantime, or has just begun.
-            Ok(None) => {}
+            // The journal was sealed in the meantime, has just begun, or was emptied.
+            Ok(None) => links.push(Link::unused(number)),
             Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
-            Err(error) => report.find(&path, why(&error), written(store, view, &path), RECORD),
+            Err(error) => {
+                links.push(Link::unreadable(number));
+                report.find(&path, why(&error), written(store, view, &path), RECORD);
+            }
         }
     }
     let ends = layout::orphaned_ends(store)?;

@@ -3,6 +3,7 @@
 //! A recorder may be running at the same time.
 
 mod catalog;
+mod imports;
 mod journals;
 mod marks;
 mod names;
@@ -31,6 +32,7 @@ pub fn check(store: &Path) -> Result<Report, StoreError> {
     segments::check(store, view.as_ref(), &mut report)?;
     names::check(store, &mut report)?;
     marks::check(store, &mut report)?;
+    imports::check(store, &mut report)?;
     requests::check(store, view.as_ref(), &mut report)?;
     Ok(report)
 }

@@ -25,11 +25,10 @@ pub(super) fn check(
     let ids = view.and_then(|view| view.ids().ok());
     let mut links = Vec::new();
     for number in layout::requests_journals(store)? {
-        links.push(Link::unreadable(number));
         let path = layout::requests_journal(store, number);
         let is_whole = |damage: &Option<(Link, u64)>| matches!(damage, Some((_, 0)));
         match journals::settled(|| journal_damage(&path, ids.as_ref()), is_whole) {
-            Ok(None) => {}
+            Ok(None) => links.push(Link::unused(number)),
             Ok(Some((link, damaged))) => {
                 report.journals += 1;
                 links.push(link);
@@ -41,7 +40,10 @@ pub(super) fn check(
                 }
             }
             Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
-            Err(error) => report.find(&path, journals::why(&error), None, journals::RECORD),
+            Err(error) => {
+                links.push(Link::unreadable(number));
+                report.find(&path, journals::why(&error), None, journals::RECORD);
+            }
         }
     }
     if view.is_some() {

@@ -34,6 +34,9 @@ const SLOTS_AT: [u64; 2] = [0, 512];
 /// Attempts to read a slot that the writer may be overwriting, and the time between them.
 const LOOKS: usize = 4;
 const OVERWRITING: Duration = Duration::from_millis(1);
+/// Looks at the file of a journal that a recorder may be appending to for the first time, and the time between them.
+const FIRST_LOOKS: usize = 5;
+const APPENDING: Duration = Duration::from_millis(50);
 
 /// The length of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +109,29 @@ impl Extent {
             true => self.written,
             false => self.bytes,
         }
+    }
+
+    /// Whether a journal has an `.end` file. A recorder creates it before the journal, so only damage leaves none.
+    pub(crate) fn has_file(journal: &Path) -> bool {
+        let end = layout::journal_end(journal);
+        beneath::exists(layout::store_of(journal), &end).unwrap_or(false)
+    }
+
+    /// Whether nothing says how long a journal was, so that a torn end may have been durable.
+    pub(crate) fn is_unknown(journal: &Path) -> bool {
+        for look in 1..=FIRST_LOOKS {
+            if Self::read(journal).is_some() {
+                return false;
+            }
+            if !Self::has_file(journal) {
+                break;
+            }
+            if look < FIRST_LOOKS {
+                thread::sleep(APPENDING);
+            }
+        }
+        // It may have been sealed in the meantime.
+        journal.symlink_metadata().is_ok()
     }
 
     fn encode(&self) -> [u8; SLOT_BYTES] {

@@ -228,7 +228,13 @@ impl State {
         status
     }
 
-    /// What was recorded since the recording began.
+    /// Whether the totals have windows that are about to become durable, and that subscribers do not have yet. A store
+    /// that cannot be written does not count: its windows may wait for long.
+    pub(super) fn is_writing(&self) -> bool {
+        self.status.waiting > 0 && self.status.store_error.is_none()
+    }
+
+    /// The totals since the recording began.
     pub(super) fn totals(&self) -> TotalsSoFar {
         TotalsSoFar {
             position: self.position,

@@ -28,6 +28,10 @@ use crate::sandbox::confine_to;
 
 /// Interval of [`super::Message::Status`].
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How long the status waits for windows that are being written, and how often the server looks. Totals without such
+/// windows are the sums of exactly the windows up to their position.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(500);
+const LOOKS_EVERY: Duration = Duration::from_millis(5);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// How long subscribers may still read when the recorder ends.
@@ -180,10 +184,17 @@ struct Server {
 impl Server {
     fn run(mut self) {
         let mut status_due = Instant::now() + STATUS_EVERY;
+        let mut latest = status_due + WRITTEN_WITHIN;
         while !self.shared.lock().has_ended {
             self.wait(status_due.saturating_duration_since(Instant::now()));
-            if Instant::now() >= status_due {
-                status_due = Instant::now() + STATUS_EVERY;
+            let now = Instant::now();
+            let is_due = now >= status_due;
+            let is_read = !self.subscribers.is_empty();
+            if is_due && is_read && now < latest && self.shared.lock().is_writing() {
+                status_due = now + LOOKS_EVERY;
+            } else if is_due {
+                status_due = now + STATUS_EVERY;
+                latest = status_due + WRITTEN_WITHIN;
                 if !self.subscribers.is_empty() {
                     self.take_status();
                 }

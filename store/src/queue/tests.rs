@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -18,6 +21,7 @@ use crate::error::StoreError;
 use crate::layout::Dataset;
 use crate::options::{Options, RetentionPolicy};
 use crate::snapshot::Snapshot;
+use crate::warning::Warning;
 use crate::writer::Writer;
 
 const T0: i64 = 1_795_233_120_000;
@@ -244,6 +248,81 @@ fn a_store_that_is_deleted_is_begun_anew() {
     queue.finish().unwrap().unwrap();
     let mounts = Snapshot::open(&store).unwrap().mounts().unwrap();
     assert_eq!(mounts.len(), 1, "what is mounted is told again");
+    assert!(check(&store).unwrap().findings.is_empty());
+}
+
+#[test]
+fn a_store_whose_place_another_takes_is_sealed_where_it_is_and_the_other_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let [store, copied, reference, moved] =
+        ["store", "copied", "reference", "moved"].map(|name| dir.path().join(name));
+    let writer = Writer::open(&store, options()).unwrap();
+    let mut requests = writer.requests(64 << 20, |_| ()).unwrap();
+    let (warn, warnings) = mpsc::channel();
+    let warn = move |warning| {
+        let _ = warn.send(warning);
+    };
+    let queue = WindowQueue::start(writer, store.clone(), None, warn).unwrap();
+    queue.put(window(0));
+    wait_until("the first window is written", || queue.waiting() == 0);
+    // By then, the thread that seals has begun.
+    thread::sleep(RETRY_EVERY);
+    for (from, to) in [(&store, &copied), (&copied, &reference)] {
+        run("cp", &["-a", from.to_str().unwrap(), to.to_str().unwrap()]);
+    }
+    fs::rename(&store, &moved).unwrap();
+    fs::rename(&copied, &store).unwrap();
+    let batch = RequestBatch {
+        files: Vec::new(),
+        requests: vec![Request::new(&RequestRecord::default(), T0 * 1_000_000, 0)],
+    };
+    let refused = requests.append(&batch);
+    assert!(
+        matches!(refused, Err(StoreError::Replaced(_))),
+        "{refused:?}"
+    );
+    queue.put(window(1));
+    let warning = warnings.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(matches!(warning, Warning::Replaced(_)), "{warning:?}");
+    requests.finish().unwrap();
+    let finished = queue.finish().unwrap();
+    assert!(
+        matches!(finished, Err(StoreError::Replaced(_))),
+        "{finished:?}"
+    );
+    let warnings: Vec<_> = warnings.try_iter().collect();
+    assert_eq!(warnings, [Warning::WaitingLost(1)]);
+    run(
+        "diff",
+        &["-r", reference.to_str().unwrap(), store.to_str().unwrap()],
+    );
+    let snapshot = Snapshot::open(&moved).unwrap();
+    assert_eq!(snapshot.tails().len(), 0, "it is sealed");
+    let segments = snapshot.segments(Dataset::Rollup, None).unwrap();
+    assert_eq!(segments[0].rows, 200);
+    assert!(check(&moved).unwrap().findings.is_empty());
+}
+
+#[test]
+fn a_store_is_created_again_only_after_its_requests_let_go_of_the_deleted_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let writer = Writer::open(&store, options()).unwrap();
+    let requests = writer.requests(64 << 20, |_| ()).unwrap();
+    let queue = WindowQueue::start(writer, store.clone(), None, |_| ()).unwrap();
+    queue.put(window(0));
+    wait_until("the first window is written", || queue.waiting() == 0);
+    // A thread that seals may still be creating files.
+    wait_until("it is deleted", || {
+        let _ = fs::remove_dir_all(&store);
+        !store.exists()
+    });
+    queue.put(window(1));
+    thread::sleep(2 * RETRY_EVERY);
+    assert_eq!((queue.waiting(), store.exists()), (1, false));
+    drop(requests);
+    wait_until("a new store is there", || queue.waiting() == 0);
+    queue.finish().unwrap().unwrap();
     assert!(check(&store).unwrap().findings.is_empty());
 }
 

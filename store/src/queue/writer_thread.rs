@@ -15,7 +15,9 @@ use trackiops_threads::fail_point;
 
 use super::state::{Mounted, Shared, State};
 use crate::error::StoreError;
+use crate::identity::Place;
 use crate::journal::write::UncertainTail;
+use crate::lock::occupant;
 use crate::options::{Options, RetentionPolicy};
 use crate::warning::Warning;
 use crate::writer::Writer;
@@ -43,6 +45,8 @@ pub(super) struct WriterThread {
     warn: SharedWarn,
     /// `None` while the store is closed.
     writer: Option<Writer>,
+    /// The directory that was recorded to.
+    dir: Option<Place>,
     /// Bytes that the closed writer may have left.
     uncertain_tail: Option<UncertainTail>,
     /// The last mounts that were written. A new store gets them again.
@@ -54,6 +58,8 @@ pub(super) struct WriterThread {
     is_unmounted: bool,
     /// Whether the last attempt failed.
     has_failed: bool,
+    /// Whether another directory has taken the store's place. That ends the recording.
+    is_replaced: bool,
     /// Waiting windows that have been written since the first failure.
     waited: u64,
     /// When to give up after the end of the recording.
@@ -70,6 +76,7 @@ impl WriterThread {
         Self {
             store,
             options: writer.options().clone(),
+            dir: writer.place(),
             warn,
             writer: Some(writer),
             uncertain_tail: None,
@@ -78,6 +85,7 @@ impl WriterThread {
             in_hand: None,
             is_unmounted: false,
             has_failed: false,
+            is_replaced: false,
             waited: 0,
             deadline: None,
         }
@@ -103,8 +111,17 @@ impl WriterThread {
     }
 
     fn write_and_seal(&mut self) -> Result<(), StoreError> {
-        self.write_all()?;
-        self.writer.take().map_or(Ok(()), Writer::finish)
+        let written = self.write_all();
+        if written.is_err() && !self.is_replaced {
+            return written;
+        }
+        // A store that was moved is complete before the recording ends.
+        let sealed = self.writer.take().map_or(Ok(()), Writer::finish);
+        written.and(sealed)?;
+        match self.is_replaced {
+            true => Err(StoreError::Replaced(self.store.clone())),
+            false => Ok(()),
+        }
     }
 
     /// Writes until the recording has ended and nothing waits.
@@ -188,33 +205,46 @@ impl WriterThread {
             }
             publisher.store_bytes(writer.bytes());
         }
-        let let_go = match &appended {
+        if let Err(error) = &appended {
+            self.let_go_after(error);
+        }
+        appended
+    }
+
+    /// Closes the store if it must be opened again.
+    fn let_go_after(&mut self, error: &StoreError) {
+        let let_go = match error {
             // A deleted store is created again.
-            Err(StoreError::Gone(path)) => *path == self.store,
+            StoreError::Gone(path) => *path == self.store,
             // The file system cannot be unmounted or repaired while its files are open.
-            Err(StoreError::Io { source, .. }) => source.kind() == ErrorKind::ReadOnlyFilesystem,
+            StoreError::Io { source, .. } => source.kind() == ErrorKind::ReadOnlyFilesystem,
             _ => false,
         };
         if let_go {
             self.let_go();
-            self.is_unmounted = matches!(&appended, Err(StoreError::Io { .. }));
+            self.is_unmounted = matches!(error, StoreError::Io { .. });
         }
-        appended
     }
 
     /// Closes the store. Keeps the uncertain tail of its journal.
     fn let_go(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.uncertain_tail = writer.uncertain_tail();
+            writer.ask_lock_back();
         }
     }
 
     fn enter(&mut self, mounted: &Mounted) -> Result<(), StoreError> {
         let (at, mounts) = mounted;
         self.open()?;
-        if let Some(writer) = &mut self.writer {
-            writer.mounted(*at, mounts)?;
+        let entered = match &mut self.writer {
+            Some(writer) => writer.mounted(*at, mounts),
+            None => Ok(()),
+        };
+        if let Err(error) = &entered {
+            self.let_go_after(error);
         }
+        entered?;
         self.mounted = Some(mounted.clone());
         Ok(())
     }
@@ -232,17 +262,31 @@ impl WriterThread {
         if self.writer.is_some() {
             return Ok(());
         }
-        // While the file system is unmounted, the store must not be created in the directory below.
-        if self.is_unmounted && !self.store.exists() {
+        // An empty directory may be recorded to, like an absent one.
+        let found = occupant(&self.store);
+        // But while the file system is unmounted, the store must not be created in the directory below.
+        if self.is_unmounted && found.is_none() {
             return Err(StoreError::Missing(self.store.clone()));
+        }
+        if !self.is_unmounted && found.is_some() && found != self.dir {
+            return Err(StoreError::Replaced(self.store.clone()));
         }
         let uncertain_tail = self.uncertain_tail.clone();
         let options = self.options.clone();
         let warn = Arc::clone(&self.warn);
-        let mut writer =
-            Writer::open_after(&self.store, options, uncertain_tail, move |warning| {
-                warn(warning)
-            })?;
+        let opened = Writer::open_after(&self.store, options, uncertain_tail, move |warning| {
+            warn(warning)
+        });
+        if opened.is_err()
+            && found.is_none()
+            && let Some(begun) = occupant(&self.store)
+        {
+            // The attempt has begun a new store.
+            self.dir = Some(begun);
+        }
+        let mut writer = opened?;
+        self.dir = writer.place();
+        self.is_unmounted = false;
         self.uncertain_tail = None;
         if let Some((at, mounts)) = &self.mounted {
             writer.mounted(*at, mounts)?;
@@ -280,8 +324,13 @@ impl WriterThread {
     fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         self.publish_error(Some(error.to_string()));
-        if !self.has_failed {
-            self.has_failed = true;
+        let is_replaced = matches!(error, StoreError::Replaced(_));
+        let has_failed = mem::replace(&mut self.has_failed, true);
+        if is_replaced {
+            if !mem::replace(&mut self.is_replaced, true) {
+                (self.warn)(Warning::Replaced(error.to_string()));
+            }
+        } else if !has_failed {
             (self.warn)(Warning::CannotWrite(error.to_string()));
         }
         let state = self.shared.lock();
@@ -290,7 +339,7 @@ impl WriterThread {
             let deadline = *self
                 .deadline
                 .get_or_insert_with(|| Instant::now() + LAST_TRIES);
-            if Instant::now() >= deadline {
+            if is_replaced || Instant::now() >= deadline {
                 let lost = state.backlog.len();
                 drop(state);
                 (self.warn)(Warning::WaitingLost(lost));

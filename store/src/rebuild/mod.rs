@@ -10,6 +10,7 @@
 //! Hidden segments are read, too. A hidden segment that was not merged into a readable one counts again. When the new
 //! catalog is in place, segments are renamed to match it.
 
+mod implied;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,6 +31,7 @@ use crate::file_index::FileIndex;
 use crate::glob_view;
 use crate::housekeeping::tidy;
 use crate::identity::{FOREIGN, Identity, StoreId, of_most};
+use crate::imports;
 use crate::layout::{self, Dataset, Series};
 use crate::lock::StoreLock;
 use crate::lost::{self, Journals, Lost, Readable};
@@ -72,7 +74,18 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     if !ids.is_empty() && (known.is_none() || is_copy(store)?) {
         catalog.take_new_id()?;
     }
-    let rebuilt = fill(store, &mut catalog, old.as_ref())?;
+    let mut rebuilt = fill(store, &mut catalog, old.as_ref())?;
+    let known = old.as_ref().and_then(|old| old.imports().ok());
+    let imports = imports::count(store)?;
+    if imports < known.unwrap_or(0) {
+        let why = "files with the progress of imports are missing: the same files can be imported again, and count twice";
+        rebuilt
+            .left_out
+            .push((layout::imports_dir(store), why.to_owned()));
+    }
+    if imports > 0 {
+        catalog.enter_imports(imports)?;
+    }
     // Segments do not contain mount points, so these come from the old catalog, if it can be read.
     if let Some(Ok(mounts)) = old.map(|old| old.mounts()) {
         catalog.restore_mounts(&mounts)?;
@@ -132,10 +145,12 @@ fn fill(
     let (merged, mut found) = without_merged(found);
     // Their sealing was interrupted. It will be repeated over the same names.
     found.retain(|segment| !unsealed.contains(&segment.last_journal()));
-    let lost: Vec<_> = lost
+    let mut lost: Vec<_> = lost
         .into_iter()
         .filter(|lost| !unsealed.contains(&lost.last_journal()))
         .collect();
+    let missing = implied::missing(store, &found, &lost);
+    lost.extend(missing);
     let finer = Finer::new(&found);
     let mut journals = BTreeSet::new();
     if let Some(old) = old
@@ -148,8 +163,8 @@ fn fill(
             Some((series, number))
         });
         catalog.restore_journals(&rows, &begun.collect::<Vec<_>>())?;
-        if old.has_marks().unwrap_or(false) {
-            catalog.enter_marks()?;
+        if let Some(number) = old.marks().unwrap_or_default() {
+            catalog.enter_marks(number)?;
         }
     }
     let first = found.iter().flat_map(Found::numbers).min();
@@ -198,6 +213,10 @@ struct Found {
     journals: Vec<JournalSpan>,
     entry: SegmentEntry,
     date: Option<(UtcMs, UtcMs)>,
+    /// Of health: whether requests had rows.
+    has_requests: bool,
+    /// Of health: whether there were operations.
+    has_operations: bool,
 }
 
 impl Found {
@@ -220,6 +239,15 @@ impl Found {
         let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
         let ends = journals.first().zip(journals.last());
         let ends = ends.ok_or_else(|| damaged(&path, "its metadata name no journal"))?;
+        // Readers refuse a segment whose name has other journals than the catalog.
+        let own = (ends.0.number, ends.1.number);
+        if layout::journals_in_name(&path) != Some(own) {
+            let why = format!(
+                "its name does not have its journals, {} to {}: is it a copy?",
+                own.0, own.1
+            );
+            return Err(damaged(&path, why));
+        }
         let last = UtcMs(end.0.saturating_sub(granularity.ms()));
         if !layout::is_of_date(&path, start) || !layout::is_of_date(&path, last) {
             let why = "its rows are not of the date of its directory: is it a copy?";
@@ -229,7 +257,7 @@ impl Found {
             entry: SegmentEntry {
                 dataset,
                 granularity,
-                journals: (ends.0.number, ends.1.number),
+                journals: own,
                 start,
                 end,
                 rows: rows.rows,
@@ -239,6 +267,8 @@ impl Found {
                 files: rows.files,
             },
             date: layout::date_of(&path),
+            has_requests: rows.has_requests,
+            has_operations: rows.has_operations,
             host,
             journals,
         })
@@ -283,6 +313,8 @@ struct SegmentTotals {
     rows: u64,
     span: Option<Seen>,
     files: FileIndex,
+    has_requests: bool,
+    has_operations: bool,
 }
 
 impl SegmentTotals {
@@ -302,6 +334,10 @@ impl SegmentTotals {
                     rows.row(stored.time, granularity);
                 }),
                 Dataset::Health => decode_health(&batch, |stored| {
+                    let health = &stored.health;
+                    // Lost and missed requests have no row.
+                    rows.has_requests |= health.recorded > 0 || health.folded > 0;
+                    rows.has_operations |= health.ops_seen > 0;
                     rows.row(stored.time, granularity);
                 }),
                 Dataset::Ops => decode_ops(&batch, |stored| {
@@ -415,7 +451,10 @@ struct Finer {
 impl Finer {
     fn new(found: &[Found]) -> Self {
         let mut finest: BTreeMap<_, Granularity> = BTreeMap::new();
-        for segment in found {
+        let rollups = found
+            .iter()
+            .filter(|segment| segment.entry.dataset == Dataset::Rollup);
+        for segment in rollups {
             for journal in &segment.journals {
                 let of = (segment.host.clone(), journal.number);
                 let known = finest.entry(of).or_insert(segment.entry.granularity);

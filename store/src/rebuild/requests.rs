@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use parquet::file::metadata::KeyValue;
+use trackiops_schemas::columns;
 use trackiops_schemas::time::UtcMs;
 
 use super::{BATCH_ROWS, Rebuilt, is_whole};
@@ -12,7 +14,7 @@ use crate::error::StoreError;
 use crate::identity::{FOREIGN, StoreId};
 use crate::layout::{self, Series};
 use crate::requests::ends_ns;
-use crate::segment::metadata::{check_requests, is_of};
+use crate::segment::metadata::{self, check_requests, is_of};
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
 
@@ -27,7 +29,7 @@ pub(super) fn fill(
     let listed = old
         .and_then(|old| old.requests_segments().ok())
         .unwrap_or_default();
-    let (mut found, mut lost) = (Vec::new(), Vec::new());
+    let (mut found, mut lost, mut links) = (Vec::new(), Vec::new(), Vec::new());
     for (number, path) in layout::requests_segments(store)? {
         // Their sealing was interrupted. It will be repeated over the same names.
         if unsealed.contains(&number) {
@@ -39,7 +41,8 @@ pub(super) fn fill(
             .to_string_lossy()
             .into_owned();
         let why = match entry(store, &relative, number, catalog.ids()) {
-            Ok(entry) => {
+            Ok((entry, previous)) => {
+                links.push((entry.journal, previous));
                 found.push(entry);
                 continue;
             }
@@ -69,12 +72,27 @@ pub(super) fn fill(
         .lost
         .extend(lost.iter().map(|lost| store.join(&lost.path)));
     rebuilt.segments += found.len() as u64;
-    // What the old catalog says of a journal comes first: it knows which ones have expired.
-    let links = old.and_then(|old| old.links(Series::Requests).ok());
-    let mut sealed = links.unwrap_or_default();
+    // Entries of the old catalog come first: it knows which journals have expired.
+    let known = old.and_then(|old| old.links(Series::Requests).ok());
+    let is_known = known.is_some();
+    let mut sealed = known.unwrap_or_default();
     sealed.retain(|(number, _)| !unsealed.contains(number));
+    links.extend(lost.iter().map(|entry| (entry.journal, None)));
     found.extend(lost);
-    sealed.extend(found.iter().map(|entry| (entry.journal, None)));
+    let numbers = sealed.iter().chain(&links).map(|(number, _)| *number);
+    let first = numbers.min();
+    // Journals before the first one may have been deleted to stay within the budget.
+    sealed.extend(links.into_iter().map(|(number, previous)| {
+        let previous = previous.filter(|previous| Some(*previous) >= first);
+        (number, previous)
+    }));
+    let rebuilt = match old.filter(|_| is_known) {
+        Some(old) => old.rebuilt().unwrap_or_default(),
+        None => Some(first.unwrap_or(0)),
+    };
+    if let Some(first) = rebuilt {
+        catalog.enter_rebuilt(first)?;
+    }
     catalog.restore_requests(&found, &sealed)
 }
 
@@ -84,7 +102,7 @@ fn entry(
     relative: &str,
     journal: u64,
     ids: &[StoreId],
-) -> Result<RequestsEntry, StoreError> {
+) -> Result<(RequestsEntry, Option<u64>), StoreError> {
     let path = store.join(relative);
     let file = beneath::read(store, &path).map_err(|error| cannot_open(&path, error))?;
     let reader = SegmentReader::open(file, &path)?;
@@ -93,6 +111,7 @@ fn entry(
     if !is_of(reader.metadata(), ids) {
         return Err(damaged(&path, FOREIGN));
     }
+    let previous = previous(reader.metadata(), journal);
     let (rows, bytes, crc32c) = (reader.rows(), reader.bytes(), reader.crc32c());
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     for batch in reader.batches(BATCH_ROWS)? {
@@ -108,7 +127,7 @@ fn entry(
         let why = "its rows are not of the date of its directory: is it a copy?";
         return Err(damaged(&path, why));
     }
-    Ok(RequestsEntry {
+    let entry = RequestsEntry {
         journal,
         start: ms(first),
         end: UtcMs(ms(last).0 + 1),
@@ -116,7 +135,18 @@ fn entry(
         bytes,
         crc32c,
         path: relative.to_owned(),
-    })
+    };
+    Ok((entry, previous))
+}
+
+/// The journal before the one of a segment.
+fn previous(metadata: Option<&Vec<KeyValue>>, journal: u64) -> Option<u64> {
+    let journals = metadata::value(metadata, columns::META_JOURNALS).and_then(metadata::journals);
+    match journals.as_deref() {
+        Some([own]) if own.number == journal => own.previous,
+        // Early segments do not say it, and numbers of journals that were never used are skipped.
+        _ => None,
+    }
 }
 
 /// A damaged segment that no catalog describes. Its directory has its day.

@@ -14,6 +14,8 @@ mod tests;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
@@ -42,6 +44,8 @@ pub use read::{EachBatch, RequestsView, ends_ns};
 /// If a batch begins this long before the end of the previous one, the clock was set back. The limit bounds the
 /// requests that sealing holds back for sorting.
 const STEP_BACK_NS: i64 = 1_000_000_000;
+/// Interval of checks whether the thread that seals is free.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Stores single requests, in the store of a [`crate::Writer`].
 ///
@@ -68,7 +72,7 @@ pub struct RequestsWriter {
     has_named: bool,
     /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
-    _lock: Arc<StoreLock>,
+    lock: Arc<StoreLock>,
 }
 
 #[derive(Debug)]
@@ -92,14 +96,16 @@ impl RequestsWriter {
     ) -> Result<Self, StoreError> {
         let store = catalog.store();
         let left = left(store, Series::Requests, catalog.ids())?;
+        // A sealed journal without requests must not be named.
         let known = [
-            catalog.last_requests()?,
+            catalog.last_with_requests()?,
             catalog.last_begun(Series::Requests)?,
         ];
         let previous = last_used(&known, &left);
         let segments = layout::requests_segments(store)?;
         let last = segments.last().map_or(0, |(number, _)| *number);
         let last = last.max(previous.map_or(0, |previous| previous.number));
+        let last = last.max(catalog.last_requests()?);
         let next_number = last.max(layout::last_requests_number(store)?) + 1;
         let budget = DiskBudget::new(most_bytes);
         let seal = sealing(catalog.clone(), budget.clone(), next_number, warn);
@@ -118,7 +124,7 @@ impl RequestsWriter {
             next_number,
             previous,
             has_named: false,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -128,6 +134,7 @@ impl RequestsWriter {
     /// can append others. Waits for the disk. If two journals wait to be sealed, also waits for the first one.
     pub fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.sealer.check()?;
+        self.lock.check_place(&self.store)?;
         let ends = || batch.requests.iter().map(|request| request.end_ns);
         let (Some(first_ns), Some(last_ns)) = (ends().min(), ends().max()) else {
             return Ok(());
@@ -194,6 +201,7 @@ impl RequestsWriter {
     /// Rotates and syncs without a batch. Call it about once a second while there are no batches.
     pub fn idle(&mut self, now: UtcMs) -> Result<(), StoreError> {
         self.sealer.check()?;
+        self.lock.check_place(&self.store)?;
         let period = self.period(now);
         self.retire(|open| open.period.is_over_at(period))?;
         let synced = match &mut self.journal {
@@ -266,9 +274,23 @@ impl RequestsWriter {
         Ok(self.next_number)
     }
 
-    /// Has the journals sealed that waited.
-    pub(crate) fn release(&mut self) -> Result<(), StoreError> {
-        self.seal_waiting()
+    /// Passes on the waiting journals to be sealed. Until the thread that seals is free, it waits, unless `is_over`. Then
+    /// the journals stay in the store.
+    pub(crate) fn release(&mut self, is_over: impl Fn() -> bool) -> Result<(), StoreError> {
+        loop {
+            let (numbers, bytes) = mem::take(&mut self.waiting);
+            if numbers.is_empty() {
+                return Ok(());
+            }
+            let Some(numbers) = self.sealer.try_seal(numbers)? else {
+                return Ok(());
+            };
+            self.waiting = (numbers, bytes);
+            if is_over() {
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Sets the host of later requests.
@@ -282,18 +304,21 @@ impl RequestsWriter {
 
     /// Seals everything. The store then holds no journal of requests.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        self.end()?;
+        self.end(|| false)?;
         self.sealer.finish()
     }
 
-    /// Has everything sealed, and does not wait for it. Nothing can be appended after that.
-    pub fn end(&mut self) -> Result<(), StoreError> {
+    /// Passes on everything to be sealed, and does not wait until it is. Nothing can be appended after that. If it
+    /// `is_over` before the thread that seals is free, the last journals stay in the store.
+    pub fn end(&mut self, is_over: impl Fn() -> bool) -> Result<(), StoreError> {
         if let Some(mut open) = self.journal.take() {
             // Segments are synced when the journal is sealed, so this error does not matter.
             let _ = open.writer.sync();
-            self.pass_on(&open)?;
+            let (numbers, bytes) = &mut self.waiting;
+            numbers.push(open.number);
+            *bytes += open.writer.bytes();
         }
-        self.seal_waiting()?;
+        self.release(is_over)?;
         self.sealer.end();
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::beneath;
 use crate::catalog::{CatalogView, RequestsEntry};
 use crate::chain::{self, Link};
 use crate::error::StoreError;
+use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::layout::{self, Series};
 use crate::newer;
@@ -26,7 +27,7 @@ use crate::segment::metadata;
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
 use crate::snapshot::check_is_store;
-use crate::unread::Unread;
+use crate::unread::{self, Unread};
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
@@ -38,6 +39,8 @@ pub struct RequestsView {
     segments: Vec<RequestsEntry>,
     /// Whether journals before the first known one were deleted. Numbers begin with 1.
     begins_later: bool,
+    /// Whether they may be lost: the catalog was rebuilt without an earlier one.
+    is_start_unknown: bool,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
 }
@@ -58,31 +61,43 @@ impl RequestsView {
         }
         let catalog = CatalogView::open(store)?;
         let (sealed, ids) = (catalog.sealed(Series::Requests)?, catalog.ids()?);
+        let first = sealed.iter().min().copied();
+        // Journals that were deleted later were deleted to stay within the budget.
+        let is_start = |found: u64| first.is_none_or(|first| first <= found);
         let mut view = Self {
             store: store.to_owned(),
             tails: Vec::new(),
             segments: catalog.requests_segments()?,
-            // The catalog keeps those that had no requests, until later ones are deleted.
-            begins_later: sealed.iter().min().is_some_and(|first| *first > 1),
+            // The catalog keeps journals without requests until later ones are deleted.
+            begins_later: first.is_some_and(|first| first > 1),
+            is_start_unknown: catalog.rebuilt()?.is_some_and(is_start),
             damaged: BTreeMap::new(),
             unread: Vec::new(),
         };
         let mut links = Vec::new();
         for (number, path, journal) in opened {
-            links.push(Link::unreadable(number));
             match journal.and_then(|journal| RequestsScan::new(journal.of_store(&ids))) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are not a whole batch", scan.damaged_bytes);
                         view.damaged.insert(path, why);
+                    } else if scan.torn_bytes > 0
+                        && !scan.batches.is_empty()
+                        && !sealed.contains(&number)
+                        && Extent::is_unknown(&path)
+                    {
+                        view.damaged.insert(path, unread::torn(scan.torn_bytes));
                     }
                     links.push(scan.link());
                     if !sealed.contains(&number) {
                         view.tails.push(scan);
                     }
                 }
-                Ok(None) => {}
-                Err(error) => view.unread.push(Unread::journal(path, error)?),
+                Ok(None) => links.push(Link::unused(number)),
+                Err(error) => {
+                    links.push(Link::unreadable(number));
+                    view.unread.push(Unread::journal(path, error)?);
+                }
             }
         }
         view.unread
@@ -113,7 +128,13 @@ impl RequestsView {
     pub fn deleted_before(&self) -> Option<UtcMs> {
         let oldest = self.segments.first()?;
         let is_whole = self.unread.is_empty() && self.damaged.is_empty();
-        (self.begins_later && is_whole).then_some(oldest.start)
+        let are_gone = self.begins_later && (is_whole || self.is_start_unknown);
+        are_gone.then_some(oldest.start)
+    }
+
+    /// Whether the older ones may be lost instead of deleted: the catalog was rebuilt without an earlier one.
+    pub fn is_start_unknown(&self) -> bool {
+        self.is_start_unknown
     }
 
     /// Damaged files, and why they cannot be read completely.

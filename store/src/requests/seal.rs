@@ -20,11 +20,12 @@ use crate::beneath;
 use crate::catalog::{Catalog, RequestsEntry};
 use crate::error::StoreError;
 use crate::identity::Identity;
+use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
 use crate::layout::{self, Date};
 use crate::quarantine::{quarantine, quarantine_unreadable};
-use crate::segment::metadata::Description;
+use crate::segment::metadata::{Description, JournalSpan};
 use crate::segment::writer::{SegmentWriter, Target};
 
 /// Result of sealing a journal.
@@ -124,8 +125,9 @@ fn write_segments(
     };
     if let Some(scan) = RequestsScan::new(journal.of_store(catalog.ids()))? {
         sealed.outcome.torn_bytes = scan.torn_bytes;
-        // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
-        sealed.is_damaged = scan.damaged_bytes > 0;
+        // Also if it was sealed before: an interrupted sealing may not have set it aside.
+        sealed.is_damaged =
+            scan.damaged_bytes > 0 || (scan.torn_bytes > 0 && !Extent::has_file(path));
         if !sealed.is_sealed {
             sealed.outcome.requests = seal_scanned(catalog, number, &scan)?;
             sealed.is_sealed = true;
@@ -276,7 +278,17 @@ impl Segments<'_> {
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        if let Some(Open { writer, entry, .. }) = self.open.take() {
+        if let Some(Open {
+            mut writer, entry, ..
+        }) = self.open.take()
+        {
+            let previous = self.scan.header.previous;
+            writer.add_journal(JournalSpan {
+                number: self.number,
+                previous: previous.map(|previous| previous.number),
+                start: entry.start,
+                end: entry.end,
+            });
             let written = writer.finish()?;
             self.written.push(RequestsEntry {
                 rows: written.rows,

@@ -31,6 +31,7 @@ use trackiops_threads::fail_point;
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
 use crate::error::StoreError;
+use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
 use crate::journal::scan::JournalScan;
@@ -151,8 +152,10 @@ fn write_segments(
         Some(journal) => {
             let file_bytes = journal.bytes;
             let scan = JournalScan::new(journal.of_store(catalog.ids()))?;
-            // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
-            segments.is_damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
+            // Also if it was sealed before: an interrupted sealing may not have set it aside.
+            segments.is_damaged = scan.as_ref().is_some_and(|scan| {
+                !scan.damage.is_empty() || (scan.torn_bytes > 0 && !Extent::has_file(&path))
+            });
             if !segments.is_sealed {
                 let outcome = &mut segments.outcome;
                 outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use trackiops_schemas::time::UtcMs;
 
 use super::merge_windows::{Merged, Rows};
+use crate::beneath;
 use crate::error::StoreError;
 use crate::journal::payload;
 use crate::journal::scan::JournalScan;
@@ -26,8 +27,9 @@ pub(super) struct Spool {
 impl Spool {
     pub(super) fn create(store: &Path) -> Result<Self, StoreError> {
         let path = layout::journal_dir(store);
-        // Without a name, nothing remains of it, and no one can replace it.
-        let file = tempfile::tempfile_in(&path);
+        // A file without a name leaves nothing behind and cannot be replaced.
+        let real = beneath::real_path(store);
+        let file = real.and_then(|store| tempfile::tempfile_in(layout::journal_dir(&store)));
         let file = file.map_err(StoreError::io("create a file in", &path))?;
         Ok(Self {
             path,

@@ -59,14 +59,19 @@ impl Description {
             metadata.push(pair(columns::META_NAME, name_of(path)));
         }
         if !self.journals.is_empty() {
-            let journals: Vec<_> = self.journals.iter().map(encode).collect();
-            metadata.push(pair(columns::META_JOURNALS, journals.join(",")));
+            metadata.push(list_of(&self.journals));
         }
         let histogram = columns::histogram_metadata(schema);
         metadata.extend(histogram.map(|(key, mapping)| pair(key, mapping)));
         metadata.push(pair(columns::META_CRC32C, checksum::UNKNOWN.to_owned()));
         metadata
     }
+}
+
+/// The list of a segment's journals.
+pub(super) fn list_of(journals: &[JournalSpan]) -> KeyValue {
+    let journals: Vec<_> = journals.iter().map(encode).collect();
+    KeyValue::new(columns::META_JOURNALS.to_owned(), journals.join(","))
 }
 
 fn name_of(path: &Path) -> String {

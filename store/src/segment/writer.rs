@@ -16,7 +16,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::row::Direction;
 
 use super::checksum::{Summed, created_by};
-use super::metadata::Description;
+use super::metadata::{Description, JournalSpan, list_of};
 use crate::allocator;
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
@@ -241,6 +241,11 @@ impl<R: SegmentRow> SegmentWriter<R> {
             self.write_pending()?;
         }
         Ok(())
+    }
+
+    /// Adds the journal of the rows to the metadata, if the description has none.
+    pub(crate) fn add_journal(&mut self, journal: JournalSpan) {
+        self.writer.append_key_value_metadata(list_of(&[journal]));
     }
 
     fn write_pending(&mut self) -> Result<(), StoreError> {

@@ -25,20 +25,20 @@ use disk::{Logged, Loop, Mounted};
 use log::{Cut, Disk, Log};
 use trackiops_testkit::generated::{Numbers, THREE};
 
-/// So many windows the next recorder appends.
+/// Number of windows that the next recorder appends.
 const MORE: usize = 2;
-/// What of a log must fit on the disk that it goes to.
+/// The log must fit on a disk of this size.
 const LOG_BYTES: u64 = 1 << 30;
 const PRINTED: usize = 100;
 
-/// A file system, and how it is made and mounted.
+/// A file system, and how to make and mount it.
 struct FileSystem {
     name: &'static str,
-    /// mkfs.xfs makes none smaller than 300 MiB.
+    /// mkfs.xfs does not make smaller ones than 300 MiB.
     bytes: u64,
     mkfs: &'static [&'static str],
     options: &'static str,
-    /// Between how many bytes writes are torn.
+    /// Unit at which writes are torn, bytes.
     sector: u64,
 }
 
@@ -96,28 +96,28 @@ pub struct Args {
     file_system: Option<String>,
 }
 
-/// All windows there are.
+/// All windows.
 fn windows() -> Vec<ClosedWindow> {
     recorded(7, THREE, (WINDOWS + 1 + MORE) as i64)
 }
 
-/// What cuts of a file system came to.
+/// Results of the cuts of a file system.
 #[derive(Default)]
 struct Totals {
     entries: usize,
     cuts: u64,
-    /// How many lost some of the writes that no flush had followed.
+    /// Number of cuts that lost some unflushed writes.
     partial: u64,
     windows: u64,
     requests: u64,
-    /// Stores in which `check` found the torn end of a journal.
+    /// Number of stores in which `check` found the torn end of a journal.
     torn: u64,
-    /// How many cuts, by what was wrong.
+    /// Number of cuts by error.
     kinds: BTreeMap<Kind, u64>,
     wrong: Vec<String>,
 }
 
-/// Records, makes cuts, and prints what they came to.
+/// Records, makes cuts, and prints the results.
 pub fn cuts(args: &Args) -> Result<()> {
     let began = Instant::now();
     disk::own_mounts()?;
@@ -152,7 +152,7 @@ pub fn cuts(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Has the kernel say that this is another boot than the one that was recorded in: after a power cut it is.
+/// Makes the kernel report another boot id than in the recording, as after a power cut.
 fn boot_again(dir: &Path) -> Result<()> {
     let id = dir.join("boot_id");
     fs::write(&id, "00000000-0000-4000-8000-000000000000\n")?;
@@ -177,7 +177,7 @@ fn zeros(path: &Path, bytes: u64) -> Result<File> {
     Ok(file)
 }
 
-/// Records onto a file system, logging what is written. The disk as it was before, and the log, are left in the directory.
+/// Records onto a file system and logs its writes. Stores the log, and the disk before the recording, in the directory.
 fn write(system: &FileSystem, dir: &Path) -> Result<()> {
     let [before, log, disk, mount] =
         ["before", "log", "disk", "mount"].map(|what| dir.join(format!("{}.{what}", system.name)));
@@ -223,7 +223,7 @@ fn write(system: &FileSystem, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was promised before each entry of a log, and after the last.
+/// The promises before each entry of a log, and after the last one.
 fn promises(log: &Log) -> Result<Vec<Promised>> {
     let mut promised = Promised::default();
     let mut all = vec![promised];
@@ -242,7 +242,7 @@ fn promises(log: &Log) -> Result<Vec<Promised>> {
     Ok(all)
 }
 
-/// Makes cuts of what was recorded.
+/// Makes cuts of a recording.
 fn replay(system: &FileSystem, count: usize, args: &Args) -> Result<Totals> {
     let path = |what: &str| args.dir.join(format!("{}.{what}", system.name));
     let log = Log::read(File::open(path("log"))?)?;
@@ -322,7 +322,7 @@ impl Totals {
     }
 }
 
-/// Whether the store of a disk has a torn end, and what is wrong with it, before and after the next recorder.
+/// Whether the store of a disk has a torn end, and its errors, before and after the next recorder.
 fn judge(
     system: &FileSystem,
     image: &File,
@@ -388,12 +388,12 @@ fn judge_store(
     Ok((torn, wrong))
 }
 
-/// What was being appended.
+/// Whether the finding is the torn end of an append.
 fn is_torn(found: &Finding) -> bool {
     found.why.contains("cut off while")
 }
 
-/// Names that do not follow the catalog yet.
+/// Whether the finding is a name that does not follow the catalog yet.
 fn is_unfinished(found: &Finding) -> bool {
     found
         .next
