@@ -15,9 +15,9 @@ use crate::output::{FilePermissions, Output, PartialFile};
 use crate::read_memory_flag::ReadMemoryFlag;
 use crate::suffix::{EXPORTS, format_of};
 
-/// A key is a line.
+/// A key file contains one line.
 const MOST_KEY_BYTES: u64 = 4096;
-/// Permission bits of everybody but the owner.
+/// Permission bits of everyone except the owner.
 const OTHERS: u32 = 0o077;
 
 /// What `trackiops anonymize-key` takes.
@@ -70,7 +70,7 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a key file. Refuses it if others than its owner may read it.
+/// Reads a key file. Refuses it if anyone but its owner may read it.
 pub fn read_key(path: &Path) -> anyhow::Result<Key> {
     let shown = path.display();
     let cannot = || format!("cannot read the key {shown}; `trackiops anonymize-key` makes one");
@@ -89,7 +89,7 @@ pub fn read_key(path: &Path) -> anyhow::Result<Key> {
     Key::parse(&text).with_context(|| format!("the key {shown} cannot be used"))
 }
 
-/// Puts the names back.
+/// Restores the names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.memory.apply();
     let key = read_key(&args.key)?;

@@ -39,7 +39,7 @@ Examples:
   trackiops compare --pcap a.pcap b.pcap --since 10:00      of a capture in several files
   trackiops compare --pcap all.pcap --rows -o rows.parquet --table requests";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Compare single requests of a store with a capture of the same traffic: what each says of them
 
@@ -48,9 +48,9 @@ time that both cover. Latencies of the recorder stand beside those of the captur
 
 Exit status 0: they are equal; 1: a request is missing on one side, or something differs; 2: an error; 3: a part of the store is damaged.";
 
-/// Rows of requests that differ, in tables that people read.
+/// Rows of differing requests, in tables for people.
 const MOST_ROWS: usize = 20;
-/// Ends of a request on both sides are less apart, ms.
+/// The two sides' ends of one request differ by less than this, ms.
 const APART_MS: i64 = 60_000;
 
 const METHOD: &[&str] = &[
@@ -173,7 +173,7 @@ fn shared(question: &Question, captured: &Captured) -> anyhow::Result<Shared> {
     Ok(shared)
 }
 
-/// Compares all requests of the store that are in the shared time. Returns notes, and the number of those without an xid.
+/// Compares all requests of the store in the shared time. Returns notes, and the number of requests without an xid.
 fn read<'c>(
     question: &Question,
     shared: &Shared,

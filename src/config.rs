@@ -24,6 +24,7 @@ use trackiops_query::near;
 
 pub use command::{Args, run};
 
+use crate::argv;
 use crate::output::{plural, say};
 use crate::store_flag;
 use files::Choice;
@@ -56,7 +57,7 @@ impl ConfigFlag {
     }
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     CommandLine,
@@ -92,13 +93,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a file or the environment gives to a key.
+/// The value of a key in a file or in the environment.
 #[derive(Clone, Debug)]
 struct Given {
     key: String,
     origin: Origin,
-    /// Flags of the command line, and where each comes from. None for a switch that is off, and for an
-    /// empty array.
+    /// Flags of the command line, with the origin of each. Empty for a switch that is off, and for an empty array.
     words: Vec<(Origin, OsString)>,
 }
 
@@ -106,14 +106,14 @@ struct Given {
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub key: String,
-    /// `None` if it is not set and has no default that is a value.
+    /// `None` if it is not set and its default is not a value.
     pub value: Option<Value>,
     pub origin: Origin,
 }
 
-/// All that a command is to do.
+/// The complete settings of a command.
 pub struct Settings {
-    /// From which the command's arguments are made.
+    /// The source of the command's arguments.
     pub matches: ArgMatches,
     /// All keys, in the order of the command's help.
     pub settings: Vec<Setting>,
@@ -121,12 +121,12 @@ pub struct Settings {
     pub files: Vec<PathBuf>,
 }
 
-/// Everything that is wrong with a configuration, one line each.
+/// All errors in a configuration, one line each.
 #[derive(Debug)]
 pub struct Problems(pub Vec<String>);
 
 impl Problems {
-    /// Says them, and fails.
+    /// Reports them, and fails.
     pub fn fail<T>(self) -> anyhow::Result<T> {
         let Self(problems) = self;
         problems.iter().for_each(say);
@@ -137,7 +137,7 @@ impl Problems {
     }
 }
 
-/// From where the flags of a command can be read again and again.
+/// Reads the flags of a command, any number of times.
 pub struct Source {
     program: fn() -> Command,
     /// The program, the command, and its flags.
@@ -145,13 +145,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// What this process was asked.
+    /// The arguments of this process.
     pub fn of_process(program: fn() -> Command) -> Self {
-        let argv = env::args_os().collect();
-        Self { program, argv }
+        Self {
+            program,
+            argv: argv::of_process(),
+        }
     }
 
-    /// A command without flags, but for the choice of its configuration.
+    /// A command with no flags except the choice of its configuration.
     fn of_command(program: fn() -> Command, name: &str, config: &ConfigFlag) -> Self {
         let mut argv = vec!["trackiops".into(), name.into()];
         if let Some(path) = &config.config {
@@ -160,7 +162,7 @@ impl Source {
         Self { program, argv }
     }
 
-    /// The arguments of the command; its flags are complete.
+    /// The arguments of the command, with all flags.
     pub fn args<A: FromArgMatches>(&self) -> anyhow::Result<A> {
         match self.read() {
             Ok(read) => Ok(A::from_arg_matches(&read.matches)?),
@@ -168,7 +170,7 @@ impl Source {
         }
     }
 
-    /// Reads the environment and the files, and checks all that they say.
+    /// Reads the environment and the files, and checks everything in them.
     pub fn read(&self) -> Result<Settings, Problems> {
         let program = (self.program)();
         let parse = |argv: &[OsString]| {
@@ -254,7 +256,7 @@ fn key_of(arg: &Arg) -> &str {
     arg.get_long().unwrap_or_default()
 }
 
-/// The variables of a flag. The first that is set counts.
+/// The variables of a flag. The first one that is set counts.
 fn variables(command: &str, key: &str) -> Vec<String> {
     let own = format!("TRACKIOPS_{command}_{key}");
     let mut names = vec![own.replace('-', "_").to_uppercase()];
@@ -316,7 +318,7 @@ fn from_environment(command: &Command, problems: &mut Vec<String>) -> Vec<Given>
     given
 }
 
-/// Of two keys that conflict, drops the one that is overridden. Two of the same rank are a problem.
+/// Drops the overridden one of two conflicting keys. Two keys of the same rank are an error.
 fn settle_conflicts(
     command: &Command,
     chosen: &mut BTreeMap<String, Given>,
@@ -364,7 +366,7 @@ fn value_of(arg: &Arg, matches: &ArgMatches) -> Option<Value> {
     }
 }
 
-/// What clap says is wrong, on one line and without its advice.
+/// clap's error message, on one line and without its advice.
 fn message_of(error: &clap::Error) -> String {
     let message = error.to_string();
     let lines = message

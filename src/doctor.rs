@@ -1,6 +1,7 @@
 //! `trackiops doctor`: reports the kernel's features, the programs that would be loaded, and missing requirements.
 
 mod loads;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,8 +28,8 @@ use crate::store_flag::StoreFlag;
 const EXAMPLES: &str = "\
 Examples:
   trackiops doctor                     what this kernel has, and what is missing
-  trackiops doctor --timing            what a start takes
-  trackiops doctor --loads wire,cache  whether programs could crash this kernel";
+  trackiops doctor --loads wire,cache  whether programs could crash this kernel
+  trackiops doctor --report            what a bug report needs, without names";
 
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
@@ -54,20 +55,26 @@ pub struct Args {
         help_heading = WHAT
     )]
     loads: Vec<RecordedLevel>,
+    /// Add what a bug report needs: machine, distribution, options of mounts
+    ///
+    /// Names no host, server, file, user or address. Read it before you send it all the same.
+    #[arg(long, conflicts_with = "loads", help_heading = WHAT)]
+    report: bool,
     #[command(flatten, next_help_heading = WHAT)]
     store: StoreFlag,
     #[command(flatten, next_help_heading = OUTPUT)]
     form: ReportFlags,
 }
 
-/// A store, and what its recorders found when they compared rows with the kernel's counters.
+/// A store, and the result of its recorders' audits.
 struct StoreAudit {
-    store: PathBuf,
-    /// Or why that is not known.
+    /// Its path, unless that is to stay private.
+    store: Option<String>,
+    /// The result, or why it is unknown.
     audited: Result<Audited, String>,
 }
 
-/// Prints what was found out. Then fails if nothing can be recorded.
+/// Prints the findings. Fails if nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut timing = StartTiming::begin();
     let facts = facts(args.btf.as_deref())?;
@@ -83,9 +90,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Ok(plan) if args.timing => time_start(plan, timing)?,
         _ => Vec::new(),
     };
-    let audit = args.store.if_any()?.map(|store| StoreAudit {
-        audited: ask_audited(&store).map_err(|error| error.to_string()),
-        store,
+    let audit = args.store.if_any()?.map(|store| {
+        let path = store.display().to_string();
+        let shown = |text: String| match args.report {
+            true => text.replace(&path, "the store"),
+            false => text,
+        };
+        StoreAudit {
+            audited: ask_audited(&store).map_err(|error| shown(error.to_string())),
+            store: (!args.report).then_some(path),
+        }
     });
     let engines = [
         ("direct", EngineChoice::Direct),
@@ -100,10 +114,20 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let planned = plan(&facts, EngineChoice::Auto, Some(level));
         (name, planned.is_ok(), verdict(&planned))
     });
+    let machine = match args.report {
+        true => report::machine(),
+        false => Vec::new(),
+    };
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            let object = facts_object(&facts, &engines, &levels, &auto, audit.as_ref(), &steps);
+            let mut object = facts_object(&facts, &engines, &levels, &auto, audit.as_ref(), &steps);
+            if args.report {
+                object["machine"] = machine.iter().cloned().collect();
+            }
             return print_json(&object, out);
+        }
+        for (name, value) in &machine {
+            print(format_args!("{name:<22} {value}"), 23, out)?;
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
         for (name, _, state) in fact_states(&facts) {
@@ -119,7 +143,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
         if let Some(audit) = &audit {
-            writeln!(out, "store {}", audit.store.display())?;
+            match &audit.store {
+                Some(path) => writeln!(out, "store {path}")?,
+                None => writeln!(out, "store")?,
+            }
             print(
                 format_args!("  {:<18} {}", "audit", audit.verdict()),
                 21,
@@ -175,7 +202,7 @@ fn ms(time: Duration) -> String {
 
 type Planned = Result<Plan, Unsupported>;
 
-/// The same for other programs.
+/// The same as JSON.
 fn facts_object(
     facts: &KernelFacts,
     engines: &[(&str, Planned)],
@@ -213,7 +240,7 @@ fn step_object(step: &StartStep) -> Value {
     json!({ "step": step.name, "wall_ms": ms(step.wall), "cpu_ms": ms(step.cpu) })
 }
 
-/// Each fact, whether it is as it should be, and what it is.
+/// Each fact, whether it is good, and its value.
 fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 8] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [
@@ -281,7 +308,7 @@ fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 8] {
 }
 
 impl StoreAudit {
-    /// In words.
+    /// The result in words.
     fn verdict(&self) -> String {
         let Audited { health, alarms } = match &self.audited {
             Ok(audited) => audited,
@@ -315,11 +342,11 @@ impl StoreAudit {
         }
     }
 
-    /// For other programs.
+    /// The result as JSON.
     fn object(&self) -> Value {
         let of = |count: fn(&Audited) -> u64| self.audited.as_ref().ok().map(count);
         json!({
-            "store": self.store.display().to_string(),
+            "store": self.store,
             "comparisons": of(|audited| audited.health.audit_comparisons),
             "missed_requests": of(|audited| audited.health.audit_missed_requests),
             "missed_bytes": of(|audited| audited.health.audit_missed_bytes),

@@ -31,7 +31,7 @@ Examples:
   trackiops export --since 1h --granularity 1m --output hour.csv     an hour by the minute
   trackiops export --since 24h --anonymize key --output day.parquet  a day to pass on";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Write a range of a store as a file that needs no store: Parquet, Arrow, CSV or trace events
 
@@ -109,7 +109,7 @@ pub struct Args {
     anonymize: Option<PathBuf>,
 }
 
-/// A format of files, one of [`EXPORTS`].
+/// A file format, one of [`EXPORTS`].
 #[derive(Clone, Copy)]
 struct FileFormat(Kind);
 
@@ -241,7 +241,7 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Refuses flags that do not go together with a timeline.
+/// Rejects flags that contradict a timeline.
 fn refuse_contradictions_of_timelines(
     kind: Kind,
     export: &Export,
@@ -249,7 +249,13 @@ fn refuse_contradictions_of_timelines(
 ) -> anyhow::Result<()> {
     let name = kind.name();
     if export.table != ExportDataset::Requests {
-        bail!("--format {name} draws single requests; add --requests");
+        match kind {
+            Kind::Chrome => bail!(
+                "--format chrome, the format of names that end in .json, draws single requests: add --requests, or for rows as JSON \
+                 end the name in .jsonl"
+            ),
+            _ => bail!("--format {name} draws single requests; add --requests"),
+        }
     }
     if is_anonymous {
         bail!(
@@ -259,7 +265,7 @@ fn refuse_contradictions_of_timelines(
     Ok(())
 }
 
-/// Refuses flags that do not go together.
+/// Rejects flags that contradict each other.
 fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     let Question {
         files,
@@ -292,7 +298,7 @@ fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     }
 }
 
-/// The format on standard output, which is written from its beginning on.
+/// The format on standard output, which must be written sequentially.
 fn kind_of_stdout(kind: Kind, is_anonymous: bool) -> anyhow::Result<Kind> {
     if is_anonymous {
         bail!("--anonymize reads again what it has written; name a file");
@@ -310,7 +316,7 @@ fn kind_of_stdout(kind: Kind, is_anonymous: bool) -> anyhow::Result<Kind> {
     }
 }
 
-/// Where the export goes.
+/// The destination of an export.
 enum Destination {
     File(PathBuf),
     Dir(PathBuf),
@@ -332,7 +338,7 @@ impl Destination {
         }
     }
 
-    /// The path to begin with. In a directory the name is known only at the end.
+    /// The path while writing. In a directory, the final name is known only at the end.
     fn draft(&self, export: &Export) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
@@ -342,7 +348,7 @@ impl Destination {
     }
 }
 
-/// What is written to.
+/// Receives the bytes of an export.
 enum Sink {
     File(File),
     Stdout(io::Stdout),
@@ -364,15 +370,15 @@ impl Write for Sink {
     }
 }
 
-/// The file that is being written.
+/// A file that is being written.
 struct ExportFile {
-    /// None on standard output.
+    /// `None` on standard output.
     partial: Option<PartialFile>,
     writer: Writer<BufWriter<Sink>>,
     anonymizer: Option<Anonymizer>,
 }
 
-/// Replaces names, and checks that none is left.
+/// Replaces names, and checks that none remains.
 struct Anonymizer {
     pseudonyms: Pseudonyms,
     check: Check,
@@ -435,7 +441,7 @@ impl ExportFile {
         written.with_context(|| self.cannot_write())
     }
 
-    /// Completes the file, checks that it tells no name, and puts it in place.
+    /// Completes the file, checks that it contains no name, and puts it in place.
     fn finish(
         self,
         place: &Destination,

@@ -17,8 +17,8 @@ use crate::{notes, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  trackiops flamegraph --output nfs.svg                        bytes of the whole recording
   trackiops flamegraph --since 24h --by time --output nfs.svg  where did the time go?
+  trackiops flamegraph --level app --output calls.svg          time of calls, local files
   trackiops flamegraph --direction write --folded              text for other tools";
 
 /// What `trackiops flamegraph` takes.
@@ -30,9 +30,10 @@ pub struct Args {
     named: Vec<PathBuf>,
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Width: bytes, requests, time, app-bytes or app-calls [default: bytes]
+    /// Width: time, bytes, requests; of calls: app-time, app-bytes, app-calls
     ///
-    /// Without requests the default is app-bytes. `time` is the sum of latencies; `app-bytes` and `app-calls` are of the calls by which applications read and write.
+    /// The default is `time`, the sum of latencies. Where no latency is known it is bytes, and without requests app-bytes. `app-time`, `app-bytes`
+    /// and `app-calls` are of the calls by which applications read and write; with --level app, so are `time`, `bytes` and `requests`.
     #[arg(long, value_name = "MEASURE", help_heading = ROWS)]
     by: Option<Measure>,
     /// Which requests count: read, write, both, or apart
@@ -65,21 +66,32 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     let question = args.selection.question()?;
     let zone = question.zone;
+    let is_of_calls = question.is_of_calls();
+    let measure = args.by.unwrap_or_default();
     let mut graph = Graph {
-        measure: args.by.unwrap_or_default(),
+        measure: match is_of_calls {
+            true => measure.of_calls(),
+            false => measure,
+        },
         directions: args.direction,
     };
     let draw = |graph| with_progress(&question.explain, || flame::stacks(&question, graph));
     let mut stacks = draw(graph)?;
-    if args.by.is_none() && outcome::is_idle(&stacks) {
-        let called = Graph {
-            measure: Measure::AppBytes,
-            ..graph
-        };
-        let found = draw(called)?;
+    let others = match is_of_calls {
+        true => [Measure::AppBytes].as_slice(),
+        false => [Measure::Bytes, Measure::AppBytes].as_slice(),
+    };
+    for &measure in others {
+        if args.by.is_some() || !outcome::is_idle(&stacks) {
+            break;
+        }
+        let other = Graph { measure, ..graph };
+        let found = draw(other)?;
         if matches!(found, Outcome::Found(_)) {
-            outcome::say_calls_instead();
-            (graph, stacks) = (called, found);
+            if measure == Measure::AppBytes && !is_of_calls {
+                outcome::say_calls_instead();
+            }
+            (graph, stacks) = (other, found);
         }
     }
     let answer = match stacks {

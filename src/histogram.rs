@@ -8,7 +8,9 @@ use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::ask_call_latencies;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask, ask_operation_latencies};
 use trackiops_render::terminal_style::Style;
-use trackiops_render::{DistributionFormat, write_distribution, write_distributions};
+use trackiops_render::{
+    DistributionFormat, write_call_distribution, write_distribution, write_distributions,
+};
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
 
 use crate::help_headings::{OUTPUT, ROWS};
@@ -46,8 +48,8 @@ pub struct Args {
     selection: SelectionFlags,
     /// Only read, write, or calls such as fsync and open [default: read and write]
     ///
-    /// Reads and writes are requests. Other operations are calls for local files, of recordings with `--app-latency`; where their sums have no
-    /// times, single calls of applications, of recordings with `--levels app --requests`.
+    /// Reads and writes are requests, or calls with --level app. Other operations are calls for local files, of recordings with
+    /// `--app-latency`; where their sums have no times, single calls of applications, of recordings with `--levels app --requests`.
     #[arg(long, value_name = "OP", help_heading = ROWS)]
     op: Option<String>,
     /// table, csv or json [default: by --output, or table]
@@ -91,13 +93,20 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Some(op) => vec![op.as_str()],
         None => DIRECTIONS.to_vec(),
     };
+    let is_of_calls = question.is_of_calls();
     let question = Question {
         by: GroupBy::HOST,
         ops: match ops.is_empty() {
             false => ops,
             true => vec![READ.to_owned(), WRITE.to_owned()],
         },
-        projection: projection(),
+        projection: match is_of_calls {
+            true => Projection::calls()
+                .with(Projection::call_times())
+                .only_transfers(true)
+                .named(),
+            false => projection(),
+        },
         ..question
     };
     let style = Style {
@@ -105,12 +114,16 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         ..question.zone.into()
     };
     let outcome = with_progress(&question.explain, || ask(&question))?;
+    let write = match is_of_calls {
+        true => write_call_distribution,
+        false => write_distribution,
+    };
     outcome::write_found(outcome, &output, question.zone, |answer, out| {
-        write_distribution(answer, &directions, format, &style, out)
+        write(answer, &directions, format, &style, out)
     })
 }
 
-/// Distributions of other operations: of sums, or of single calls where these have no times.
+/// Distributions of other operations: from sums, or from single calls if the sums lack times.
 fn of_others(
     question: &Question,
     format: DistributionFormat,

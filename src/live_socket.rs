@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The socket unless a flag names another.
+/// The default socket.
 const USUAL: &str = "/run/trackiops/live.sock";
 
 /// The socket of a recorder.
@@ -20,7 +20,7 @@ impl SocketFlag {
     }
 }
 
-/// The socket without a flag.
+/// The default socket.
 pub fn usual() -> &'static Path {
     Path::new(USUAL)
 }

@@ -5,8 +5,10 @@
 
 mod analyze;
 mod anonymize;
+mod argv;
 mod compare;
 mod config;
+mod counts;
 mod doctor;
 mod drawing;
 mod exit_status;
@@ -52,7 +54,6 @@ mod volume;
 mod watch;
 mod why;
 
-use std::env;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,7 +63,7 @@ use trackiops_render::visible::visible;
 use crate::exit_status::ExitStatus;
 use crate::output::{say, write_stderr};
 
-/// What `--help` is made of. A test compares the lists with the commands.
+/// The template of `--help`. A test compares its lists with the commands.
 const HELP: &str = "\
 {about-with-newline}\n\
 {usage-heading} {usage}\n\
@@ -190,7 +191,7 @@ enum Command {
 
 fn main() -> ExitCode {
     signals::ignore_file_size_limit();
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::try_parse_from(argv::of_process()).unwrap_or_else(|error| refuse(&error));
     if cli.notes {
         notes::show_all();
     }
@@ -234,14 +235,14 @@ fn main() -> ExitCode {
     status
 }
 
-/// Exits with clap's message. It quotes arguments, and a script may have taken those from names of
-/// files. So control characters are made visible before clap sees them: line ends of names could
-/// not be told from clap's own afterwards.
+/// Exits with clap's message. It quotes arguments, which a script may have taken from file names. So control characters are made visible
+/// before clap sees them: afterwards, a line end in a name would look like clap's own.
 fn refuse(error: &clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit()
     }
-    let args = env::args_os().map(|arg| visible(&arg.to_string_lossy()).into_owned());
+    let args = argv::of_process().into_iter();
+    let args = args.map(|arg| visible(&arg.to_string_lossy()).into_owned());
     match Cli::try_parse_from(args) {
         Err(error) => write_stderr(error),
         Ok(_) => error.to_string().lines().for_each(say),
@@ -249,7 +250,7 @@ fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The error, and those of its causes that its text does not contain already.
+/// The error, and its causes that its text does not already contain.
 fn describe(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -265,14 +266,14 @@ mod tests {
     use super::*;
     use clap::builder::StyledStr;
 
-    /// What `-h` says of the flags, on a terminal of 100 columns.
+    /// The lines of `-h` about flags, on a terminal of 100 columns.
     fn flags(help: &StyledStr) -> Vec<String> {
         let help = help.to_string();
         let lines = help.lines().filter(|line| line.starts_with("  "));
         lines.map(str::to_owned).collect()
     }
 
-    /// All commands, those of commands as well.
+    /// All commands and their subcommands.
     fn below(command: &clap::Command) -> Vec<clap::Command> {
         let all = command.get_subcommands();
         all.flat_map(|command| [vec![command.clone()], below(command)].concat())

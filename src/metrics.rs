@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A browser cannot connect to a Unix socket, so only requests on loopback must be for this host.
+/// A browser cannot connect to a Unix socket, so only requests on loopback must name this host.
 fn app(address: &ListenAddress, follower: Follower) -> Router {
     let app = router(follower);
     match address {

@@ -26,7 +26,7 @@ pub struct Args {
     form: FormatFlags,
 }
 
-/// Runs the command. Status 0: there were mounts; 1: none.
+/// Runs the command. Status 0: there were mounts; 1: none; 3: the catalog lacks segments, and maybe mounts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
     let outcome = ask_mounts(&args.stores.existing()?)?;

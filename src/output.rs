@@ -19,20 +19,20 @@ use crate::help_headings::OUTPUT;
 use crate::progress::end_reading;
 use crate::{lifeline, signals, stderr_queue, terminal};
 
-/// Bytes that are written at a time.
+/// Bytes to write at a time.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// A function that writes an answer.
 type AnswerWriter<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
 
-/// Where an answer goes.
+/// The destination of an answer.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// To stdout.
+    /// Stdout.
     Stdout,
-    /// Into a file, which is replaced.
+    /// A file, which is replaced.
     File(PathBuf, FilePermissions),
-    /// Into a pipe, a device or an open descriptor, which cannot be replaced.
+    /// A pipe, a device or an open descriptor, which cannot be replaced.
     Stream(PathBuf),
 }
 
@@ -55,12 +55,11 @@ impl FilePermissions {
     }
 }
 
-/// How far the lines of a message after its first are indented on a terminal.
+/// Indentation of a message's further lines on a terminal.
 const INDENT: usize = 4;
 
-/// Writes a message to stderr: one line in a log, wrapped on a terminal. Names in it can neither
-/// begin a line of their own nor control a terminal. If it cannot be written, for example because
-/// the disk of a log is full, the program goes on.
+/// Writes a message to stderr: one line in a log, wrapped on a terminal. Names in it can neither begin a new line nor control a terminal.
+/// If the write fails, for example because a log's disk is full, the program continues.
 pub fn say(line: impl Display) {
     end_reading();
     let line = line.to_string();
@@ -68,7 +67,7 @@ pub fn say(line: impl Display) {
     write_stderr(format_args!("{line}\n"));
 }
 
-/// Like [`say`], but writes the text as it is.
+/// Like [`say`], but writes the text unchanged.
 pub fn write_stderr(text: impl Display) {
     if let Err(text) = stderr_queue::put(text.to_string()) {
         // In one call, so that lines of several threads do not mix.
@@ -77,9 +76,8 @@ pub fn write_stderr(text: impl Display) {
 }
 
 impl Output {
-    /// Parses `--output`: `-` or nothing is stdout. Refuses, before anything is read, a directory,
-    /// a link, a file in a missing directory, and a file of a store. From now on the process ends
-    /// when it writes to stdout alone and nobody can read that any more.
+    /// Parses `--output`: `-` or nothing is stdout. Refuses a directory, a link, a file in a missing directory, and a file of a store,
+    /// before anything is read. If stdout is the only output, the process ends when stdout loses its reader.
     pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
         let output = Self::parse(path, access)?;
         match output {
@@ -134,7 +132,7 @@ impl Output {
         }
     }
 
-    /// Says that the file is not written, for when there is no answer.
+    /// A note that the file is not written, for an empty answer.
     pub fn unwritten_note(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
@@ -144,7 +142,7 @@ impl Output {
         }
     }
 
-    /// Writes the answer. A reader of stdout that has seen enough, such as `head`, is no error.
+    /// Writes the answer. It is not an error if a reader of stdout, such as `head`, stops early.
     pub fn write(
         &self,
         mut write: impl FnMut(&mut (dyn Write + Send)) -> io::Result<()>,
@@ -176,19 +174,18 @@ pub fn plural(n: u64, what: &str) -> String {
     }
 }
 
-/// Prints a line for a person on stdout, wrapped to the terminal. Lines after the first are
-/// indented.
+/// Prints a line for a person on stdout, wrapped to the terminal. Further lines are indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let width = terminal::stdout_look().width;
     writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
 }
 
-/// Prints an object for other programs on a line of stdout. Names in it cannot control a terminal.
+/// Prints a JSON object on one line of stdout. Names in it cannot control a terminal.
 pub fn print_json(object: &Value, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", visible::json(object)?)
 }
 
-/// Refuses a path that would replace a file of a store, or be taken for one.
+/// Refuses a path that would replace a file of a store, or look like one.
 fn refuse_in_store(path: &Path) -> anyhow::Result<()> {
     let dir = fs::canonicalize(directory_of(path)).unwrap_or_default();
     let path = dir.join(path.file_name().unwrap_or_default());
@@ -214,8 +211,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Whether the path names an open descriptor, such as `/dev/stdout` or what a shell makes of
-/// `>(...)`. Such links are safe: nobody else can have put them there.
+/// Whether the path names an open descriptor, such as `/dev/stdout` or a shell's `>(...)`. Such links are safe: no other user can create
+/// them.
 fn is_open(path: &Path) -> bool {
     let is_in_proc = |path| statfs(path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
     match path.to_str() {
@@ -239,8 +236,8 @@ fn write_file(path: &Path, access: FilePermissions, write: AnswerWriter<'_>) -> 
     partial.put_in_place()
 }
 
-/// A file that gets its name only when it is whole. Until then it has a random name, which nobody
-/// can know before. If it is not put in place, it is removed, unless the process is killed.
+/// A file that gets its name only when it is complete. Until then it has a random, unpredictable name. Dropping it removes it, unless the
+/// process is killed.
 pub struct PartialFile {
     path: PathBuf,
     draft: PathBuf,
@@ -249,7 +246,7 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Begins a file that will be at `path`.
+    /// Creates a file that will be at `path`.
     pub fn create(path: &Path, access: FilePermissions) -> io::Result<Self> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
@@ -272,7 +269,7 @@ impl PartialFile {
         })
     }
 
-    /// To write it, or to read what was written.
+    /// The open file, for writing and for reading back.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -282,13 +279,12 @@ impl PartialFile {
         &self.draft
     }
 
-    /// Gives it another name, in the same directory, for when it is in place.
+    /// Changes its final name, in the same directory.
     pub fn rename(&mut self, name: &str) {
         self.path.set_file_name(name);
     }
 
-    /// Puts the file, which must be written and synced, in place. Replaces a link there, and not
-    /// what the link leads to.
+    /// Puts the file in place. It must be written and synced. Replaces a link there, not the target of the link.
     pub fn put_in_place(&mut self) -> io::Result<()> {
         fail_point::hit("output: written");
         fs::rename(&self.draft, &self.path)?;
@@ -296,7 +292,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Like [`Self::put_in_place`], but only if nothing is there.
+    /// Like [`Self::put_in_place`], but fails if something is there.
     pub fn put_in_free_place(&mut self) -> io::Result<()> {
         match renameat_with(CWD, &self.draft, CWD, &self.path, RenameFlags::NOREPLACE) {
             // File systems such as NFS do not support the flag.

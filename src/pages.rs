@@ -72,7 +72,7 @@ fn page(command: &Command) -> io::Result<String> {
     Ok(text.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n.nf\n"))
 }
 
-/// Writes the page of a command and those of the commands below it. Returns their names.
+/// Writes the page of a command and the pages of its subcommands. Returns their names.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for below in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::Cli;
 
-    /// The variable that names the directory to fill, for `scripts/dist.sh`, which cannot run what it builds for another architecture.
+    /// The variable with the output directory, for `scripts/dist.sh`, which cannot run a binary for another architecture.
     const VARIABLE: &str = "TRACKIOPS_PAGES";
 
     fn files(dir: &Path) -> Vec<String> {

@@ -20,6 +20,7 @@ use trackiops_render::Format;
 use trackiops_render::terminal_style::Style;
 use trackiops_schemas::level::IoLevel;
 
+use crate::counts::from_zero;
 use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Output, write_stderr};
@@ -29,7 +30,7 @@ use crate::{drawing, outcome, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
-  trackiops query                                           the 20 files with the most bytes
+  trackiops query                                           the 20 files that took most of the time
   trackiops query --file /mnt/nfs/orders.db --since 24h     one file's day
   trackiops query --since 1h --by dir --where 'p99 > 20ms'  slow directories";
 
@@ -50,7 +51,7 @@ pub struct SubjectFlags {
     ///
     /// Depth counts from --dir, or else from where the mount was mounted. Operations about a directory itself, such as READDIR, count
     /// in its parent, as a file's do; those about --dir and about where the mount was mounted count there.
-    #[arg(long, value_name = "N", help_heading = ROWS)]
+    #[arg(long, value_name = "N", value_parser = from_zero, help_heading = ROWS)]
     depth: Option<usize>,
     /// Only these operations: read, write, getattr ...
     ///
@@ -89,8 +90,9 @@ pub struct Args {
     form: FormatFlags,
     /// Draw the answer here, not as a table (-), or also into FILE.svg
     ///
-    /// The SVG has, with windows, a chart for each column that is a number (--columns chooses), with a line for each file or what
-    /// else rows stand for, and none where nothing was done; without windows a bar for each. `-` draws with characters on stdout, in
+    /// With windows, the SVG has a heat map of latencies, and a chart for each column that is a number (--columns chooses). A chart
+    /// has a line for each file, or what else rows stand for, and none where nothing was done. Without windows, each has a bar.
+    /// Latencies have logarithmic axes. On a dark screen the picture is dark. `-` draws with characters on stdout, in
     /// place of the table: with windows a heat map of latencies over time, or with --columns a chart for each; without windows bars.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     plot: Option<PathBuf>,
@@ -108,7 +110,7 @@ pub struct Args {
 }
 
 impl SubjectFlags {
-    /// What rows stand for. They are operations if `--op` names any but READ and WRITE.
+    /// What rows stand for: operations if `--op` names any except READ and WRITE.
     pub fn subject(&self) -> Subject {
         let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
         match (self.by, self.op.iter().all(of_files)) {
@@ -119,7 +121,7 @@ impl SubjectFlags {
         }
     }
 
-    /// The question with these flags; `by` is part of [`Self::subject`].
+    /// Adds these flags to a question; `by` is part of [`Self::subject`].
     pub fn add_to(&self, mut by: GroupBy, question: Question) -> anyhow::Result<Question> {
         if let Some(depth) = self.depth {
             match by.level {
@@ -163,25 +165,38 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let mut columns = columns_of_files(columns, &mut question, format)?;
             let left_out = excluded_column_prefixes(&question.ops);
             let is_left_out = |name: &str| begins_with_any(name, left_out);
-            let drawing = Drawing::new(target, columns.as_ref(), is_left_out)?;
+            let of_calls = match (&target, &columns) {
+                (Some(target), None) if question.is_of_calls() => {
+                    Some(drawn_of_calls(target, &question)?)
+                }
+                _ => None,
+            };
+            let chosen = columns.as_ref().or(of_calls.as_ref());
+            let drawing = Drawing::new(target, chosen, is_left_out)?;
+            let is_table = format.is_table() && columns.is_none();
+            let is_usual = is_table && drawing.is_none();
+            let is_replaced = matches!(drawing, Some(Drawing::Text(_)));
+            let asks_calls = is_table
+                && !is_replaced
+                && !only_recorded
+                && question.levels.contains(&IoLevel::App);
+            if asks_calls {
+                (question, columns) = question_about_calls(&question, format, false)?;
+            }
             if let Some(drawn) = drawing.as_ref().and_then(Drawing::columns) {
                 question.projection = question.projection.with(drawn.needs());
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
-            let is_usual = format.is_table() && columns.is_none() && drawing.is_none();
-            let is_of_calls = question.levels.contains(&IoLevel::App);
+            let may_ask_again = is_usual && !only_recorded && !asks_calls;
             let may_be_called = outcome::is_idle(&outcome) && question.conditions.is_empty();
-            if is_usual && !only_recorded && is_of_calls {
-                (question, columns) = question_about_calls(&question, format, false)?;
-                outcome = with_progress(explain, || ask(&question))?;
-            } else if is_usual && !only_recorded && may_be_called {
+            if may_ask_again && may_be_called {
                 let (called, of_calls) = question_about_calls(&question, format, false)?;
                 let found = with_progress(explain, || ask(&called))?;
                 if matches!(found, Outcome::Found(_)) {
                     outcome::say_calls_instead();
                     (question, columns, outcome) = (called, of_calls, found);
                 }
-            } else if is_usual && !only_recorded && have_no_callers(&outcome) {
+            } else if may_ask_again && have_no_callers(&outcome) {
                 let (called, of_calls) = question_about_calls(&question, format, true)?;
                 let found = with_progress(explain, || ask(&called))?;
                 if has_calls(&found) {
@@ -200,7 +215,8 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             explain.time(Stage::Write, || {
                 let (drawing, columns) = (drawing.as_ref(), columns.as_ref());
-                drawing::write_answer(outcome, drawing, columns, format, &output, style(&question))
+                let style = style_of_ranked(&question, &outcome, "latency_us_sum");
+                drawing::write_answer(outcome, drawing, columns, format, &output, style)
             })
         }
         Subject::Operations(connections) => ask_about(args, explain, GroupBy::MOUNT, |question| {
@@ -212,7 +228,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether these are rows by tenant or user of requests to devices, which have no caller.
+/// Whether the rows are by tenant or user, but of requests to devices, which have no caller.
 fn have_no_callers(outcome: &Outcome) -> bool {
     let Outcome::Found(answer) = outcome else {
         return false;
@@ -228,8 +244,8 @@ fn has_calls(outcome: &Outcome) -> bool {
     }
 }
 
-/// The same question about calls of applications, where no request was made for them (the cache answered, or only they are recorded), or
-/// where requests have no caller: `beside_requests`.
+/// The same question about calls of applications. It is asked if calls made no requests, because the cache answered or only calls are
+/// recorded, or if requests have no caller: `beside_requests`.
 fn question_about_calls(
     question: &Question,
     format: Format,
@@ -266,22 +282,38 @@ fn question_about_calls(
         .collect();
     let columns = Columns::parse(&shown.join(","))?;
     if question.sort.is_none() && question.step == Some(Step::All) && !beside_requests {
-        question.sort = Some("app_bytes".parse()?);
+        question.sort = Some("app_called_bytes".parse()?);
     }
     let columns = columns_of_files(Some(columns), &mut question, format)?;
     Ok((question, columns))
 }
 
-/// What a table of calls shows beside what rows stand for.
+/// The default columns of a picture of calls of applications.
+fn drawn_of_calls(target: &Target, question: &Question) -> anyhow::Result<Columns<AnswerRow>> {
+    let names = match (target, question.step) {
+        (Target::Stdout, Some(Step::All)) => "app_called_bytes",
+        (Target::Stdout, _) => "app_throughput,app_iops,app_latency_us_p99",
+        (Target::Svg(_), _) => DRAWN_OF_CALLS,
+    };
+    let left_out = excluded_column_prefixes(&question.ops);
+    let is_left_out = |name: &str| begins_with_any(name.trim_start_matches("app_"), left_out);
+    Ok(Columns::<AnswerRow>::parse(names)?.without(is_left_out))
+}
+
+/// Columns of calls in an SVG.
+const DRAWN_OF_CALLS: &str = "app_read_throughput,app_write_throughput,app_read_iops,app_write_iops,\
+    app_read_latency_us_p99,app_write_latency_us_p99";
+
+/// Columns in a table of calls.
 const CALLS: [&str; 5] = [
     "app_read_calls",
-    "app_read_bytes",
+    "app_read_called_bytes",
     "app_write_calls",
-    "app_write_bytes",
+    "app_write_called_bytes",
     "app_errors",
 ];
 
-/// What it shows of requests, where they are asked for as well.
+/// Columns of requests in that table, if requests are asked for as well.
 const OF_REQUESTS: [&str; 4] = [
     "read_requests",
     "read_bytes",
@@ -289,7 +321,7 @@ const OF_REQUESTS: [&str; 4] = [
     "write_bytes",
 ];
 
-/// The recorded time of an answer, which its rows do not have: where nothing was done there is no row.
+/// Writes the recorded time of an answer. The rows do not show it, because idle windows have no row.
 fn write_recorded(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     let step = match answer.step {
         Step::Windows(step) => step,
@@ -324,17 +356,20 @@ fn ask_about(
         && answer.rows.len() > most
     {
         if question.sort.is_none() {
-            answer.rows.sort_by_key(|row| Reverse(row.sums.requests));
+            answer
+                .rows
+                .sort_by_key(|row| Reverse((row.sums.execute_ns_sum, row.sums.requests)));
         }
         answer.keep_first(most);
     }
     explain.time(Stage::Write, || {
         let (drawing, columns) = (drawing.as_ref(), columns.as_ref());
-        drawing::write_answer(outcome, drawing, columns, format, &output, style(&question))
+        let style = style(&question);
+        drawing::write_answer(outcome, drawing, columns, format, &output, style)
     })
 }
 
-/// Where `--plot` draws.
+/// The destination of `--plot`.
 fn target(args: &Args) -> anyhow::Result<Option<Target>> {
     let Some(path) = args.plot.clone() else {
         return Ok(None);
@@ -346,7 +381,7 @@ fn target(args: &Args) -> anyhow::Result<Option<Target>> {
     Ok(Some(target))
 }
 
-/// Refuses flags that say how the table is written, if `--plot -` draws in its place.
+/// Rejects flags for the table's format if `--plot -` draws a picture instead.
 fn refuse_besides_picture(args: &Args) -> anyhow::Result<()> {
     let (format, output) = args.form.choose()?;
     if !matches!(output, Output::Stdout) {
@@ -364,13 +399,13 @@ fn refuse_besides_picture(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The most rows of a table, unless --step or --top is given. Files that are named are all shown.
+/// The most rows of a table, unless --step or --top is given. Named files are all shown.
 fn row_limit(args: &Args) -> Option<usize> {
     let is_open = args.step.is_none() && args.rows.top.is_none() && !args.selection.names_files();
     is_open.then_some(MOST_ROWS)
 }
 
-/// Tables show what rows are sorted by.
+/// Makes tables show the columns that sort their rows.
 pub fn style(question: &Question) -> Style {
     Style {
         sorted_by: question.sort.as_ref().map(|sort| sort.column.clone()),
@@ -378,7 +413,20 @@ pub fn style(question: &Question) -> Style {
     }
 }
 
-/// What `--op` names, each once.
+/// Like [`style`], for rows that are ranked by a column unless a question sets an order.
+fn style_of_ranked<R>(question: &Question, outcome: &Outcome<R>, column: &str) -> Style {
+    let is_ranked = match outcome {
+        Outcome::Found(answer) => answer.step == Step::All || question.top.is_some(),
+        Outcome::Nothing { .. } => false,
+    };
+    let mut style = style(question);
+    if is_ranked && style.sorted_by.is_none() && !question.levels.contains(&IoLevel::App) {
+        style.sorted_by = Some(column.to_owned());
+    }
+    style
+}
+
+/// The operations in `--op`, without repetitions.
 pub fn op_names(named: &[String]) -> anyhow::Result<Vec<String>> {
     let mut ops: Vec<_> = named.iter().map(|op| op_name(op)).collect();
     if ops.iter().any(String::is_empty) {
@@ -391,12 +439,12 @@ pub fn op_names(named: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(ops)
 }
 
-/// An operation as the protocol calls it.
+/// An operation's name in the protocol.
 fn op_name(op: &str) -> String {
     op.trim().to_uppercase()
 }
 
-/// How names of columns begin that hold only zeros, because `--op` leaves them out.
+/// Prefixes of columns that contain only zeros, because `--op` excludes them.
 fn excluded_column_prefixes(ops: &[String]) -> &'static [&'static str] {
     match ops {
         [op] if op == READ => &["write_", "w-", "ops"],
@@ -409,7 +457,7 @@ fn begins_with_any(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// Refuses to sort or filter by columns that `--op` leaves out.
+/// Rejects sorting or filtering by columns that `--op` excludes.
 fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()> {
     let sort = question.sort.iter().map(|sort| ("--sort", &*sort.column));
     let conditions = question.conditions.iter().flat_map(Condition::columns);
@@ -420,7 +468,7 @@ fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()>
     }
 }
 
-/// Columns without those that `--op` leaves out.
+/// Columns without those that `--op` excludes.
 fn columns_of_directions(
     columns: Option<Columns<AnswerRow>>,
     left_out: &[&str],
@@ -440,7 +488,7 @@ fn columns_of_directions(
     }
 }
 
-/// The question, the format of its answer, and where that goes.
+/// The question, and the format and destination of its answer.
 fn question(args: Args, by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
     let (format, output) = args.form.choose()?;
     let step = match args.step.as_deref() {
@@ -465,8 +513,7 @@ pub fn with_parts(format: Format, parts: bool) -> Format {
     }
 }
 
-/// The columns of an answer about files, for which it asks the question. Refuses what `--op`
-/// excludes.
+/// The columns of an answer about files, which are added to the question. Rejects columns that `--op` excludes.
 pub fn columns_of_files(
     columns: Option<Columns<AnswerRow>>,
     question: &mut Question,

@@ -3,7 +3,7 @@
 use trackiops_query::parse_size;
 use trackiops_store::limit_read_memory;
 
-/// Less is not enough for any file.
+/// No file can be read with less.
 const LEAST_BYTES: u64 = 64 << 20;
 
 /// The flag.
@@ -18,7 +18,7 @@ pub struct ReadMemoryFlag {
 }
 
 impl ReadMemoryFlag {
-    /// From now on it limits this process.
+    /// From now on, the limit applies to this process.
     pub fn apply(self) {
         limit_read_memory(self.max_read_memory);
     }

@@ -33,7 +33,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{Options, WindowQueue, Writer};
+use trackiops_store::{Options, Warning, WindowQueue, Writer};
 use trackiops_threads::privileges;
 
 use crate::config::Source;
@@ -53,6 +53,7 @@ use crate::record::reload::{Changes, Reload};
 use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
+use crate::signals;
 use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
@@ -68,7 +69,7 @@ const LOOKS_FOR_NFS_TOLD: u64 = 10;
 /// Records until asked to stop. Also stops when a thread has died, and keeps the recorded data.
 pub fn run(source: Source) -> Result<ExitCode> {
     let (args, reload) = Reload::begin(source)?;
-    stderr_queue::start()?;
+    stderr_queue::start().context("cannot start the thread of messages")?;
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
@@ -117,10 +118,11 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     let mut writer = Writer::open_after(&store, options, None, messages::report_warning)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
+        .build()
+        .context("cannot start to wait for events")?;
     runtime.block_on(async {
-        // Before the probes are attached, so that a signal never kills a half-begun recording.
-        let mut stop = StopRequest::new(ending)?;
+        // Before attaching probes, so that a signal never kills a recording that is only half set up.
+        let mut stop = StopRequest::new(ending).context("cannot listen to signals")?;
         let manager = ServiceManager::of_environment();
         let plan = match planned {
             Some(plan) => plan,
@@ -195,9 +197,16 @@ async fn record_with_plan(
         tenant_rules: reload.tenants.rules.clone(),
         ..settings
     };
-    let mut recorder = Recorder::start(&plan, &settings, &mut StartTiming::begin())?;
+    let mut timing = StartTiming::begin().until(signals::was_asked);
+    let started = Recorder::start(&plan, &settings, &mut timing);
+    if signals::was_asked() {
+        drop(started);
+        return end_unrecorded(manager, writer, &store);
+    }
+    let mut recorder = started?;
     if let Some(memory) = args.memory() {
-        let files = memory.files(memory::taken()?);
+        let taken = memory::taken().context("cannot read how much memory the recorder takes")?;
+        let files = memory.files(taken);
         recorder.follow_at_most(files);
         if files < Options::MOST_FILES {
             say(memory.why(files));
@@ -218,7 +227,8 @@ async fn record_with_plan(
         let most_waiting = args
             .memory()
             .map_or(WAITING_REQUESTS, Memory::waiting_requests);
-        Some(requests::write(writer, most_waiting)?)
+        let written = requests::write(writer, most_waiting);
+        Some(written.context("cannot start the thread of single requests")?)
     } else {
         None
     };
@@ -232,7 +242,15 @@ async fn record_with_plan(
     // Ends after the queue, because it serves the queue's last windows.
     let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
-    let waiting = WindowQueue::start(writer, store, publisher.clone(), messages::report_warning)?;
+    let ending = Arc::clone(&stop.asked);
+    let warn = move |warning: Warning| {
+        if matches!(warning, Warning::Replaced(_)) {
+            ending.notify_one();
+        }
+        messages::report_warning(warning);
+    };
+    let waiting = WindowQueue::start(writer, store, publisher.clone(), warn)
+        .context("cannot start the thread of windows")?;
     let usage = recorder.usage();
     let new_rules = recorder.new_rules();
     announce(&settings.filter, args.ready_file.as_deref())?;
@@ -240,7 +258,10 @@ async fn record_with_plan(
     manager.records();
     let mut show = RecordingDisplay::new(Arc::clone(&kept), args.paper);
     let mut printed = match args.paper {
-        true => Some(PaperLines::begin(args.granularity.finest())?),
+        true => Some(
+            PaperLines::begin(args.granularity.finest())
+                .context("cannot start the thread that prints")?,
+        ),
         false => None,
     };
     let mut dropped = 0;
@@ -310,16 +331,27 @@ async fn record_with_plan(
         .unwrap_or(Ok(Ok(())))
         .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
     if !is_all_sealed {
-        say(
-            "stopped before everything is sealed: nothing is lost, and the next `trackiops record` seals the rest",
-        );
+        say(last_work::unsealed(&args.store.dir()));
     }
     messages::report(&totals?, &kept);
     requests.context("single requests were not kept to the end")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves windows to other programs. Without that the recording goes on, unless a flag asks for it.
+/// Ends after a signal that came before the recording began. The store gets nothing but what an earlier recording left in journals.
+fn end_unrecorded(manager: ServiceManager, writer: Writer, store: &Path) -> Result<ExitCode> {
+    let last_work = LastWork::begin(manager.listens());
+    let _ending = manager.ends()?;
+    let sealed = last_work.wait_for(|| false, || writer.finish())?;
+    match sealed {
+        Some(sealed) => sealed?,
+        None => say(last_work::unsealed(store)),
+    }
+    say("stopped before the recording began: nothing was recorded");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves windows to other programs. If that fails, the recording continues, unless a flag requires it.
 fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Option<LiveServer>> {
     if args.no_live {
         return Ok(None);
@@ -333,7 +365,12 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
         host: args.host(),
         kernel: uname().release().to_string_lossy().into_owned(),
         engine: plan.programs.engine().to_owned(),
-        store: fs::canonicalize(store)?,
+        store: fs::canonicalize(store).with_context(|| {
+            format!(
+                "cannot find the store {}; was it moved or deleted?",
+                store.display()
+            )
+        })?,
         store_size: keep.most_bytes,
         retention: keep.retention.to_string(),
         started_ms: now().0,

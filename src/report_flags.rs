@@ -22,7 +22,7 @@ enum ReportFormat {
 }
 
 impl ReportFlags {
-    /// Whether it is for other programs.
+    /// Whether the output is JSON for other programs.
     pub fn is_json(&self) -> bool {
         self.json || self.format == ReportFormat::Json
     }

@@ -105,7 +105,7 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A directory that only this user may enter.
+/// An address in a directory that only this user may enter.
 fn usual_address() -> anyhow::Result<ListenAddress> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let runtime = runtime.map(PathBuf::from).context(
@@ -147,7 +147,7 @@ fn app(api: Api, access: Option<Arc<Access>>, hosts: Hosts) -> Router {
         .layer(map_response(confine))
 }
 
-/// What a page may do: nothing but show what this server has.
+/// Restricts the page to showing data of this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

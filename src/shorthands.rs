@@ -24,7 +24,7 @@ pub struct Shorthands {
 }
 
 impl Shorthands {
-    /// The format that they ask for, and by which flag.
+    /// The chosen format, and the flag that chose it.
     pub fn option(&self) -> Option<(Format, String)> {
         let csv = Format::Csv(Texts::AsTheyAre);
         let asked = [
@@ -36,7 +36,7 @@ impl Shorthands {
         asked.map(|(_, format, flag)| (format, flag.to_owned()))
     }
 
-    /// Whether CSV is for a spreadsheet. Fails if what is written is no CSV; `name` is what it is.
+    /// Whether CSV is for a spreadsheet. Fails if the output is not CSV; `name` is its format.
     pub fn is_for_spreadsheets(&self, is_csv: bool, name: &str) -> anyhow::Result<bool> {
         if self.csv_safe && !is_csv {
             bail!("--csv-safe is for CSV; leave out --format {name}");

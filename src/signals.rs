@@ -26,11 +26,15 @@ static ASKED: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Whether a signal is ignored.
 pub fn is_ignored(signal: c_int) -> bool {
-    // SAFETY: the structure is ours, zeroes are valid in it, and no action is changed.
+    action_of(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}
+
+/// The current action of a signal.
+fn action_of(signal: c_int) -> Option<libc::sigaction> {
+    // SAFETY: the structure is a local variable, zeroes are valid in it, and a null action changes nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, ptr::null(), &raw mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
+        (libc::sigaction(signal, ptr::null(), &raw mut action) == 0).then_some(action)
     }
 }
 
@@ -49,7 +53,21 @@ pub fn asked_to_end() -> io::Result<BorrowedFd<'static>> {
     Ok(asked.as_fd())
 }
 
-/// Whether a signal has asked the process to end, since [`asked_to_end`] was called.
+/// From now on, [`was_asked`] notices SIGINT and SIGTERM. Unlike [`asked_to_end`], it leaves an earlier handler in place, and tokio's handlers,
+/// which are installed later, call this one.
+pub fn notice_end() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let is_unhandled =
+            |action: libc::sigaction| [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+        if action_of(signal).is_some_and(is_unhandled) {
+            let handler: extern "C" fn(c_int) = tell_asked;
+            // SAFETY: `tell_asked` only uses operations that signal-safety(7) allows, and it is never unloaded.
+            unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        }
+    }
+}
+
+/// Whether a signal has asked the process to end, since [`asked_to_end`] or [`notice_end`] was called.
 pub fn was_asked() -> bool {
     WAS_ASKED.load(Ordering::Acquire)
 }
@@ -111,18 +129,13 @@ pub fn forget_draft() {
 
 /// Leaves a signal alone if it is ignored, as with `nohup`, or handled, as in a recorder.
 fn remove_draft_on(signal: c_int) {
-    // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what
-    // signal-safety(7) lists.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
-        if known && action.sa_sigaction == libc::SIG_DFL {
-            let handler: extern "C" fn(c_int) = end_without_draft;
-            action.sa_sigaction = handler as libc::sighandler_t;
-            action.sa_flags = libc::SA_RESETHAND;
-            libc::sigaction(signal, &raw const action, ptr::null_mut());
-        }
-    }
+    let action = action_of(signal).filter(|action| action.sa_sigaction == libc::SIG_DFL);
+    let Some(mut action) = action else { return };
+    let handler: extern "C" fn(c_int) = end_without_draft;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESETHAND;
+    // SAFETY: the structure is a local variable, and the handler only calls functions that signal-safety(7) lists.
+    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
 }
 
 /// Removes the file and raises the signal again, which now ends the process: `SA_RESETHAND` has restored the default action.

@@ -23,9 +23,9 @@ use crate::question_flags::now;
 use crate::report_flags::ReportFlags;
 use crate::volume::days_until;
 
-/// It answers at once, whatever its disk does.
+/// The recorder answers at once, even if its disk is slow.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How late a window may be closed, and written.
+/// How late a window may be closed and written.
 const LATE_MS: u64 = 5000;
 
 /// What `trackiops status` takes.
@@ -65,15 +65,15 @@ struct Report {
     recorder: RecorderInfo,
     status: Status,
     mounts: Vec<MountPoint>,
-    /// Why the recorder does not do well.
+    /// Why the recorder is not healthy.
     complaints: Vec<String>,
     store: Option<StoreUsage>,
 }
 
 struct StoreUsage {
-    /// Of segments and journals.
+    /// Bytes of segments and journals.
     bytes: u64,
-    /// Until the room is used up; `None` if it never is.
+    /// Days until the room is used up; `None` if it never is.
     full_in_days: Option<f64>,
 }
 
@@ -200,7 +200,7 @@ impl Report {
     }
 }
 
-/// Why a recorder does not do well: what was wrong in the last minute, or is.
+/// Why a recorder is not healthy: problems in the last minute, and present ones.
 fn complaints(status: &Status, granularity_ms: u64) -> Vec<String> {
     let mut complaints = Vec::new();
     if status.silent_ms > granularity_ms + LATE_MS {
@@ -249,7 +249,7 @@ fn complaints(status: &Status, granularity_ms: u64) -> Vec<String> {
     complaints
 }
 
-/// What tracing takes, and what it leaves out.
+/// The overhead of tracing, and the work that is shed to limit it.
 fn tracing(load: &TracingLoad) -> String {
     if load.ceiling_ppm == 0 {
         return "not measured".to_owned();
@@ -278,7 +278,7 @@ fn files(usage: &KernelUsage) -> String {
 }
 
 fn mounts(mounts: &[MountPoint]) -> String {
-    /// More are not named.
+    /// Further mounts are not named.
     const NAMED: usize = 4;
     if mounts.is_empty() {
         return "none".to_owned();
@@ -339,7 +339,7 @@ fn cpu_ns_per_request(own: &OwnUsage, requests: u64) -> Option<u64> {
     (own.cpu_ms * 1_000_000).checked_div(requests)
 }
 
-/// `None` if it cannot be read.
+/// `None` if the store cannot be read.
 fn store_usage(recorder: &RecorderInfo) -> Option<StoreUsage> {
     let retention = recorder.retention.parse().unwrap_or_default();
     let rows = match ask_volume(&recorder.store, &retention).ok()? {
@@ -347,7 +347,9 @@ fn store_usage(recorder: &RecorderInfo) -> Option<StoreUsage> {
         Outcome::Nothing { .. } => Vec::new(),
     };
     let room = recorder.store_size;
-    let segments: u64 = rows.iter().map(|row| row.bytes).sum();
+    let sealed = rows.iter().filter(|row| row.is_sealed());
+    let segments: u64 = sealed.map(|row| row.bytes).sum();
+    // All files of journals, including journals of single requests.
     let journals = fs::read_dir(recorder.store.join("journal")).ok()?;
     let lengths = journals.filter_map(|journal| Some(journal.ok()?.metadata().ok()?.len()));
     Some(StoreUsage {

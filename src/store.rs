@@ -16,7 +16,7 @@ use crate::progress::begin_reading;
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 
-/// What to do about a segment whose rows are nowhere else.
+/// Advice for a segment whose rows exist nowhere else.
 const LOST: &str =
     "    restore it from a copy and run this again; until then, answers that need it say so";
 
@@ -141,7 +141,7 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
     })
 }
 
-/// A finding for other programs.
+/// A finding as JSON.
 fn finding_object(finding: &Finding) -> Value {
     let Finding {
         path,
@@ -162,7 +162,7 @@ fn finding_object(finding: &Finding) -> Value {
     })
 }
 
-/// What was repaired, for other programs.
+/// A repair as JSON.
 fn repair_object(repaired: &Repaired) -> Value {
     let Repaired {
         hidden,
@@ -174,7 +174,7 @@ fn repair_object(repaired: &Repaired) -> Value {
     json!({"kind": "repair", "hidden": hidden, "shown": shown, "deleted": deleted, "left": left})
 }
 
-/// What was checked, for other programs.
+/// The totals of a check as JSON.
 fn totals_object(report: &Report) -> Value {
     let Report {
         findings,
@@ -209,6 +209,9 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
             )?;
             let next = match rebuilt.lost.contains(path) {
                 true => LOST,
+                false if path.ends_with("imports") => {
+                    "    nothing to do if you removed them to import again; else restore them from a copy"
+                }
                 false => "    restore it from a copy and run this again, or move it away",
             };
             print(next, 4, out)?;

@@ -11,7 +11,7 @@ use crate::read_memory_flag::ReadMemoryFlag;
 
 /// The variable that names the store if `--store` does not.
 pub const VARIABLE: &str = "TRACKIOPS_STORE";
-/// The store if that does not name one, either.
+/// The store if the variable does not name one either.
 const USUAL: &str = "/var/lib/trackiops";
 
 /// One store.
@@ -23,7 +23,7 @@ pub struct StoreFlag {
 }
 
 impl StoreFlag {
-    /// The store that an argument without a flag names, or else this one.
+    /// The store of an argument without a flag, or else this one.
     pub fn or_named(self, dir: Option<PathBuf>) -> Self {
         Self {
             store: dir.or(self.store),
@@ -40,7 +40,7 @@ impl StoreFlag {
         existing(self.store)
     }
 
-    /// The store, if there is one. One that the flag names must exist.
+    /// The store, if there is one. A store that the flag names must exist.
     pub fn if_any(self) -> anyhow::Result<Option<PathBuf>> {
         match self.store {
             Some(dir) => existing(Some(dir)).map(Some),
@@ -48,7 +48,7 @@ impl StoreFlag {
         }
     }
 
-    /// The store that the flag itself names, if it does.
+    /// The store that the flag itself names, if any.
     pub fn named(self) -> anyhow::Result<Option<PathBuf>> {
         self.store.map(|dir| existing(Some(dir))).transpose()
     }
@@ -67,13 +67,13 @@ pub struct StoreFlags {
 }
 
 impl StoreFlags {
-    /// Those that the flag itself names.
+    /// The stores that the flag itself names.
     pub fn named(&self) -> Vec<PathBuf> {
         self.memory.apply();
         self.store.clone()
     }
 
-    /// Their directories, which must exist. From now on [`ReadMemoryFlag`] applies.
+    /// Their directories, which must exist. From now on, [`ReadMemoryFlag`] applies.
     pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
         self.memory.apply();
         let named = match self.store.is_empty() {
@@ -88,7 +88,7 @@ impl StoreFlags {
     }
 }
 
-/// What names a store.
+/// The source of a store's path.
 #[derive(Clone, Copy)]
 enum StoreNamedBy {
     Flag,

@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     outcome::write_outcome(outcome, None, format, &output, question.zone)
 }
 
-/// What a rule matched.
+/// The data that a rule matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Matched {
     names: u64,
@@ -71,7 +71,7 @@ struct Matched {
     bytes: u64,
 }
 
-/// What each rule matched, and last what belongs to no tenant.
+/// The data that each rule matched; last, the data of no tenant.
 fn matched(question: &Question, rules: &Rules) -> anyhow::Result<Vec<Matched>> {
     let question = Question {
         by: GroupBy {

@@ -45,7 +45,7 @@ Examples:
   trackiops top --since 03:10            what the store has of ten seconds from 03:10
   trackiops top --once --step 1m > file  a frame, for a ticket";
 
-/// Interval of looks at keys and windows.
+/// Interval of checks for keys and windows.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long `--once` waits for windows.
 const ONCE: Duration = Duration::from_secs(5);
@@ -104,6 +104,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         bail!("stdin and stdout are no terminal; print a frame with --once");
     }
+    // https://no-color.org
+    app.has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let command = {
         let mut screen = Screen::open()?;
         show(&mut app, &mut source, look, &mut screen.terminal)?;
@@ -115,7 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the screen until that is ended.
+/// Shows the screen until the user ends it.
 fn show(
     app: &mut App,
     source: &mut Source,
@@ -155,7 +157,7 @@ fn show(
 
 /// Prints a frame. Status 0: it is live, or has rows; 1: it has none; 3: a part is damaged.
 fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCode> {
-    /// What a terminal has at least.
+    /// The smallest size of a terminal.
     const SIZE: (u16, u16) = (80, 24);
     let begun = Instant::now();
     while source.live().is_some_and(|live| !live.has_windows()) && begun.elapsed() < ONCE {
@@ -193,9 +195,9 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
     Ok(outcome::status_of_rows(found, &app.table.notes))
 }
 
-/// The terminal while the screen has it. Whatever ends that restores it.
+/// The terminal while it shows the screen. Every way to end restores it.
 struct Screen {
-    /// It would panic where it cannot show the cursor, of a terminal that is gone. [`restore`] does.
+    /// Not dropped: its drop would panic if it cannot show the cursor, because the terminal is gone. [`restore`] shows the cursor.
     terminal: ManuallyDrop<ratatui::DefaultTerminal>,
 }
 
@@ -217,7 +219,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, also while another thread draws, which cannot draw any more then.
+/// Restores the terminal, even while another thread draws. That thread cannot draw any more then.
 fn restore() {
     // In the background, writing would otherwise stop the process.
     signals::ignore_background_output();

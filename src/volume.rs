@@ -22,7 +22,7 @@ Examples:
   trackiops volume --store-size 100GiB  and when is that used up?
   trackiops volume --plan --files 4000  what recording 4000 files will take";
 
-/// More files at once would not fit into memory, and counts of their entries would overflow.
+/// More files at once would not fit into memory, and the counts of their entries would overflow.
 const MOST_FILES: u64 = 1_000_000_000;
 
 /// What `trackiops volume` takes.
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     outcome::write_outcome(outcome, None, format, &output, Zone::Local)
 }
 
-/// Says of which granularities the store has too few entries.
+/// Names the granularities for which the store has too few entries.
 fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
     let is_unlike = |length: &&Granularity| like.iter().all(|row| row.granularity != **length);
     let unlike = planned.as_slice().iter().filter(is_unlike);
@@ -102,13 +102,28 @@ fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
 /// The sums of all granularities, and when the room is used up.
 fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
-    let a_day: f64 = rows.iter().map(|row| row.bytes_per_day).sum();
+    let unsealed = rows.iter().filter(|row| !row.is_sealed());
+    let unsealed: u64 = unsealed.map(|row| row.bytes).sum();
+    if rows.iter().all(|row| row.bytes_per_day.is_none()) {
+        return format!(
+            "not sealed yet: {} in journals; sealing makes them smaller, and then a day can be estimated",
+            units::bytes(unsealed)
+        );
+    }
+    let a_day: f64 = rows.iter().filter_map(|row| row.bytes_per_day).sum();
     let most: f64 = rows.iter().filter_map(|row| row.bytes_at_most).sum();
     let lasting = rows.iter().filter(|row| row.bytes_at_most.is_none());
-    let lasting: f64 = lasting.map(|row| row.bytes_per_day).sum();
+    let lasting: f64 = lasting.filter_map(|row| row.bytes_per_day).sum();
     let mut text = format!("{} a day", units::bytes(a_day as u64));
     if !is_plan {
-        text = format!("{} on disk, {text}", units::bytes(bytes));
+        let journals = match unsealed {
+            0 => String::new(),
+            bytes => format!(
+                " ({} of it in journals, not sealed yet)",
+                units::bytes(bytes)
+            ),
+        };
+        text = format!("{} on disk{journals}, {text}", units::bytes(bytes));
     }
     if most > 0.0 {
         let most = units::bytes(most as u64);
@@ -132,13 +147,12 @@ fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     }
 }
 
-/// Days until the room is used up, if that is within 100 years. Each granularity grows until it
-/// expires; a plan begins with nothing.
+/// Days until the room is used up, if fewer than 100 years. Each granularity grows until it expires; a plan begins empty.
 pub fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
     let at = |days: f64| -> f64 {
         let of_row = |row: &Volume| {
             let begun = if is_plan { 0.0 } else { row.bytes as f64 };
-            let grown = begun + row.bytes_per_day * days;
+            let grown = begun + row.bytes_per_day.unwrap_or_default() * days;
             row.bytes_at_most
                 .map_or(grown, |most| grown.min(most.max(begun)))
         };

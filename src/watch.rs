@@ -56,19 +56,19 @@ Examples:
 
 /// Most rows of a table without --top.
 const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
-/// Most rows of a window that alerts may be about.
+/// Most rows of a window that alerts consider.
 const MOST_ALERTS: NonZeroUsize = NonZeroUsize::new(100).unwrap();
-/// Interval of looks at `--duration`.
+/// Interval of checks for `--duration`.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The recorder says something each second.
+/// The recorder sends a message each second.
 const SILENCE: Duration = Duration::from_secs(5);
-/// What is said of a recorder that says nothing.
+/// The message about a silent recorder.
 const SILENT: &str = "the recorder does not answer: it may be stopped";
-/// Windows of a step after which they are added up.
+/// Most pending windows of a step before they are summed.
 const MOST_PENDING: usize = 64;
 /// Interval of attempts to find a recorder again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// Attempts to read a store of which segments are merged meanwhile.
+/// Attempts to read a store whose segments are being merged.
 const ATTEMPTS: u32 = 8;
 
 /// What `trackiops watch` takes.
@@ -215,22 +215,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Why following a recorder ends without an error.
 enum End {
-    /// `--duration` is over, or nobody reads what is written.
+    /// `--duration` is over, or stdout has lost its reader.
     Over,
-    /// The recorder has ended after this window.
+    /// The recorder ended after this window.
     Recorder(Position),
-    /// The connection broke after this window: the recorder was killed, or ended before all was read.
+    /// The connection broke after this window: the recorder was killed, or ended before everything was read.
     Broken(Position),
-    /// The recorder does not answer, and windows are to end then.
+    /// The recorder does not answer, and `--windows` then ends.
     Silent,
 }
 
-/// How windows are written.
+/// The output format.
 #[derive(Clone, Copy)]
 enum Form {
     Answer(Format),
     Paper,
-    /// An object per window.
+    /// One object per window.
     Windows,
     /// Events, as JSON or as lines for people.
     Events {
@@ -248,7 +248,7 @@ impl Form {
     }
 }
 
-/// What is asked of each window, and the windows of the step that is not over yet.
+/// The state of the command: the question for each window, and the pending windows of the current step.
 struct Watch {
     socket: PathBuf,
     question: Question,
@@ -256,7 +256,7 @@ struct Watch {
     rows: RowFlags,
     form: Form,
     columns: Option<Columns<AnswerRow>>,
-    /// Whether a header was written.
+    /// Whether the header was written.
     has_header: bool,
     asked_step: Option<Granularity>,
     /// `--step`, or else the length of the recorder's windows.
@@ -275,7 +275,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// `None` if columns were to be listed, which is done then.
+    /// `None` if the columns were to be listed, which is then done.
     fn new(args: Args) -> anyhow::Result<Option<Self>> {
         let form = match (args.json, args.csv, args.paper, args.windows) {
             (json, ..) if args.events || !args.on.is_empty() => Form::Events { json },
@@ -348,7 +348,7 @@ impl Watch {
         }))
     }
 
-    /// Begins with a recorder.
+    /// Begins to follow a recorder.
     fn begin(&mut self, hello: &Hello) -> anyhow::Result<()> {
         let finest = Granularity::from_ms(hello.recorder.granularity_ms)?;
         self.step = self.asked_step.unwrap_or(finest);
@@ -364,7 +364,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Says that the recorder has ended.
+    /// Reports that the recorder has ended.
     fn tell_ended(&mut self) -> anyhow::Result<()> {
         match self.form {
             Form::Events { .. } => {
@@ -376,7 +376,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Follows how the recording goes. Returns whether somebody reads that.
+    /// Derives events from a status. Returns whether stdout still has a reader.
     fn see_status(&mut self, status: &Status) -> anyhow::Result<bool> {
         let Form::Events { .. } = self.form else {
             return Ok(true);
@@ -390,7 +390,7 @@ impl Watch {
         self.tell(events)
     }
 
-    /// Writes events, and runs what is to run at them. Returns whether somebody reads that.
+    /// Writes events, and runs their programs. Returns whether stdout still has a reader.
     fn tell(&mut self, events: impl IntoIterator<Item = Event>) -> anyhow::Result<bool> {
         let Form::Events { json: as_json } = self.form else {
             return Ok(true);
@@ -429,7 +429,7 @@ impl Watch {
         Ok(goes_on)
     }
 
-    /// The events of a window: rows that match, or do not any more.
+    /// Writes the alerts of a window: rows that match, or no longer match.
     fn alerts(&mut self, question: &Question) -> anyhow::Result<bool> {
         // A view without windows only checks the question.
         let is_window = question.step.is_some();
@@ -456,7 +456,7 @@ impl Watch {
         }
     }
 
-    /// The events of what is slow, or is not any more.
+    /// Writes events about mounts that became slow, or are no longer slow.
     fn tell_slow(&mut self) -> anyhow::Result<bool> {
         let (Form::Events { .. }, Some(until)) = (self.form, self.end) else {
             return Ok(true);
@@ -474,7 +474,7 @@ impl Watch {
         }
     }
 
-    /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
+    /// Writes the store's windows since a time. Returns the position of their end; `None` if stdout has lost its reader.
     fn history(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
         self.frames.from_store = true;
         let written = self.stored(store, since);
@@ -515,7 +515,7 @@ impl Watch {
         }
     }
 
-    /// Says that windows are in the store which nobody has listened to.
+    /// Says that the store has windows that were not received.
     fn tell_missed(&self, last: Position, position: Position) {
         if let (true, Some(end)) = (position > last, self.end) {
             say(format_args!(
@@ -526,8 +526,8 @@ impl Watch {
         }
     }
 
-    /// Writes windows until something ends that; at the begin of the stream not those up to a
-    /// position, which were written.
+    /// Writes windows until the stream ends. Skips windows up to the position `after` at the beginning of the stream, because they were
+    /// already written.
     fn follow(
         &mut self,
         subscription: &mut Subscription,
@@ -620,7 +620,7 @@ impl Watch {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says something about the rows.
+    /// Adds a note about the rows.
     fn note(&mut self, note: String) {
         match self.is_of_windows() {
             true => self.frames.say(note),
@@ -628,7 +628,7 @@ impl Watch {
         }
     }
 
-    /// Says that windows may be in the store which were not received.
+    /// Says that the store may have windows that were not received.
     fn tell_broken(&mut self) -> anyhow::Result<()> {
         if let Form::Events { .. } = self.form {
             let ended = self.events.ended(false);
@@ -659,8 +659,7 @@ impl Watch {
         ));
     }
 
-    /// Adds a window, and writes those of its step if it is the last one of these. Returns whether
-    /// somebody reads that.
+    /// Adds a window, and writes its step if the window is the last one of the step. Returns whether stdout still has a reader.
     fn add(&mut self, window: LiveWindow) -> anyhow::Result<bool> {
         let view = Snapshot::of_windows(slice::from_ref(&window), &[], &self.socket)?;
         let Some((start, end)) = view.span() else {
@@ -688,7 +687,7 @@ impl Watch {
         Ok(goes_on)
     }
 
-    /// Writes the windows that wait for the end of their step. Returns whether somebody reads that.
+    /// Writes the pending windows. Returns whether stdout still has a reader.
     fn flush(&mut self) -> anyhow::Result<bool> {
         let windows = mem::take(&mut self.pending);
         self.write_windows(&windows, self.start)
@@ -711,7 +710,7 @@ impl Watch {
         self.write(view, range, Some(step))
     }
 
-    /// Writes what a view has in a range. Returns whether somebody reads that.
+    /// Writes the rows of a view in a range. Returns whether stdout still has a reader.
     fn write(
         &mut self,
         view: Snapshot,
@@ -793,7 +792,7 @@ impl Watch {
         emit(&text)
     }
 
-    /// The answer, if there is one. Says what it lacks.
+    /// The answer, if there is one. Reports its gaps.
     fn answer<R>(&mut self, outcome: Outcome<R>) -> Option<Answer<R>> {
         let (answer, mut notes) = match outcome {
             Outcome::Found(mut answer) => {
@@ -813,7 +812,7 @@ impl Watch {
     }
 }
 
-/// Writes to stdout. Returns whether somebody reads that.
+/// Writes to stdout. Returns whether stdout still has a reader.
 fn emit(text: &[u8]) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

@@ -21,7 +21,7 @@ Examples:
   trackiops why --since 03:00 --until 04:00
   trackiops why --since 1h --json           an object for each slow moment";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Say what was slow, who suffered and what caused it
 

@@ -169,3 +169,20 @@ fn a_file_that_is_no_parquet_is_refused_with_its_name() {
         );
     }
 }
+
+#[test]
+fn a_flag_that_selects_in_a_store_is_named_if_it_is_given_with_files() {
+    for (given, flags) in [
+        (&["--level", "app"][..], "--level cannot select"),
+        (
+            &["--dir", "/mnt", "--volume", "v"],
+            "--dir and --volume cannot select",
+        ),
+    ] {
+        let words = [&["analyze", "latency", "requests.parquet"][..], given].concat();
+        let output = trackiops(&words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(flags), "{errors}");
+    }
+}

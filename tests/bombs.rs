@@ -329,6 +329,34 @@ fn csv_of_endless_lines_or_columns_is_refused() {
         "deanonymize wide.csv --key key --output o.csv",
         "names columns twice",
     );
+    let long = "x".repeat(500 << 10);
+    for (header, row) in [
+        (long.clone(), "1".to_owned()),
+        (format!("{long},op,done_bytes"), "1,READ,1".to_owned()),
+        (
+            "end_time_ns,op,done_bytes".to_owned(),
+            format!("{long},READ,1"),
+        ),
+    ] {
+        fs::write(place.path("long.csv"), format!("{header}\n{row}\n")).unwrap();
+        let (status, said) = place.end("import csv long.csv --store s");
+        assert_eq!(status, 2, "{said}");
+        assert!(said.len() < 4096, "{} bytes", said.len());
+    }
+    for text in [
+        format!("a = {}", "[".repeat(1 << 20)),
+        format!("{long} = 1"),
+    ] {
+        fs::write(place.path("long.toml"), text).unwrap();
+        for flag in [
+            "query --store store --tenants",
+            "report billing --store store --prices",
+        ] {
+            let (status, said) = place.end(&format!("{flag} long.toml"));
+            assert_eq!(status, 2, "{said}");
+            assert!(said.len() < 4096, "{flag}: {} bytes", said.len());
+        }
+    }
     fs::write(
         place.path("quote.csv"),
         LINES.replace("\"/mnt", &format!("\"{}", "x".repeat(32 << 20))),
@@ -355,6 +383,8 @@ fn pipes_and_devices_in_the_place_of_files_are_refused_at_once() {
             why,
         );
         place.fail(&format!("analyze sizes {file}"), why);
+        place.fail(&format!("compare --store store --pcap {file}"), why);
+        place.fail(&format!("doctor --btf {file}"), why);
     }
     place.fail("import csv /dev/zero --store s", "a device");
     place.fail("query --store store --tenants sparse", "more than 64 MiB");

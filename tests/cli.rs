@@ -256,6 +256,21 @@ fn files_are_asked_for_by_names_patterns_and_directories() {
 }
 
 #[test]
+fn a_store_that_is_not_sealed_yet_has_a_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut writer = Writer::open(dir.path(), small_options("1m")).expect("a store");
+    let (_, said, status) = ask(dir.path(), &["volume"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("nothing is recorded in "), "{said}");
+    let window = small_window(1_795_230_000_000, Vec::new());
+    writer.append(&window).expect("it is written");
+    let (out, said, status) = ask(dir.path(), &["volume"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.starts_with("not sealed yet: "), "{said}");
+    assert!(out.contains("journal  1s "), "{out}");
+}
+
+#[test]
 fn mounts_are_listed_with_when_they_were_there() {
     let dir = tempfile::tempdir().expect("a directory");
     let (out, _, status) = ask(dir.path(), &["mounts"]);
@@ -298,7 +313,7 @@ fn what_is_not_found_has_status_1_and_what_cannot_be_asked_2() {
         );
         said(1, &[command, "--file", "/mnt/b"], &["--dir /mnt/b"]);
         said(1, &[command, "--dir", "/srv"], &["below /srv/"]);
-        said(2, &[command, "--file", "/mnt/[a"], &["/mnt/[a", "[[]"]);
+        said(1, &[command, "--file", "/mnt/[a"], &["/mnt/[a", "[[]"]);
         said(2, &[command, "--since", "someday"], &["--since", "90s"]);
     }
     said(2, &["query", "--depth", "2"], &["--by dir"]);
@@ -310,12 +325,12 @@ fn what_is_not_found_has_status_1_and_what_cannot_be_asked_2() {
     said(
         1,
         &["flamegraph", "--direction", "write"],
-        &["no WRITE bytes"],
+        &["no WRITE latencies"],
     );
     said(
         2,
         &["flamegraph", "--by", "dir"],
-        &["bytes, requests, time, app-bytes and app-calls"],
+        &["time, bytes, requests, app-time, app-bytes and app-calls"],
     );
     said(
         2,
@@ -422,6 +437,21 @@ fn programs_are_told_what_people_are() {
     let is_possible = doctor["engine"].is_string();
     assert_eq!(doctor["error"].is_null(), is_possible, "{doctor}");
     assert_eq!(status, Some(if is_possible { 0 } else { 2 }));
+    assert!(doctor["machine"].is_null(), "{doctor}");
+
+    let (doctor, _) = objects(&["doctor", "--report", "--json"]);
+    let machine = &doctor[0]["machine"];
+    assert_eq!(
+        machine["trackiops"],
+        env!("CARGO_PKG_VERSION"),
+        "{doctor:?}"
+    );
+    assert_eq!(
+        machine["variables that are set"],
+        "TRACKIOPS_CONFIG, TRACKIOPS_STORE"
+    );
+    let store = dir.path().to_str().expect("a path");
+    assert!(!doctor[0].to_string().contains(store), "{doctor:?}");
 
     let (check, status) = objects(&["store", "check", "--format", "json"]);
     assert_eq!((check.len(), status), (1, Some(0)), "{check:?}");
@@ -786,6 +816,31 @@ fn a_journal_that_was_deleted_is_missed() {
         told.contains("1.tij") && told.contains("2026-11-21"),
         "{told}"
     );
+}
+
+#[test]
+fn mounts_that_a_catalog_lacks_are_not_taken_for_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let catalog = dir.path().join("catalog.db");
+    let older = fs::read(&catalog).expect("a catalog");
+    let mut writer = Writer::open(dir.path(), small_options("1m")).expect("a store");
+    let window = small_window(1_795_233_600_000, Vec::new());
+    writer.append(&window).expect("it is written");
+    writer.finish().expect("it is sealed");
+    let (_, said, status) = ask(dir.path(), &["mounts"]);
+    assert_eq!(status, Some(0), "{said}");
+    fs::write(&catalog, older).expect("it is written");
+    let (out, said, status) = ask(dir.path(), &["mounts"]);
+    assert!(out.contains("srv:/e"), "{out}");
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("rebuild-catalog"), "{said}");
+    fs::remove_file(&catalog).expect("it is removed");
+    let store = dir.path().to_str().expect("a readable name");
+    trackiops(&["store", "rebuild-catalog", "--store", store]);
+    let (out, said, status) = ask(dir.path(), &["mounts"]);
+    assert_eq!((out.as_str(), status), ("", Some(1)), "{said}");
+    assert!(said.contains("no mounts are known"), "{said}");
 }
 
 #[test]

@@ -4,11 +4,15 @@ mod command;
 mod run;
 mod table;
 
+use std::fs;
 use std::path::Path;
+use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use trackiops_testkit::program;
 
 use self::run::Run;
 use self::table::{Case, Kind, documented};
@@ -43,7 +47,62 @@ fn a_recorder_of_calls_ends_as_documented() {
     all_end_so(runs.collect(), 1, programs.path());
 }
 
-/// Tries them, so many at once. `TRACKIOPS_ENDINGS` names a part of them, such as `Top, TerminalClosed`.
+#[test]
+fn as_root_a_signal_during_the_start_of_a_recorder_ends_it_before_it_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = starting_recorder(dir.path());
+    kill_process(Pid::from_child(&recorder), Signal::TERM).unwrap();
+    let output = recorder.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("stopped before the recording began"),
+        "{said}"
+    );
+    assert!(!dir.path().join("ready").exists());
+}
+
+#[test]
+fn as_root_a_store_that_is_moved_during_the_start_of_a_recorder_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let recorder = starting_recorder(dir.path());
+    fs::rename(&store, dir.path().join("moved")).unwrap();
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("cannot find the store {}", store.display());
+    assert!(said.contains(&expected), "{said}");
+}
+
+/// A recorder that has its store, and loads its programs next, which takes a while.
+fn starting_recorder(dir: &Path) -> Child {
+    let mut record = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    record.args(["record", "--levels", "block", "--store"]);
+    record.arg(dir.join("store"));
+    record.arg("--live-socket").arg(dir.join("live.sock"));
+    record.arg("--ready-file").arg(dir.join("ready"));
+    record
+        .env("TRACKIOPS_CONFIG", "none")
+        .stderr(Stdio::piped());
+    let recorder = record.spawn().unwrap();
+    let begun = Instant::now();
+    while !handles(recorder.id(), Signal::TERM) {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(2));
+    }
+    recorder
+}
+
+/// Whether a process has a handler for a signal.
+fn handles(process: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let handled = u64::from_str_radix(handled.unwrap().trim(), 16).unwrap();
+    handled & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// Runs the cases, `at_once` at a time. `TRACKIOPS_ENDINGS` selects some, such as `Top, TerminalClosed`.
 fn all_end_so(mut runs: Vec<(Kind, Case, bool)>, at_once: usize, programs: &Path) {
     let only = std::env::var("TRACKIOPS_ENDINGS").unwrap_or_default();
     runs.retain(|run| format!("{run:?}").contains(&only));

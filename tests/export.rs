@@ -644,6 +644,8 @@ fn a_timeline_has_each_request_with_its_parts_and_no_slices_that_cross() {
         store.refused(&args.split(' ').collect::<Vec<_>>(), &[why]);
     };
     refused(".json", "--requests");
+    refused(".json", "end the name in .jsonl");
+    refused(".pftrace", "--format perfetto draws single requests");
     refused(".csv --requests --format chrome", "contradicts");
     store.key("key");
     refused(".json --requests --anonymize key", ".parquet");

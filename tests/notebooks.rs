@@ -173,7 +173,7 @@ fn recipes_of_duckdb_polars_and_pandas_answer_as_the_query_does() {
 fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
     let dir = tempfile::tempdir().unwrap();
     let writer = merging(dir.path());
-    assert!(merging::merged(&dir.path().join("store")) > 0);
+    assert!(merging::all_merged(&dir.path().join("store")) > 0);
     run(dir.path(), &["DuckDB", "Polars", "pandas"]);
     drop(writer);
 }

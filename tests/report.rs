@@ -201,13 +201,17 @@ fn a_range_has_what_is_in_it() {
     let (since, until) = ("@1795230061", "@1795230123");
     let (page, _) = here.report(&["--since", since, "--until", until]);
     let data = data(&page);
+    // The same length of time before, as far as it was recorded.
+    let first_ms = data["since"].as_i64().unwrap();
+    assert_eq!(first_ms, 1_795_230_000_000);
+    let since = format!("@{}", first_ms / SECOND);
     let rows = query(
         &here,
         &[
             "--by=host",
             "--step=all",
             "--since",
-            since,
+            &since,
             "--until",
             until,
             "--columns=requests",
@@ -218,9 +222,10 @@ fn a_range_has_what_is_in_it() {
         rows_of("read") + rows_of("write"),
         rows[0]["requests"].as_i64().unwrap()
     );
-    assert_eq!(data["since"], 1_795_230_061_000_i64);
+    assert_eq!(data["incident_since"], 1_795_230_061_000_i64);
+    assert_eq!(data["incident_until"], 1_795_230_123_000_i64);
     assert_eq!(data["until"], 1_795_230_123_000_i64);
-    assert_eq!(sum(&data["recorded"]["recorded_ms"]), 62 * SECOND);
+    assert_eq!(sum(&data["recorded"]["recorded_ms"]), 123 * SECOND);
 }
 
 /// A window in which a file was used a lot.

@@ -6,7 +6,10 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use trackiops_schemas::ebpf::ring::flags;
+use trackiops_schemas::file_ops::{FileOp, OpName};
+use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
+use trackiops_schemas::row::AppCalls;
 use trackiops_store::Writer;
 use trackiops_testkit::lake;
 use trackiops_testkit::stores::options;
@@ -184,6 +187,18 @@ fn store_of_calls(store: &Path) {
 }
 
 #[test]
+fn an_open_range_ends_with_the_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of_calls(&dir.path().join("store"));
+    for words in [&["requests", "--level", "app"][..], &["query"]] {
+        let output = trackiops(dir.path(), words);
+        let table = String::from_utf8(output.stdout).unwrap();
+        let range = table.lines().next().unwrap();
+        assert!(range.contains(" to 03:52:01 "), "{words:?}: {range}");
+    }
+}
+
+#[test]
 fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
     let dir = tempfile::tempdir().unwrap();
     store_of_calls(&dir.path().join("store"));
@@ -212,6 +227,61 @@ fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
         said.contains("fsync,0,10,") && said.contains("open,0,3,"),
         "{said}"
     );
+}
+
+#[test]
+fn percentiles_are_of_single_calls_where_histograms_have_fewer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    store_of_calls(&store);
+    // The sums of the calls that were kept, 10 syncs of 1 to 10 ms. The kernel had room for 3 of them in a histogram.
+    let mut execute = Histogram::default();
+    (1..=3).for_each(|ms| execute.record(ms * 1_000_000));
+    let mut sums = reads(1);
+    sums.ops.add(&FileOp {
+        op: OpName::new("fsync"),
+        requests: 10,
+        execute_ns_sum: 55_000_000,
+        execute_ns_max: 10_000_000,
+        execute,
+        ..FileOp::default()
+    });
+    sums.app_read = AppCalls {
+        calls: 10,
+        timed: 10,
+        latency: sums.ops.as_slice()[0].execute.clone(),
+        ..AppCalls::default()
+    };
+    let mut writer = Writer::open(&store, options("h")).unwrap();
+    let rows = vec![(file(1, 50, Some("/mnt/db")), sums)];
+    writer.append(&window(T0 + 1000, rows)).unwrap();
+    writer.finish().unwrap();
+    let output = trackiops(dir.path(), &["histogram", "--op", "fsync", "--json"]);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = ["requests", "count", "max_us", "mean_us"].map(|name| said[name].as_f64());
+    assert_eq!(found, [10.0, 10.0, 10_000.0, 5500.0].map(Some), "{said}");
+    let p99_us = said["p99_us"].as_f64().unwrap();
+    assert!((9800.0..=10_000.0).contains(&p99_us), "{said}");
+    let noted = String::from_utf8(output.stderr).unwrap();
+    assert!(!noted.contains("percentiles"), "{noted}");
+    // Rows have percentiles of histograms only.
+    let words = [
+        "query", "--by", "file,op", "--op", "fsync", "--step", "all", "--json",
+    ];
+    let output = trackiops(dir.path(), &words);
+    let row: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(row["requests"], 10, "{row}");
+    let noted = String::from_utf8(output.stderr).unwrap();
+    let expected = "percentiles of fsync are of 3 of 10 calls, ";
+    assert!(noted.contains(expected), "{noted}");
+    for (column, is_noted) in [("app_read_p99", true), ("app_read_calls", false)] {
+        let words = ["query", "--step", "all", "--csv", "--columns", column];
+        let output = trackiops(dir.path(), &words);
+        assert!(output.status.success(), "{output:?}");
+        let noted = String::from_utf8(output.stderr).unwrap();
+        let expected = "percentiles of app_read are of 3 of 10 calls, ";
+        assert_eq!(noted.contains(expected), is_noted, "{noted}");
+    }
 }
 
 #[test]

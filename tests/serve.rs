@@ -1,5 +1,6 @@
 //! `trackiops serve`: its answers, access control, and resistance to hostile clients.
 
+use std::collections::VecDeque;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::server::{LONG, NOBODY, Server, answer, request, trackiops};
@@ -590,6 +592,29 @@ fn callers_without_the_token_end_no_answers() {
 }
 
 #[test]
+fn a_flood_of_connections_without_requests_resets_no_caller_with_the_token() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    let (address, is_over) = (serve.address.clone(), AtomicBool::new(false));
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut open = VecDeque::new();
+            while !is_over.load(Ordering::Relaxed) && begun.elapsed() < LONG {
+                open.extend(TcpStream::connect(&address));
+                if open.len() > 200 {
+                    open.pop_front();
+                }
+            }
+        });
+        for _ in 0..30 {
+            assert_eq!(serve.ask("/api/v1/openapi.json").0, 200);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn files_of_the_server_are_not_looked_for() {
     let recording = minute();
     let serve = Serve::start(&recording);
@@ -603,7 +628,7 @@ fn files_of_the_server_are_not_looked_for() {
     assert_eq!(there.0, missing.0);
     assert_eq!(there.1.replace("catalog.db", "nowhere"), missing.1);
     assert!(there.1.contains("no file was ever recorded"), "{}", there.1);
-    for name in ["x", "../x", "*"] {
+    for name in ["x", "../x", "*", "%1b[31m", "a**"] {
         let (status, said) = said(name);
         assert_eq!(status, 400, "{said}");
         assert!(said.contains("slash"), "{said}");

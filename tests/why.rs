@@ -82,11 +82,20 @@ fn a_report_begins_with_the_verdict() {
         let (verdict, _) = page.split_once("<div id=\"app\">").unwrap();
         verdict.split_once("<body>").unwrap().1.to_owned()
     };
-    let verdict = report(&[]);
+    let marked = run(
+        dir.path(),
+        &["mark", "--at", "2026-11-21 03:09", "orders close"],
+    );
+    assert!(marked.status.success(), "{}", text(&marked.stderr));
+    let verdict = report(&["--note", "Ticket 17: <slow>"]);
     for part in [
         "took",
+        "<p>Ticket 17: &lt;slow&gt;</p>",
         "`/srv/scratch/backup.tar` (0:/backup.service) wrote",
         "a noisy neighbour",
+        "<td>culprit</td>\n<td>/srv/scratch/backup.tar</td>",
+        "<td>victim</td>\n<td>/srv/db/orders.db</td>",
+        "2026-11-21 03:09:00: orders close",
     ] {
         assert!(verdict.contains(part), "{part}: {verdict}");
     }
@@ -108,7 +117,10 @@ fn a_report_begins_with_the_verdict() {
 fn the_screen_begins_with_it() {
     let dir = stored(&noisy_neighbour());
     for (since, line) in [
-        ("2026-11-21 03:11:30", "03:10:00 to 03:11:00: reads"),
+        (
+            "2026-11-21 03:11:30",
+            "03:10:00 to 03:11:00: a noisy neighbour (/srv/scratch/backup.tar): ",
+        ),
         ("2026-11-21 03:05", "nothing was slow in the last 10 min"),
     ] {
         let said = run(dir.path(), &["top", "--once", "--since", since]);

@@ -109,8 +109,9 @@ struct Sums {
     rtt: u64,
 }
 
-/// The least that a request of a class took, ns.
-#[derive(Clone, Copy, Debug)]
+/// The fastest request of a class, ns: its latency, and the parts of it. The parts break ties, so the order of requests
+/// does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Least {
     latency: u64,
     queue: u64,
@@ -171,17 +172,16 @@ impl Contention {
         };
         let (queue, rtt) = request.parts_ns.unwrap_or_default();
         let exact_values = self.exact_values;
-        let (least, all) = self.classes.entry(class).or_insert_with(|| {
-            let least = Least {
-                latency,
-                queue,
-                rtt,
-            };
-            (least, Distribution::new(exact_values))
-        });
-        least.latency = least.latency.min(latency);
-        least.queue = least.queue.min(queue);
-        least.rtt = least.rtt.min(rtt);
+        let this = Least {
+            latency,
+            queue,
+            rtt,
+        };
+        let (least, all) = self
+            .classes
+            .entry(class)
+            .or_insert_with(|| (this, Distribution::new(exact_values)));
+        *least = this.min(*least);
         all.add(latency as f64 / NS_PER_US);
         let by = self.by;
         let number = Owner::try_from(self.whose.len()).unwrap_or(NOBODY - 1);
@@ -325,14 +325,12 @@ impl Contention {
             let Some((least, _)) = self.classes.get(class) else {
                 continue;
             };
-            let beyond = |sum: u64, least: u64| {
-                sum.saturating_sub(least.saturating_mul(sums.requests)) as f64 / NS_PER_S
-            };
+            let [waited_s, queue_s, rtt_s] = waited_s(sums, least);
             row.requests += sums.requests;
             row.latency_s += sums.latency as f64 / NS_PER_S;
-            row.waited_s += beyond(sums.latency, least.latency);
-            row.queue_s += beyond(sums.queue, least.queue);
-            row.rtt_s += beyond(sums.rtt, least.rtt);
+            row.waited_s += waited_s;
+            row.queue_s += queue_s;
+            row.rtt_s += rtt_s;
             let low = lows.get(class).copied().unwrap_or_default();
             let sturdy = sums.latency as f64 - low * sums.requests as f64;
             sturdy_s += sturdy.max(0.0) / NS_PER_S;
@@ -379,7 +377,25 @@ impl Contention {
     }
 }
 
-/// Who has the largest score, and beside whose requests it waited most.
+/// How long the requests of a class took beyond its fastest one, s: in all, in the queue, and in network and server or
+/// device. What the parts lack of all is the rest.
+///
+/// The parts are compared with the parts of the same request, so they add up. A part that was longer in that request
+/// than in these has no waiting, and the other parts are reduced by as much: they do not add up to more than all.
+fn waited_s(sums: &Sums, least: &Least) -> [f64; 3] {
+    let requests = i128::from(sums.requests);
+    let beyond = |sum: u64, least: u64| i128::from(sum) - i128::from(least) * requests;
+    let all = beyond(sums.latency, least.latency);
+    let queue = beyond(sums.queue, least.queue);
+    let rtt = beyond(sums.rtt, least.rtt);
+    let [queue, rtt, rest] = [queue, rtt, all - queue - rtt].map(|ns| ns.max(0) as f64);
+    let all = all.max(0) as f64;
+    let parts = queue + rtt + rest;
+    let share = if parts > 0.0 { all / parts } else { 0.0 };
+    [all, queue * share, rtt * share].map(|ns| ns / NS_PER_S)
+}
+
+/// The owner with the largest score, and the owner beside whose requests it waited most.
 fn verdict(by: By, worst: Option<&Row>, waits: &Sheet) -> String {
     let Some(worst) = worst.filter(|row| row.score > 0.0) else {
         return "nothing waited: no request took longer than the fastest of its class".to_owned();
@@ -513,6 +529,39 @@ mod tests {
         assert_eq!(classes[0][2..5], [4096.0, 20.0, 100.0]);
         let counts: Vec<_> = figures(&counts).into_iter().map(|row| row[1]).collect();
         assert_eq!(counts[1..], [1.0, 0.0, 1.0, 1.0], "{counts:?}");
+    }
+
+    #[test]
+    fn parts_of_waiting_add_up_to_all_of_it() {
+        let names = Requests::default();
+        // Latency and time in the queue, us. The shortest time in the queue, the shortest time after it and the
+        // shortest latency are of different requests.
+        let requests = [(120, 10), (100, 50), (300, 270), (900, 20), (100, 60)];
+        let parts = |order: &[(u64, u64)]| {
+            let mut contention = Contention::new(By::Process, 1000);
+            for (n, (latency_us, queue_us)) in (1..).zip(order) {
+                let request = request(1, 1000 * n, *latency_us, *queue_us, 4096);
+                contention.add(&request, &names);
+            }
+            let [rows, ..] = contention.sheets(&names, (1, 100), 1);
+            let parts: [f64; 4] = figures(&rows)[0][6..].try_into().unwrap();
+            parts.map(|s| (s * 1e9).round())
+        };
+        let [waited, queue, rtt, rest] = parts(&requests);
+        // 1520 us in all, less 100 us for each of five requests.
+        assert_eq!(waited, 1_020_000.0);
+        assert_eq!(queue + rtt + rest, waited, "{queue} {rtt} {rest}");
+        assert!(
+            queue > 0.0 && rtt > 0.0 && rest == 0.0,
+            "{queue} {rtt} {rest}"
+        );
+        let backwards: Vec<_> = requests.into_iter().rev().collect();
+        assert_eq!(parts(&backwards), [waited, queue, rtt, rest]);
+        // In the fastest request, the queue took longer than in the others.
+        assert_eq!(
+            parts(&[(100, 50), (120, 10)]),
+            [20_000.0, 0.0, 20_000.0, 0.0]
+        );
     }
 
     #[test]

@@ -14,7 +14,9 @@ const DIGITS: i32 = 6;
 const ROUNDING: f64 = 1e-12;
 /// Stands for all values of an axis together.
 pub const ANY: &str = "*";
-/// Powers of ten that are written out.
+/// Names of the columns that name the measured quantity.
+const MEASURES: [&str; 2] = ["rate", "what"];
+/// Smaller powers of ten use scientific notation.
 const LEAST_SIZE: i32 = -4;
 
 /// A value in a row.
@@ -164,6 +166,15 @@ pub struct Sheet {
     pub verdict: Option<String>,
 }
 
+/// The name of a duration; `None` if the heading has another unit.
+fn length(heading: &Heading, seconds: f64) -> Option<String> {
+    let name = heading.name.strip_suffix("_s")?;
+    Some(format!("{name} {seconds} s"))
+}
+
+/// A curve: the measured quantity, a name, and the points of a distribution.
+pub type NamedCurve = (String, String, Vec<(f64, f64)>);
+
 impl Sheet {
     /// An empty table.
     pub fn new(name: &'static str, caption: impl Into<String>, headings: Vec<Heading>) -> Self {
@@ -192,9 +203,9 @@ impl Sheet {
         }
     }
 
-    /// The distributions in its rows: for each a name, and values with the share of values that are at most as large. None if its rows
-    /// are no distributions.
-    pub fn curves(&self) -> Vec<(String, Vec<(f64, f64)>)> {
+    /// The distributions in its rows: measured quantity, name, and the share of values up to each value. Empty if its rows are not
+    /// distributions.
+    pub fn curves(&self) -> Vec<NamedCurve> {
         let Some([min, quantiles, max]) = ["min", "quantiles", "max"]
             .map(|name| self.place(name))
             .into_iter()
@@ -204,8 +215,7 @@ impl Sheet {
             return Vec::new();
         };
         let curve = |row: &Row| {
-            let texts = row.iter().filter_map(Datum::name);
-            let name = texts.collect::<Vec<_>>().join(" ");
+            let [measure, name] = self.subject(row);
             let (Datum::Figure(min), Datum::Figures(quantiles), Datum::Figure(max)) =
                 (row.get(min)?, row.get(quantiles)?, row.get(max)?)
             else {
@@ -218,12 +228,34 @@ impl Sheet {
                 .into_iter()
                 .chain(between)
                 .chain([(*max, 1.0)]);
-            Some((name, points.collect()))
+            Some((measure, name, points.collect()))
         };
         self.rows.iter().filter_map(curve).collect()
     }
 
-    /// What its rows say in one sentence: that of the analysis, or else the distribution of the most values.
+    /// The measured quantity of a row and its subject: the names before the number of values, and durations.
+    fn subject(&self, row: &Row) -> [String; 2] {
+        let before = self.place("n").unwrap_or(row.len());
+        let about = self.headings.iter().zip(row).take(before);
+        let (mut measure, mut parts) = (String::new(), Vec::new());
+        for (heading, datum) in about {
+            match datum {
+                Datum::Text(text) if MEASURES.contains(&&*heading.name) => {
+                    measure = text.to_string();
+                }
+                Datum::Text(text) if &**text != ANY => parts.push(text.to_string()),
+                Datum::Figure(seconds) => parts.extend(length(heading, *seconds)),
+                Datum::Count(seconds) => parts.extend(length(heading, *seconds as f64)),
+                _ => {}
+            }
+        }
+        match parts.is_empty() {
+            true => [measure, "all".to_owned()],
+            false => [measure, parts.join(" ")],
+        }
+    }
+
+    /// The result in one sentence: from the analysis, or else the distribution with the most values.
     pub fn verdict(&self) -> Option<String> {
         let of_most = || self.distribution_verdict("");
         self.verdict.clone().or_else(of_most)

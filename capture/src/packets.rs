@@ -38,12 +38,7 @@ pub enum PacketsError {
     /// The file is not a capture.
     #[error("this is neither pcap nor pcapng; captures may be compressed with gzip, bzip2 or zstd")]
     NotACapture,
-    /// It is compressed with bzip2.
-    #[error(
-        "this is compressed with bzip2, which is not read: pipe it through `bunzip2` to standard input"
-    )]
-    Bzip2,
-    /// It cannot be read.
+    /// Reading the file failed.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
 }

@@ -222,7 +222,7 @@ impl EmptyReason {
             Self::NotExported(what) => format!("an export has no {what}"),
             Self::NoOperation { asked } => {
                 format!(
-                    "no operation of an NFS mount completed from {}; --by file,op has those of local files",
+                    "no operation of an NFS mount completed from {}; `trackiops query --by file,op` has those of local files",
                     from_to(asked)
                 )
             }

@@ -118,44 +118,6 @@ pub enum QueryError {
     /// `--where` has an invalid condition.
     #[error("--where: {0}")]
     Condition(#[from] ConditionError),
-    /// The pattern of `--mount` is invalid.
-    #[error("--mount {pattern} is no pattern: {why}; name it as `trackiops mounts` does")]
-    MountPattern {
-        /// The pattern.
-        pattern: String,
-        /// The reason.
-        why: &'static str,
-    },
-    /// The pattern of `--volume` is invalid.
-    #[error(
-        "--volume {pattern} is no pattern: {why}; name it as `trackiops query --by volume` does"
-    )]
-    VolumePattern {
-        /// The pattern.
-        pattern: String,
-        /// The reason.
-        why: &'static str,
-    },
-    /// The pattern of `--tenant` is invalid.
-    #[error(
-        "--tenant {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"
-    )]
-    TenantPattern {
-        /// The pattern.
-        pattern: String,
-        /// The reason.
-        why: &'static str,
-    },
-    /// The pattern of `--file` is invalid.
-    #[error(
-        "--file {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"
-    )]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// The reason.
-        why: &'static str,
-    },
     /// The mount of the path does not answer.
     #[error(
         "no file was recorded under the name {path}, and its file system did not answer within {limit:?}; \

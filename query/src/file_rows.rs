@@ -16,7 +16,7 @@ use crate::aggregation::{Group, GroupKey, Groups};
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome, Which};
 use crate::ask::{ask_with, asked, nothing, recorded, within};
 use crate::columns::Column;
-use crate::coverage::needed_notes::{folded, notes};
+use crate::coverage::needed_notes::{calls_out_of_percentiles, folded, notes};
 use crate::coverage::note::Note;
 use crate::coverage::recorded_time::HostTimes;
 use crate::coverage::{Gap, Interval};
@@ -174,11 +174,14 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         let (count, by) = (only_metadata, question.by);
         told.push(Note::OnlyMetadata { count, by });
     }
+    let asked = Asked {
+        plan: &plan,
+        question,
+        terms: &terms,
+        volumes: &grouping.volumes,
+    };
     Ok(explain.time(Stage::Finish, || {
-        let volumes = &grouping.volumes;
-        outcome(
-            groups, found, &plan, question, &terms, span, ranks, told, volumes,
-        )
+        asked.outcome(groups, found, span, ranks.as_ref(), told)
     }))
 }
 
@@ -193,10 +196,10 @@ fn about_calls(question: &Question) -> Result<Question, QueryError> {
     }
     about
         .conditions
-        .push("app_calls > 0 or app_bytes > 0".parse()?);
+        .push("app_calls > 0 or app_called_bytes > 0".parse()?);
     if about.sort.is_none() && (about.step == Some(Step::All) || about.top.is_some()) {
         about.sort = Some(Sort {
-            column: "app_bytes".to_owned(),
+            column: "app_called_bytes".to_owned(),
             ascending: false,
         });
     }
@@ -223,15 +226,16 @@ fn may_have_no_callers(question: &Question) -> bool {
 /// The sort key of a row, smallest first: by `--sort`, or else by the time that its requests took. Rows whose requests
 /// have no caller are sorted by the bytes of all calls. Rows without such a value follow, by the bytes of requests.
 fn place(row: &AnswerRow, question: &Question, terms: &FilterAndSort<AnswerRow>) -> f64 {
-    let bytes = row.sum.bytes();
+    let (read, write) = (row.sum.read(), row.sum.write());
     let has_no_caller = row.level == IoLevel::Block && row.tenant.name.is_none();
-    if terms.sorted_by().is_some() || !has_no_caller || !may_have_no_callers(question) {
-        return terms.place_or(row, bytes);
-    }
-    match row.sum.app_read().bytes + row.sum.app_write().bytes {
-        0 => 1.0 / (1.0 + bytes as f64),
-        called => -(called as f64),
-    }
+    let ranks = match has_no_caller && may_have_no_callers(question) {
+        true => {
+            let (read, write) = (row.sum.app_read(), row.sum.app_write());
+            read.all_bytes().saturating_add(write.all_bytes())
+        }
+        false => read.latency_ns_sum.saturating_add(write.latency_ns_sum),
+    };
+    terms.place_or(row, ranks, read.bytes + write.bytes)
 }
 
 /// Whether to report files that were neither read nor written, beside `rows` that were. Roots of mounts and directories
@@ -266,13 +270,21 @@ fn keep_ops(groups: &mut Groups, ops: &[String]) {
     groups.retain(|_, group| group.sum.is_transfer() || group.sum.has_calls());
 }
 
+/// Columns that [`place`] reads without `--sort`.
+fn needs_of_place(question: &Question) -> Projection {
+    match may_have_no_callers(question) {
+        true => Projection::ranks().with(Projection::calls()),
+        false => Projection::ranks(),
+    }
+}
+
 /// Columns that conditions and order need, in addition to the shown ones.
 fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> Projection {
     let compared = terms.compared().into_iter().map(Column::needs);
     let mut needs = compared.fold(Projection::default(), Projection::with);
     match (terms.sorted_by(), step) {
         (Some(column), _) => needs = needs.with(column.needs()),
-        (None, Step::All) => needs = needs.with(Projection::bytes()),
+        (None, Step::All) => needs = needs.with(needs_of_place(question)),
         (None, Step::Windows(_)) => {}
     }
     if Which::of(&question.files) != Which::One {
@@ -337,8 +349,7 @@ fn rank(
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
         Some(column) => column.needs(),
-        None if may_have_no_callers(question) => Projection::bytes().with(Projection::calls()),
-        None => Projection::bytes(),
+        None => needs_of_place(question),
     };
     if conditions {
         let compared = terms.compared().into_iter().map(Column::needs);
@@ -349,8 +360,13 @@ fn rank(
     let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
-    let volumes = &grouping.volumes;
-    for row in rows(found.groups, &found.recorded, &plan, question, volumes) {
+    let asked = Asked {
+        plan: &plan,
+        question,
+        terms,
+        volumes: &grouping.volumes,
+    };
+    for row in asked.rows(found.groups, &found.recorded) {
         let meets = !conditions || terms.hold(&row);
         match sums.entry(ranked(&row, question.by)) {
             Entry::Vacant(entry) => {
@@ -372,40 +388,7 @@ fn rank(
     Ok((ranks, found.only_metadata, found.other_levels))
 }
 
-fn rows(
-    groups: Groups,
-    recorded: &Recorded,
-    plan: &Plan<'_>,
-    question: &Question,
-    volumes: &VolumeNames,
-) -> Vec<AnswerRow> {
-    let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
-    let sides = Sides::new(&groups, recorded, question);
-    let row = |(key, group): (GroupKey, Group)| {
-        let has_both_sides = sides.are_known(&key, plan);
-        let mut row = AnswerRow {
-            time: key.window,
-            host: Arc::clone(&hosts[key.host]),
-            covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
-            file: question.by.is_of_files().then_some(group.file),
-            has_both_sides,
-            of: key.of,
-            volume: None,
-            tenant: group.tenant,
-            level: key.level,
-            sum: group.sum,
-        };
-        let volume = match &row.of {
-            Entity::Volume(volume) => volume.as_deref().and_then(|name| volumes.named(name)),
-            _ => row.mount().and_then(|mount| volumes.of(mount)),
-        };
-        row.volume = volume.cloned();
-        row
-    };
-    groups.into_iter().map(row).collect()
-}
-
-/// Of which rows the requests that were made for calls are among the requests, and the other way round.
+/// Finds rows whose requests and calls have the same tenants and time, so that they can be compared.
 struct Sides<'r> {
     recorded: &'r Recorded,
     /// Whether rows are grouped or selected by tenant.
@@ -459,85 +442,128 @@ impl<'r> Sides<'r> {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // takes everything that the query found
-fn outcome(
-    groups: Groups,
-    found: Found,
-    plan: &Plan<'_>,
-    question: &Question,
-    terms: &FilterAndSort<AnswerRow>,
-    span: Interval,
-    ranks: Option<Ranks>,
-    told: Vec<Note>,
-    volumes: &VolumeNames,
-) -> Outcome {
-    let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
-    let mut rows = rows(groups, &found.recorded, plan, question, volumes);
-    let Recorded { covered, hosts } = found.recorded;
-    let recorded = covered.is_any();
-    rows.retain(|row| terms.hold(row));
-    sort(&mut rows, plan.step, question, ranks.as_ref(), terms);
-    let folded = folded(plan, &rows);
-    let notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
-    if rows.is_empty() {
-        let asked = plan.asked;
-        let files = Which::of(&question.files);
-        let why = match recorded {
-            _ if chosen => {
-                let conditions = in_words(question);
-                EmptyReason::NoRow { conditions, asked }
-            }
-            true if !question.tenants.is_empty() => {
-                let conditions = in_words(question);
-                EmptyReason::NoRow { conditions, asked }
-            }
-            true if !question.ops.is_empty() => EmptyReason::NoneOf {
-                what: format!("{} requests", question.ops.join(" or ")),
-                asked,
-            },
-            true => EmptyReason::Idle { asked, files },
-            false => EmptyReason::NotRecorded { asked, span },
-        };
-        return Outcome::Nothing { why, notes };
-    }
-    Outcome::Found(Answer {
-        rows,
-        step: plan.step,
-        by: question.by,
-        range: plan.asked,
-        notes,
-        recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
-    })
+/// A question about files, its plan, and what makes rows of groups.
+struct Asked<'q> {
+    plan: &'q Plan<'q>,
+    question: &'q Question,
+    terms: &'q FilterAndSort<AnswerRow>,
+    volumes: &'q VolumeNames,
 }
 
-/// Sorts by rank (with `--top`), then by `--sort`, then by time and name.
-/// Without `--sort`, rows for the whole range are sorted by bytes, largest first.
-fn sort(
-    rows: &mut [AnswerRow],
-    step: Step,
-    question: &Question,
-    ranks: Option<&Ranks>,
-    terms: &FilterAndSort<AnswerRow>,
-) {
-    rows.sort_by(|a, b| {
-        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, question.by)));
-        let place = |row: &AnswerRow| match step {
-            // With ranks, the windows of one entity stay together, in order of time.
-            Step::Windows(_) if ranks.is_some() => 0.0,
-            Step::Windows(_) => terms.place_or(row, 0),
-            Step::All => self::place(row, question, terms),
+impl Asked<'_> {
+    fn rows(&self, groups: Groups, recorded: &Recorded) -> Vec<AnswerRow> {
+        let Self {
+            plan,
+            question,
+            volumes,
+            ..
+        } = *self;
+        let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
+        let sides = Sides::new(&groups, recorded, question);
+        let row = |(key, group): (GroupKey, Group)| {
+            let has_both_sides = sides.are_known(&key, plan);
+            let mut row = AnswerRow {
+                time: key.window,
+                host: Arc::clone(&hosts[key.host]),
+                covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
+                file: question.by.is_of_files().then_some(group.file),
+                has_both_sides,
+                of: key.of,
+                volume: None,
+                tenant: group.tenant,
+                level: key.level,
+                sum: group.sum,
+            };
+            let volume = match &row.of {
+                Entity::Volume(volume) => volume.as_deref().and_then(|name| volumes.named(name)),
+                _ => row.mount().and_then(|mount| volumes.of(mount)),
+            };
+            row.volume = volume.cloned();
+            row
         };
-        let name = |row: &AnswerRow| match &row.of {
-            Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
-            Entity::Dir(_, dir) => (dir.is_none(), None),
-            _ => (false, None),
-        };
-        rank(a)
-            .cmp(&rank(b))
-            .then_with(|| place(a).total_cmp(&place(b)))
-            .then_with(|| a.time.cmp(&b.time))
-            .then_with(|| name(a).cmp(&name(b)))
-            .then_with(|| (&a.of, &a.host, a.tenant.id()).cmp(&(&b.of, &b.host, b.tenant.id())))
-            .then_with(|| a.level.cmp(&b.level))
-    });
+        groups.into_iter().map(row).collect()
+    }
+
+    fn outcome(
+        &self,
+        groups: Groups,
+        found: Found,
+        span: Interval,
+        ranks: Option<&Ranks>,
+        told: Vec<Note>,
+    ) -> Outcome {
+        let Self {
+            plan,
+            question,
+            terms,
+            ..
+        } = *self;
+        let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
+        let mut rows = self.rows(groups, &found.recorded);
+        let Recorded { covered, hosts } = found.recorded;
+        let recorded = covered.is_any();
+        rows.retain(|row| terms.hold(row));
+        self.sort(&mut rows, ranks);
+        let folded = folded(plan, &rows);
+        let mut notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
+        notes.extend(calls_out_of_percentiles(question, &rows));
+        if rows.is_empty() {
+            let asked = plan.asked;
+            let files = Which::of(&question.files);
+            let why = match recorded {
+                _ if chosen || recorded && !question.tenants.is_empty() => {
+                    let conditions = in_words(question);
+                    EmptyReason::NoRow { conditions, asked }
+                }
+                true if !question.ops.is_empty() => EmptyReason::NoneOf {
+                    what: format!("{} requests", question.ops.join(" or ")),
+                    asked,
+                },
+                true => EmptyReason::Idle { asked, files },
+                false => EmptyReason::NotRecorded { asked, span },
+            };
+            return Outcome::Nothing { why, notes };
+        }
+        Outcome::Found(Answer {
+            rows,
+            step: plan.step,
+            by: question.by,
+            range: plan.asked,
+            notes,
+            recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
+        })
+    }
+
+    /// Sorts by rank (with `--top`), then by `--sort`, then by time and name.
+    /// Without `--sort`, rows for the whole range are sorted by the time that requests took, largest first.
+    fn sort(&self, rows: &mut [AnswerRow], ranks: Option<&Ranks>) {
+        let Self {
+            plan,
+            question,
+            terms,
+            ..
+        } = *self;
+        rows.sort_by(|a, b| {
+            let rank =
+                |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, question.by)));
+            let place = |row: &AnswerRow| match plan.step {
+                // With ranks, the windows of one entity stay together, in order of time.
+                Step::Windows(_) if ranks.is_some() => 0.0,
+                Step::Windows(_) => terms.place_or(row, 0, 0),
+                Step::All => self::place(row, question, terms),
+            };
+            let name = |row: &AnswerRow| match &row.of {
+                Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
+                Entity::Dir(_, dir) => (dir.is_none(), None),
+                _ => (false, None),
+            };
+            rank(a)
+                .cmp(&rank(b))
+                .then_with(|| place(a).total_cmp(&place(b)))
+                .then_with(|| a.time.cmp(&b.time))
+                .then_with(|| name(a).cmp(&name(b)))
+                .then_with(|| (&a.of, &a.host, a.tenant.id()).cmp(&(&b.of, &b.host, b.tenant.id())))
+                .then_with(|| a.level.cmp(&b.level))
+        });
+    }
 }

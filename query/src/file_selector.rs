@@ -14,6 +14,7 @@ use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::origin::File;
+use crate::shell_pattern::why_no_pattern;
 use crate::stat_with_timeout::{STAT_LIMIT, Stat, stat};
 use crate::suggestions;
 
@@ -45,11 +46,7 @@ impl FileSelector {
     /// text is a path, such as a name with an unclosed `[`. Paths and patterns become absolute. Write `./` before a path
     /// that looks like a number.
     pub fn parse(text: &Path) -> Result<Self, QueryError> {
-        let id = text.to_str().and_then(|text| {
-            let (dev, fileid) = text.rsplit_once(':')?;
-            Some(Self::Id(dev.parse().ok()?, fileid.parse().ok()?))
-        });
-        if let Some(id) = id {
+        if let Some(id) = Self::parse_id(text) {
             return Ok(id);
         }
         let path = absolute(text)?;
@@ -57,13 +54,15 @@ impl FileSelector {
         if !name.contains(['*', '?', '[']) {
             return Ok(Self::Path(path));
         }
-        match Pattern::new(&name) {
-            Ok(pattern) => Ok(Self::Glob(pattern)),
-            Err(error) => Err(QueryError::Pattern {
-                pattern: name,
-                why: error.msg,
-            }),
-        }
+        Ok(match Pattern::new(&name) {
+            Ok(pattern) => Self::Glob(pattern),
+            Err(_) => Self::Path(path),
+        })
+    }
+
+    fn parse_id(text: &Path) -> Option<Self> {
+        let (dev, fileid) = text.to_str()?.rsplit_once(':')?;
+        Some(Self::Id(dev.parse().ok()?, fileid.parse().ok()?))
     }
 
     /// Parses a value of `--dir`.
@@ -75,7 +74,7 @@ impl FileSelector {
     /// Refuses a relative name: clients of a server must not learn the server's current directory, to which
     /// [`Self::parse`] joins it.
     pub fn check_stored(text: &Path) -> Result<(), QueryError> {
-        match text.is_absolute() || matches!(Self::parse(text)?, Self::Id(..)) {
+        match text.is_absolute() || Self::parse_id(text).is_some() {
             true => Ok(()),
             false => Err(QueryError::NotAbsolute {
                 path: text.to_owned(),
@@ -262,7 +261,7 @@ pub fn resolve(
         if selectors[..i].contains(selector) {
             continue;
         }
-        let found = match (selector, selector.names()) {
+        let mut found = match (selector, selector.names()) {
             (FileSelector::Id(dev, fileid), _) => by_id(snapshot, *dev, *fileid)?,
             (_, None) => Found::default(),
             (FileSelector::Path(path), Some(name)) => {
@@ -307,6 +306,16 @@ pub fn resolve(
             };
             let range = Interval::new(first, last);
             resolved.elsewhere.push((what, range));
+        }
+        if let (Some(never), FileSelector::Path(path) | FileSelector::Stored(path)) =
+            (&mut found.never, selector)
+        {
+            let name = catalog_name(path);
+            if let Some(why) = why_no_pattern(&name) {
+                *never = format!(
+                    "{name} is not a pattern ({why}; [[] in a pattern stands for a bracket), and {never}"
+                );
+            }
         }
         resolved.never.extend(found.never);
         match found.id {
@@ -442,8 +451,8 @@ fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryE
     }
 }
 
-/// Makes a path absolute, without `.` and `..`, and without any access to its file system: a mount may hang.
-fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
+/// Makes a path absolute, without `.` and `..`. Never accesses the path's file system, because a mount may hang.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
     let full = std::path::absolute(typed_path(path)).map_err(|source| QueryError::NotAbsolute {
         path: path.to_owned(),
         source,
@@ -462,7 +471,7 @@ fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
 }
 
 /// The path in the form that the catalog stores.
-fn catalog_name(path: &Path) -> String {
+pub(crate) fn catalog_name(path: &Path) -> String {
     path_text(path.as_os_str().as_bytes())
 }
 
@@ -485,10 +494,23 @@ mod tests {
         for text in ["/mnt/*", "/mnt/?", "/mnt/[a]", "**/x"] {
             assert!(matches!(read(text), FileSelector::Glob(_)), "{text}");
         }
-        for text in ["/mnt/[a", "/mnt/a**", "/mnt/***/b"] {
-            let error = FileSelector::parse(Path::new(text)).unwrap_err();
-            let said = error.to_string();
-            assert!(said.contains(text) && said.contains("[[]"), "{said}");
+        // These are not patterns, but files may have such names.
+        for text in ["/mnt/[a", "/mnt/a[b*", "/mnt/a**", "/mnt/***/b"] {
+            assert_eq!(read(text), FileSelector::Path(text.into()), "{text}");
+            assert!(read(text).matches(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_looked_up_in_a_store_alone_says_nothing_of_the_current_directory() {
+        let here = std::env::current_dir().unwrap();
+        for text in ["x", "x/*", "\u{1b}[31m", "a**", "../y", "0:49"] {
+            let said = FileSelector::check_stored(Path::new(text)).unwrap_err();
+            let said = said.to_string();
+            assert!(!said.contains(here.to_str().unwrap()), "{said}");
+        }
+        for text in ["/x", "/[x", "0:49:1"] {
+            FileSelector::check_stored(Path::new(text)).unwrap();
         }
     }
 

@@ -33,12 +33,12 @@ pub struct FileActivity {
     pub write_bytes: u64,
     /// Read calls of applications in the range.
     pub app_read_calls: u64,
-    /// Bytes that these returned.
-    pub app_read_bytes: u64,
-    /// Calls by which they wrote.
+    /// Bytes of these calls, direct ones included.
+    pub app_read_called_bytes: u64,
+    /// Write calls of applications in the range.
     pub app_write_calls: u64,
-    /// Bytes that these returned.
-    pub app_write_bytes: u64,
+    /// Bytes of these calls, direct ones included.
+    pub app_write_called_bytes: u64,
 }
 
 impl FileActivity {
@@ -58,8 +58,8 @@ impl FileActivity {
     }
 
     /// Bytes of these calls.
-    pub fn app_bytes(&self) -> u64 {
-        self.app_read_bytes + self.app_write_bytes
+    pub fn app_called_bytes(&self) -> u64 {
+        self.app_read_called_bytes + self.app_write_called_bytes
     }
 }
 
@@ -91,7 +91,7 @@ fn choose(
     terms.sort(rows);
     if let Some(top) = question.top {
         if !terms.is_sorted() {
-            rows.sort_by_key(|row| Reverse((row.bytes(), row.app_bytes())));
+            rows.sort_by_key(|row| Reverse((row.bytes(), row.app_called_bytes())));
         }
         rows.truncate(top.get());
     }
@@ -134,9 +134,9 @@ fn with_histories(
             write_requests: write.requests,
             write_bytes: write.bytes,
             app_read_calls: app_read.calls,
-            app_read_bytes: app_read.all_bytes(),
+            app_read_called_bytes: app_read.all_bytes(),
             app_write_calls: app_write.calls,
-            app_write_bytes: app_write.all_bytes(),
+            app_write_called_bytes: app_write.all_bytes(),
         })
     };
     let mut rows: Vec<_> = answer.rows.into_iter().filter_map(activity).collect();

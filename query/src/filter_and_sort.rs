@@ -51,11 +51,13 @@ impl<R: Record> FilterAndSort<R> {
         self.sort.as_ref().and_then(value).unwrap_or(f64::INFINITY)
     }
 
-    /// As [`Self::place`]. Without an order, the row with the largest `largest` comes first.
-    pub(crate) fn place_or(&self, row: &R, largest: u64) -> f64 {
-        match self.is_sorted() {
-            true => self.place(row),
-            false => -(largest as f64),
+    /// Like [`Self::place`]. Without an order, the row with the largest `first` comes first. Rows with a `first` of 0
+    /// follow, by `second`.
+    pub(crate) fn place_or(&self, row: &R, first: u64, second: u64) -> f64 {
+        match (self.is_sorted(), first) {
+            (true, _) => self.place(row),
+            (false, 0) => 1.0 / (1.0 + second as f64),
+            (false, first) => -(first as f64),
         }
     }
 

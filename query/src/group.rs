@@ -280,7 +280,7 @@ impl Grouping {
         let mut grouping = Self {
             by,
             mounts: MountFilter::new(snapshot, &question.mounts, &question.volumes)?,
-            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())
                 .with_volumes(volumes.clone())
                 .of_users(by.only_users),
             volumes,

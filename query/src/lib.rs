@@ -46,6 +46,7 @@ pub mod question;
 mod ranking;
 pub mod requests;
 pub mod scan;
+mod shell_pattern;
 pub mod sparse_row;
 pub mod stalls;
 mod stat_with_timeout;
@@ -68,6 +69,7 @@ pub use files::{FileActivity, ask_files};
 pub use group::{Entity, GroupBy, Level};
 pub use literal::{Literal, SizeError, parse_size};
 pub use marks::ask_marks;
+pub use mount_filter::add_absolute;
 pub use mounts::ask_mounts;
 pub use near_words::near;
 pub use operations::{

@@ -1,12 +1,15 @@
 //! Selects mounts by their name in rows, source (`server:/export`), mount point, or a pattern of a name or mount point.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use glob::Pattern;
 use trackiops_schemas::identity::typed_text;
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
+use crate::file_selector::{absolute, catalog_name};
+use crate::shell_pattern::{pattern_of, taken_as_written};
 use crate::volume_names::VolumeNames;
 
 /// The mounts that a question selects.
@@ -34,7 +37,7 @@ impl MountFilter {
         let mut filter = Self::default();
         if !volumes.is_empty() {
             let names = VolumeNames::new(snapshot)?;
-            let mounts = names.mounts_of(volumes)?.into_iter();
+            let mounts = names.mounts_of(volumes).into_iter();
             filter.of_volumes = Some(mounts.map(str::to_owned).collect());
         }
         let seen = snapshot.mounts()?;
@@ -43,11 +46,8 @@ impl MountFilter {
                 "" => "/",
                 plain => plain,
             };
-            let pattern = Pattern::new(plain).map_err(|error| QueryError::MountPattern {
-                pattern: text.clone(),
-                why: error.msg,
-            })?;
-            // A source is a name, too, unless something else has that name.
+            let pattern = pattern_of(plain);
+            // A source is also a name, unless another mount has that name.
             let is_name = seen.iter().any(|seen| seen.mount.mount == plain);
             let there = seen.iter().filter(|seen| {
                 let point = &seen.mount.path;
@@ -105,20 +105,62 @@ impl MountFilter {
         for seen in snapshot.mounts()? {
             known.insert(seen.mount.mount);
         }
+        let as_written = taken_as_written(mounts.iter().chain(volumes));
         let volumes = volumes.iter();
         let volumes = volumes.map(|volume| format!("the volume {volume}"));
         let asked = mounts.iter().cloned().chain(volumes);
         let asked = asked.collect::<Vec<_>>().join(", ");
         let known: Vec<_> = known.into_iter().collect();
         Ok(match known.len() {
-            0 => format!("nothing was recorded on {asked}; `trackiops files` lists what was"),
+            0 => format!(
+                "nothing was recorded on {asked}{as_written}; `trackiops files` lists what was"
+            ),
             1..=5 => format!(
-                "nothing was recorded on {asked}; what was mounted then or at another time: {}",
+                "nothing was recorded on {asked}{as_written}; what was mounted then or at another time: {}",
                 known.join(", ")
             ),
             _ => format!(
-                "nothing was recorded on {asked}; `trackiops mounts` lists what was mounted"
+                "nothing was recorded on {asked}{as_written}; `trackiops mounts` lists what was mounted"
             ),
         })
+    }
+}
+
+/// Adds the absolute path of each value of `--mount` that may be a relative path: neither a source nor a pattern that
+/// matches any directory. Never accesses the path's file system.
+pub fn add_absolute(mounts: &mut Vec<String>) {
+    let is_relative = |text: &str| match text.chars().next() {
+        None | Some('/' | '*') => false,
+        Some('.') => true,
+        Some(_) => !text.contains(':'),
+    };
+    let relative = mounts.iter().filter(|text| is_relative(text));
+    let paths = relative.filter_map(|text| absolute(Path::new(text)).ok());
+    let paths: Vec<_> = paths.map(|path| catalog_name(&path)).collect();
+    mounts.extend(paths);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_mount_point_is_also_looked_for_by_its_path() {
+        let here = std::env::current_dir().unwrap();
+        for (text, below) in [("e", "e"), ("./a:b/", "a:b"), ("x/../y", "y"), ("..", "..")] {
+            let mut mounts = vec![text.to_owned()];
+            add_absolute(&mut mounts);
+            let path = match below {
+                ".." => here.parent().unwrap_or(&here).to_owned(),
+                below => here.join(below),
+            };
+            assert_eq!(mounts, [text, &*catalog_name(&path)]);
+        }
+        let mut mounts = ["nas:/a", "nas:*", "/mnt/a", "*", "[::1]:/a"]
+            .map(str::to_owned)
+            .to_vec();
+        let as_typed = mounts.clone();
+        add_absolute(&mut mounts);
+        assert_eq!(mounts, as_typed);
     }
 }

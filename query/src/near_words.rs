@@ -6,7 +6,12 @@ const SLIP_EVERY: usize = 3;
 /// Edit distance of two words, if one may be a misspelling of the other: one edit per three characters, from one to
 /// four.
 pub(crate) fn slips(wanted: &str, known: &str) -> Option<usize> {
-    let allowed = (wanted.chars().count() / SLIP_EVERY).clamp(1, 4);
+    let length = wanted.chars().count();
+    let allowed = (length / SLIP_EVERY).clamp(1, 4);
+    // The distance of a long text takes much memory.
+    if length.abs_diff(known.chars().count()) > allowed {
+        return None;
+    }
     Some(strsim::damerau_levenshtein(known, wanted)).filter(|distance| *distance <= allowed)
 }
 

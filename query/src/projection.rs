@@ -41,12 +41,12 @@ static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
 static HISTOGRAMS: LazyLock<Vec<(u128, u128)>> = LazyLock::new(|| {
     let prefixes = DIRECTIONS.map(|direction| format!("{direction}_"));
     let prefixes = prefixes.iter().map(String::as_str).chain(APP_DIRECTIONS);
-    let bits =
-        |prefix: &str| [LATENCY_HIST, "latency_us_max"].map(|name| bit(&format!("{prefix}{name}")));
-    prefixes
-        .map(bits)
-        .map(|[histogram, largest]| (histogram, largest))
-        .collect()
+    let bits = |prefix: &str| {
+        let names = [LATENCY_HIST, "latency_us_max", "timed"];
+        let [histogram, largest, timed] = names.map(|name| bit(&format!("{prefix}{name}")));
+        (histogram, largest | timed)
+    };
+    prefixes.map(bits).collect()
 });
 
 fn bit(column: &str) -> u128 {
@@ -76,9 +76,9 @@ impl Projection {
     /// timed calls, because a histogram may lack some of them. Ignores unknown names.
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
         let mut all = columns.into_iter().map(bit).fold(0, |all, one| all | one);
-        for (histogram, largest) in &*HISTOGRAMS {
+        for (histogram, beside) in &*HISTOGRAMS {
             if all & histogram != 0 {
-                all |= largest;
+                all |= beside;
             }
         }
         Self {
@@ -101,6 +101,11 @@ impl Projection {
         Self::new(["read_bytes", "write_bytes"])
     }
 
+    /// Columns for ranking files by default: the time that their requests took, or bytes if no latency is known.
+    pub(crate) fn ranks() -> Self {
+        Self::bytes().with(Self::new(["read_latency_us_sum", "write_latency_us_sum"]))
+    }
+
     /// Names, requests, bytes and sums of latencies, for files that were read or written.
     pub fn totals() -> Self {
         let sums = ["requests", "bytes", "latency_us_sum"];
@@ -108,12 +113,26 @@ impl Projection {
         Self::filter(|column| matches!(column, MOUNT | PATH) || is_sum(column)).only_transfers(true)
     }
 
-    /// Calls of applications and their bytes.
-    pub fn calls() -> Self {
-        let wanted = ["calls", "bytes", "direct_bytes"];
+    /// These columns of read calls and of write calls.
+    fn of_both_calls<const N: usize>(wanted: [&str; N]) -> Self {
         let of = |prefix: &str| wanted.map(|name| format!("{prefix}{name}"));
         let names: Vec<_> = APP_DIRECTIONS.into_iter().flat_map(of).collect();
         Self::new(names.iter().map(String::as_str))
+    }
+
+    /// Calls of applications and their bytes.
+    pub fn calls() -> Self {
+        Self::of_both_calls(["calls", "bytes", "direct_bytes"])
+    }
+
+    /// Times of calls: how many are known, their sums, maxima and histograms.
+    pub fn call_times() -> Self {
+        Self::of_both_calls(["timed", "latency_us_sum", "latency_us_max", LATENCY_HIST])
+    }
+
+    /// Sums of the times of calls.
+    pub fn call_time_sums() -> Self {
+        Self::of_both_calls(["latency_us_sum"])
     }
 
     /// Columns of a table, for files that were read or written.
@@ -214,6 +233,11 @@ impl Projection {
     /// Whether the user named columns of application calls.
     pub(crate) fn names_calls(self) -> bool {
         self.is_of_calls() && self.is_named
+    }
+
+    /// Whether the user named percentiles of calls whose columns have this prefix, one of [`APP_DIRECTIONS`].
+    pub(crate) fn names_percentiles_of_calls(self, prefix: &str) -> bool {
+        self.is_named && self.includes(&format!("{prefix}{LATENCY_HIST}"))
     }
 
     pub(crate) fn includes(self, column: &str) -> bool {

@@ -73,7 +73,12 @@ pub struct Question {
 }
 
 impl Question {
-    /// Whether it selects mounts, by whatever names.
+    /// Whether it is about calls of applications in place of requests: of the level `app`, without `block`.
+    pub fn is_of_calls(&self) -> bool {
+        self.levels.contains(&IoLevel::App) && !self.levels.contains(&IoLevel::Block)
+    }
+
+    /// Whether it selects mounts in any way.
     pub(crate) fn names_mounts(&self) -> bool {
         !self.mounts.is_empty() || !self.volumes.is_empty()
     }

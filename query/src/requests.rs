@@ -217,6 +217,8 @@ pub struct KeptRequests {
     /// Range of their completions. An open end is now, because requests may be kept before their window is closed.
     pub range: Interval,
     asked: Interval,
+    /// The end of the last request that was read.
+    last_end: UtcMs,
     notes: Vec<Note>,
 }
 
@@ -246,6 +248,7 @@ impl KeptRequests {
             grouping,
             range: Interval::new(start, end),
             asked,
+            last_end: start,
             notes,
         }))
     }
@@ -258,10 +261,19 @@ impl KeptRequests {
         each: &mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>,
     ) -> Result<(), QueryError> {
         let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
-        let Self { views, chosen, .. } = self;
+        let Self {
+            views,
+            chosen,
+            last_end,
+            ..
+        } = self;
         for view in views {
             view.read(ns(range.start)..ns(range.end), &mut |batch| {
-                each(chosen.of(&batch)?)
+                let batch = chosen.of(&batch)?;
+                if let Some(ns) = ends_ns(&batch).iter().max() {
+                    *last_end = UtcMs(ns.div_euclid(1_000_000) + 1).max(*last_end);
+                }
+                each(batch)
             })?;
         }
         Ok(())
@@ -319,9 +331,16 @@ impl KeptRequests {
         for view in &self.views {
             notes.extend(unread(view.unread(), since, until));
         }
-        let deleted = self.views.iter().filter_map(RequestsView::deleted_before);
-        let deleted = deleted.filter(|before| self.asked.start < *before).max();
-        notes.extend(deleted.map(|before| Note::RequestsDeleted { before }));
+        let deleted = self.views.iter().filter_map(|view| {
+            let before = view.deleted_before()?;
+            Some((before, view.is_start_unknown()))
+        });
+        let deleted = deleted
+            .filter(|(before, _)| self.asked.start < *before)
+            .max();
+        notes.extend(
+            deleted.map(|(before, is_unknown)| Note::RequestsDeleted { before, is_unknown }),
+        );
         let is_dropped = |note: &Note| matches!(note, Note::RequestsDropped { .. });
         let were_wanted =
             self.views.iter().any(RequestsView::has_any) || notes.iter().any(is_dropped);
@@ -333,7 +352,9 @@ impl KeptRequests {
             what: what.into(),
             asked: self.asked,
         };
-        (self.range, none, notes)
+        let end = until.unwrap_or(self.asked.end.max(self.last_end));
+        let start = self.range.start;
+        (Interval::new(start, end.max(start)), none, notes)
     }
 }
 
@@ -498,7 +519,7 @@ impl Chosen {
             levels: question.levels.clone(),
             wanted: resolve(snapshot, &question.files, range)?.wanted,
             mounts: MountFilter::new(snapshot, &question.mounts, &question.volumes)?,
-            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())
                 .with_volumes(VolumeNames::new(snapshot)?),
         })
     }

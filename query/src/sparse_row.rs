@@ -144,7 +144,7 @@ impl SparseRow {
         let calls = [self.app_read(), self.app_write()];
         calls
             .iter()
-            .any(|of| of.calls > 0 || of.direct_calls > 0 || of.bytes > 0)
+            .any(|of| of.calls > 0 || of.direct_calls > 0 || of.all_bytes() > 0)
     }
 
     /// Whether there is any activity of the page cache.

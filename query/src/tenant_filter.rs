@@ -7,8 +7,8 @@ use glob::Pattern;
 use trackiops_schemas::identity::{Tenant, name_text};
 use trackiops_tenants::{Known, Rules};
 
-use crate::error::QueryError;
 use crate::origin::File;
+use crate::shell_pattern::pattern_of;
 use crate::volume_names::VolumeNames;
 
 /// The tenants that a question selects, and the rules that name tenants.
@@ -25,22 +25,15 @@ pub struct TenantFilter {
 }
 
 impl TenantFilter {
-    /// Parses the values of `--tenant`. Fails with [`QueryError::TenantPattern`].
-    pub fn new(asked: &[String], rules: Option<Arc<Rules>>) -> Result<Self, QueryError> {
-        let pattern = |text: &String| match Pattern::new(text) {
-            Ok(pattern) => Ok((text.clone(), pattern)),
-            Err(error) => Err(QueryError::TenantPattern {
-                pattern: text.clone(),
-                why: error.msg,
-            }),
-        };
-        let only = asked.iter().map(pattern).collect::<Result<_, _>>()?;
-        Ok(Self {
-            only,
+    /// Parses the values of `--tenant`.
+    pub fn new(asked: &[String], rules: Option<Arc<Rules>>) -> Self {
+        let pattern = |text: &String| (text.clone(), pattern_of(text));
+        Self {
+            only: asked.iter().map(pattern).collect(),
             rules,
             volumes: VolumeNames::default(),
             only_users: false,
-        })
+        }
     }
 
     /// The same filter, with rules that know these volumes.
@@ -174,11 +167,8 @@ mod tests {
 
     #[test]
     fn a_tenant_is_selected_by_its_name_or_where_it_has_none_by_user_or_cgroup() {
-        let is_selected = |asked: &str, tenant: &Tenant| {
-            TenantFilter::new(&[asked.into()], None)
-                .unwrap()
-                .matches(tenant)
-        };
+        let is_selected =
+            |asked: &str, tenant: &Tenant| TenantFilter::new(&[asked.into()], None).matches(tenant);
         let unnamed = Tenant {
             user: Some("ann".into()),
             .."1000:/system.slice/db.service".parse().unwrap()
@@ -202,12 +192,16 @@ mod tests {
         assert!(is_selected("ac*", &named) && !is_selected("ann", &named));
         assert!(!is_selected("*", &Tenant::default()));
         assert!(TenantFilter::default().matches(&Tenant::default()));
-        assert!(TenantFilter::new(&["[".into()], None).is_err());
+        let odd = Tenant {
+            name: Some("a[b".into()),
+            ..Tenant::default()
+        };
+        assert!(is_selected("a[b", &odd) && !is_selected("a[b", &named));
     }
 
     #[test]
     fn tenants_that_are_selected_become_users() {
-        let filter = TenantFilter::new(&["db".into()], None).unwrap();
+        let filter = TenantFilter::new(&["db".into()], None);
         let filter = filter.of_users(true);
         assert!(filter.needs_tenants());
         let mut chooser = filter.chooser();

@@ -60,6 +60,9 @@ pub enum TimeError {
          (@1795233120)"
     )]
     Syntax(String),
+    /// A duration with a minus. Durations count back without one.
+    #[error("`-{0}` is not a time: how long ago is written without a minus; write {0}")]
+    Minus(String),
     /// The text after the plus is not a duration.
     #[error(
         "`{0}` is not a length of time: write + and how long after --since, such as +10s, +1h30m or +2d"
@@ -99,6 +102,11 @@ pub struct Moment {
 /// Errors: [`TimeError::Syntax`], [`TimeError::Minus`], [`TimeError::Skipped`] and [`TimeError::TooFar`].
 pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     let text = text.trim();
+    if let Some(length) = text.strip_prefix('-')
+        && parse_duration_ms(length).is_some()
+    {
+        return Err(TimeError::Minus(length.into()));
+    }
     match parse_any(text, now, zone)? {
         moment if moment.at.0 < 0 => Err(TimeError::TooFar(text.into())),
         moment => Ok(moment),
@@ -376,7 +384,6 @@ mod tests {
             "2026-13-01",
             "25:00",
             "2026-11-21 3pm",
-            "-5s",
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(
@@ -387,6 +394,7 @@ mod tests {
         for text in ["9000000000000000s1d", "1969-12-31", "30000d"] {
             assert_eq!(read(text), Err(TimeError::TooFar(text.into())));
         }
+        assert_eq!(read("-5s"), Err(TimeError::Minus("5s".into())));
         assert!(matches!(
             read("99999999999999999999s"),
             Err(TimeError::Syntax(_))

@@ -29,7 +29,10 @@ const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
     (3_600_000, 481.0),
 ];
 
-/// Size of one dataset in one granularity.
+/// Name of the row of unsealed journals. They hold windows of all datasets.
+const JOURNAL: &str = "journal";
+
+/// Size of one dataset in one granularity, or of the unsealed journals of one granularity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// `rollup`, `ops` or `health`; `journal` for unsealed journals.
@@ -44,15 +47,35 @@ pub struct Volume {
     pub bytes: u64,
     /// Size of the same entries by the paper's formula, bytes. `None` except for rows of files.
     pub paper_bytes: Option<u64>,
-    /// Bytes per day of recording.
-    pub bytes_per_day: f64,
-    /// Size when the oldest data begin to expire, bytes. `None` if they never expire.
+    /// Bytes per day of recording. `None` for journals: sealing turns them into segments.
+    pub bytes_per_day: Option<f64>,
+    /// Size when the oldest data begin to expire, bytes. `None` if they never expire, and for journals.
     pub bytes_at_most: Option<f64>,
     /// From the first to the last window, ms; 0 in a plan.
     pub span_ms: u64,
 }
 
 impl Volume {
+    /// A row without entries yet.
+    fn new(dataset: &'static str, granularity: Granularity) -> Self {
+        Self {
+            dataset,
+            granularity,
+            segments: 0,
+            entries: 0,
+            bytes: 0,
+            paper_bytes: None,
+            bytes_per_day: None,
+            bytes_at_most: None,
+            span_ms: 0,
+        }
+    }
+
+    /// Whether it is in Parquet files, not in journals that wait to be sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.dataset != JOURNAL
+    }
+
     /// Bytes per entry; `None` without entries.
     pub fn bytes_per_entry(&self) -> Option<f64> {
         (self.entries > 0).then(|| self.bytes as f64 / self.entries as f64)
@@ -75,17 +98,7 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
                 .position(|row| row.granularity == segment.granularity);
             let at = known.unwrap_or_else(|| {
                 spans.push(span);
-                rows.push(Volume {
-                    dataset: dataset.name(),
-                    granularity: segment.granularity,
-                    segments: 0,
-                    entries: 0,
-                    bytes: 0,
-                    paper_bytes: None,
-                    bytes_per_day: 0.0,
-                    bytes_at_most: None,
-                    span_ms: 0,
-                });
+                rows.push(Volume::new(dataset.name(), segment.granularity));
                 spans.len() - 1
             });
             let row = &mut rows[first + at];
@@ -99,17 +112,44 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
                 row.paper_bytes = Some(row.entries.saturating_mul(PAPER_ENTRY_BYTES));
             }
             row.span_ms = span.ms();
-            row.bytes_per_day = row.bytes as f64 * DAY_MS as f64 / span.ms().max(1) as f64;
+            let bytes_per_day = row.bytes as f64 * DAY_MS as f64 / span.ms().max(1) as f64;
+            row.bytes_per_day = Some(bytes_per_day);
             row.bytes_at_most = at_most(row, retention);
         }
     }
-    let Some(range) = range else {
+    let (journals, of_journals) = unsealed(&snapshot);
+    rows.extend(journals);
+    let Some(range) = range.into_iter().chain(of_journals).reduce(Interval::hull) else {
         return Ok(Outcome::Nothing {
             why: EmptyReason::EmptyStore(vec![store.to_owned()]),
             notes: Vec::new(),
         });
     };
     Ok(answer(rows, range))
+}
+
+/// Size of the unsealed journals with windows, by granularity, and the time range of these windows.
+fn unsealed(snapshot: &Snapshot) -> (Vec<Volume>, Option<Interval>) {
+    let mut rows: Vec<Volume> = Vec::new();
+    let mut range: Option<Interval> = None;
+    for tail in snapshot.tails() {
+        let (Some((bytes, entries)), Some((start, end))) = (tail.size(), tail.span()) else {
+            continue;
+        };
+        let span = Interval::new(start, end);
+        range = Some(range.map_or(span, |range| range.hull(span)));
+        let granularity = tail.granularity();
+        let known = rows.iter().position(|row| row.granularity == granularity);
+        let at = known.unwrap_or_else(|| {
+            rows.push(Volume::new(JOURNAL, granularity));
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        row.segments += 1;
+        row.entries = row.entries.saturating_add(entries);
+        row.bytes = row.bytes.saturating_add(bytes);
+    }
+    (rows, range)
 }
 
 /// Selects volumes from which a plan can derive the size of an entry.
@@ -152,15 +192,11 @@ pub fn plan_volume(
         let bytes_per_entry = known.unwrap_or_else(|| day_entry_bytes(*granularity));
         let bytes = entries as f64 * bytes_per_entry;
         let mut row = Volume {
-            dataset: Dataset::Rollup.name(),
-            granularity: *granularity,
-            segments: 0,
             entries,
             bytes: bytes as u64,
             paper_bytes: Some(entries.saturating_mul(PAPER_ENTRY_BYTES)),
-            bytes_per_day: bytes,
-            bytes_at_most: None,
-            span_ms: 0,
+            bytes_per_day: Some(bytes),
+            ..Volume::new(Dataset::Rollup.name(), *granularity)
         };
         row.bytes_at_most = at_most(&row, retention);
         row
@@ -176,7 +212,7 @@ fn answer(rows: Vec<Volume>, range: Interval) -> Outcome<Volume> {
 
 fn at_most(row: &Volume, retention: &Retention) -> Option<f64> {
     let age_ms = retention.of(row.granularity)?;
-    Some(row.bytes_per_day * age_ms as f64 / DAY_MS as f64)
+    Some(row.bytes_per_day? * age_ms as f64 / DAY_MS as f64)
 }
 
 /// Uses the same granularity or the next coarser one.
@@ -212,7 +248,9 @@ mod tests {
         let [second, .., hour] = &answer.rows[..] else {
             panic!("{:?}", answer.rows);
         };
-        assert_eq!(second.bytes_at_most, Some(2.0 * second.bytes_per_day));
+        let two_days = second.bytes_per_day.map(|a_day| 2.0 * a_day);
+        assert!(two_days.is_some());
+        assert_eq!(second.bytes_at_most, two_days);
         assert_eq!(hour.bytes_at_most, None);
     }
 
@@ -225,7 +263,7 @@ mod tests {
             entries,
             bytes: 30 * entries,
             paper_bytes: None,
-            bytes_per_day: 0.0,
+            bytes_per_day: None,
             bytes_at_most: None,
             span_ms,
         }

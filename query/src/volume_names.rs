@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use glob::Pattern;
 use trackiops_store::Snapshot;
 use trackiops_tenants::VolumeOf;
 
 use crate::error::QueryError;
+use crate::shell_pattern::pattern_of;
 
 /// The name of a volume where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,24 +60,17 @@ impl VolumeNames {
         self.0.values().find(|name| name.volume == volume)
     }
 
-    /// The mounts whose volume or claim has one of these names, or matches one as a pattern.
-    pub fn mounts_of(&self, asked: &[String]) -> Result<Vec<&str>, QueryError> {
-        let pattern = |text: &String| match Pattern::new(text) {
-            Ok(pattern) => Ok((text.clone(), pattern)),
-            Err(error) => Err(QueryError::VolumePattern {
-                pattern: text.clone(),
-                why: error.msg,
-            }),
-        };
-        let asked: Vec<_> = asked.iter().map(pattern).collect::<Result<_, _>>()?;
+    /// The mounts whose volume or claim has one of these names or matches one as a pattern.
+    pub fn mounts_of(&self, asked: &[String]) -> Vec<&str> {
+        let asked: Vec<_> = asked.iter().map(|text| (text, pattern_of(text))).collect();
         let is_asked = |text: &str| {
             let mut asked = asked.iter();
-            asked.any(|(exact, pattern)| exact == text || pattern.matches(text))
+            asked.any(|(exact, pattern)| *exact == text || pattern.matches(text))
         };
         let is_one = |name: &VolumeName| {
             is_asked(&name.volume) || name.claim.as_deref().is_some_and(is_asked)
         };
         let mounts = self.0.iter().filter(|(_, name)| is_one(name));
-        Ok(mounts.map(|(mount, _)| mount.as_str()).collect())
+        mounts.map(|(mount, _)| mount.as_str()).collect()
     }
 }

@@ -13,3 +13,4 @@ mod missing;
 mod operations;
 mod pruning;
 mod stores;
+mod volume;

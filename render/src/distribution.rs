@@ -9,7 +9,7 @@ use trackiops_query::coverage::Interval;
 use trackiops_query::times::{show_offset, show_range};
 use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_schemas::histogram::{Histogram, octave_bound_us, octave_of, upper_bound_us};
-use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 use crate::terminal_style::{Look, Style};
 use crate::units;
@@ -109,7 +109,26 @@ pub fn write_distribution(
     write_distributions(answer.range, &asked, format, style, out)
 }
 
-/// Writes the latency distributions of what has these names. A table omits those without requests.
+/// Writes the distributions of the times of calls of applications, like [`write_distribution`].
+pub fn write_call_distribution(
+    answer: &Answer,
+    directions: &[&str],
+    format: DistributionFormat,
+    style: &Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (mut read, mut write) = (AppCalls::default(), AppCalls::default());
+    for row in &answer.rows {
+        read.merge(&row.sum.app_read());
+        write.merge(&row.sum.app_write());
+    }
+    let sums = [read, write].map(|calls| calls.as_direction());
+    let both = DIRECTIONS.into_iter().zip(&sums);
+    let asked: Vec<_> = both.filter(|(name, _)| directions.contains(name)).collect();
+    write_distributions(answer.range, &asked, format, style, out)
+}
+
+/// Writes latency distributions with these names. A table omits distributions without requests.
 ///
 /// Errors are those of `out`.
 pub fn write_distributions(

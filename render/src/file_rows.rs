@@ -227,8 +227,8 @@ fn figure(requests: u64, text: Option<String>) -> Cell {
 
 /// The component that answers requests of these levels. Tables name the part of the latency between queue and completion after it.
 pub(crate) fn answered_by(mut levels: impl Iterator<Item = IoLevel>) -> &'static str {
-    match levels.all(|level| level == IoLevel::Block) {
-        true => "device",
-        false => "network",
+    match levels.any(|level| level == IoLevel::Wire) {
+        true => "network",
+        false => "device",
     }
 }

@@ -97,7 +97,7 @@ impl Shape {
         ];
         if self.calls {
             cells.push(right(row.app_calls().to_string()));
-            cells.push(right(bytes(row.app_bytes())));
+            cells.push(right(bytes(row.app_called_bytes())));
         }
         let counts = cells.len();
         cells.extend(self.seen(row.history.seen));

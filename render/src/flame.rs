@@ -33,11 +33,13 @@ const NO_BREAK_SPACE: &str = "\u{a0}";
 pub enum Measure {
     /// Sum of the latencies of timed requests, us.
     #[default]
+    Time,
+    /// Bytes.
     Bytes,
     /// Requests.
     Requests,
-    /// Sum of the latencies of timed requests, us.
-    Time,
+    /// Sum of the times of timed calls of applications, us.
+    AppTime,
     /// Bytes of calls of applications.
     AppBytes,
     /// Calls of applications.
@@ -74,11 +76,12 @@ impl FromStr for Measure {
             "bytes" => Ok(Self::Bytes),
             "requests" => Ok(Self::Requests),
             "time" => Ok(Self::Time),
+            "app-time" => Ok(Self::AppTime),
             "app-bytes" => Ok(Self::AppBytes),
             "app-calls" => Ok(Self::AppCalls),
             _ => Err(ChoiceError {
                 given: text.into(),
-                choices: "bytes, requests, time, app-bytes and app-calls",
+                choices: "time, bytes, requests, app-time, app-bytes and app-calls",
             }),
         }
     }
@@ -102,12 +105,22 @@ impl FromStr for Directions {
 }
 
 impl Measure {
+    /// The same measure of calls of applications.
+    pub fn of_calls(self) -> Self {
+        match self {
+            Self::Time | Self::AppTime => Self::AppTime,
+            Self::Bytes | Self::AppBytes => Self::AppBytes,
+            Self::Requests | Self::AppCalls => Self::AppCalls,
+        }
+    }
+
     /// The value of a direction, which has these requests and calls; latencies in ns.
     fn of(self, direction: &Direction, calls: &AppCalls) -> u64 {
         match self {
             Self::Bytes => direction.bytes,
             Self::Requests => direction.requests,
             Self::Time => direction.latency_ns_sum,
+            Self::AppTime => calls.latency_ns_sum,
             Self::AppBytes => calls.all_bytes(),
             Self::AppCalls => calls.calls,
         }
@@ -118,7 +131,7 @@ impl Measure {
         match self {
             Self::Bytes | Self::AppBytes => "bytes",
             Self::Requests => "requests",
-            Self::Time => "us",
+            Self::Time | Self::AppTime => "us",
             Self::AppCalls => "calls",
         }
     }
@@ -140,6 +153,7 @@ impl Graph {
             Measure::Bytes => "bytes",
             Measure::Requests => "requests",
             Measure::Time => "latencies",
+            Measure::AppTime => return format!("times of {} of applications", self.calls()),
             Measure::AppBytes => return format!("bytes of {} of applications", self.calls()),
             Measure::AppCalls => return format!("{} of applications", self.calls()),
         };
@@ -184,6 +198,9 @@ pub struct Stack {
 /// Answers a question with stacks, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
     let projection = match graph.measure {
+        Measure::AppTime => Projection::calls()
+            .with(Projection::call_time_sums())
+            .named(),
         Measure::AppBytes | Measure::AppCalls => Projection::calls().named(),
         Measure::Bytes | Measure::Requests | Measure::Time => Projection::default(),
     };
@@ -215,7 +232,7 @@ fn from_answer(
         Measure::Bytes | Measure::Requests | Measure::AppBytes | Measure::AppCalls => {
             sums.into_iter().collect()
         }
-        Measure::Time => in_us(sums),
+        Measure::Time | Measure::AppTime => in_us(sums),
     };
     let there = rows.into_iter().filter(|(_, value)| *value > 0);
     let rows: Vec<_> = there

@@ -34,7 +34,8 @@ pub mod why;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
 pub use distribution::{
-    DistributionFormat, DistributionFormatError, write_distribution, write_distributions,
+    DistributionFormat, DistributionFormatError, write_call_distribution, write_distribution,
+    write_distributions,
 };
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};

@@ -8,7 +8,9 @@ use crate::formats::text;
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::units;
 use trackiops_query::answer::Answer;
-use trackiops_query::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value, decimal_text};
+use trackiops_query::columns::{
+    CALL_PERCENTILE_ERROR, Column, Columns, Estimate, PERCENTILE_ERROR, Record, Value, decimal_text,
+};
 use trackiops_query::times::{Zone, show, show_offset};
 
 pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
@@ -28,7 +30,7 @@ pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: 
     let line = |row: &R| {
         let cells = columns
             .iter()
-            .map(|c| cell(c, &c.value(row), zone, offset.is_none()));
+            .map(|c| cell(c, &c.shown(row), zone, offset.is_none()));
         cells.collect::<Vec<_>>()
     };
     Table {
@@ -43,8 +45,14 @@ pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: 
 pub(super) fn list<R: Record>() -> Table {
     let line = |column: Column<R>| {
         let mut unit = column.unit.name().unwrap_or(NONE).to_owned();
-        if column.is_estimate {
-            unit += &format!(", within {:.1}%", PERCENTILE_ERROR * 100.0);
+        let percent = |error: f64| format!("{:.1}%", error * 100.0);
+        match column.estimate {
+            None => {}
+            Some(Estimate::OfBoth) => {
+                unit += &format!(", within {}", percent(PERCENTILE_ERROR));
+                unit += &format!(", calls {}", percent(CALL_PERCENTILE_ERROR));
+            }
+            Some(estimate) => unit += &format!(", within {}", percent(estimate.error())),
         }
         let short = column.short_names().into_iter().next();
         vec![

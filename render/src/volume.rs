@@ -27,7 +27,7 @@ pub(super) fn table(answer: &Answer<Volume>) -> Table {
             right(units::bytes(row.bytes)),
             some(row.bytes_per_entry().map(|bytes| format!("{bytes:.1} B"))),
             some(row.paper_bytes.map(units::bytes)),
-            right(units::bytes(row.bytes_per_day as u64)),
+            some(row.bytes_per_day.map(|bytes| units::bytes(bytes as u64))),
             some(row.bytes_at_most.map(|bytes| units::bytes(bytes as u64))),
         ]
     };

@@ -15,6 +15,8 @@ use crate::units;
 
 /// Most files that are named as victims.
 const NAMED: usize = 3;
+/// A longer path is shortened in a headline, characters.
+const LONG_NAME: usize = 32;
 
 /// Time, place, culprit, victims and cause of a moment.
 pub fn sentences(of: &Moment, zone: Zone) -> String {
@@ -45,19 +47,75 @@ pub fn headline(of: &Moment, zone: Zone) -> String {
         true => "now".to_owned(),
         false => time(of.time.end),
     };
+    // Cause and culprit come first: a narrow screen cuts the rest off.
     let whose = match whose(of) {
-        Some(load) => format!(" ({})", load.owner.name()),
+        Some(load) => format!(" ({})", short(load.owner.name())),
         None => String::new(),
     };
     format!(
-        "{} to {until}: {}: {}{whose}",
+        "{} to {until}: {}{whose}: {}",
         time(of.time.start),
+        cause_in_words(of.cause, of.level),
         what(of),
-        of.cause.in_words(),
     )
 }
 
-/// For programs.
+/// A path, or its last part if it is long.
+fn short(name: &str) -> String {
+    match name.rsplit_once('/') {
+        Some((_, last)) if name.chars().count() > LONG_NAME => format!("…/{last}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// A party of a moment: culprit or victim.
+pub struct Party<'m> {
+    /// `culprit` or `victim`.
+    pub role: &'static str,
+    /// File, directory or tenant.
+    pub name: &'m str,
+    /// Its tenant, if there is one.
+    pub tenant: Option<&'m str>,
+    /// The host.
+    pub host: &'m str,
+    /// Its load, or its lost time.
+    pub what: String,
+}
+
+/// The culprit and the victims.
+pub fn parties(of: &Moment) -> Vec<Party<'_>> {
+    let culprit = whose(of).map(|load| Party {
+        role: "culprit",
+        name: load.owner.name(),
+        tenant: load.tenant.as_deref(),
+        host: load.owner.host(),
+        what: done(load),
+    });
+    let victims = of.victims.iter().filter(|of| of.lost_s >= 0.05);
+    let victims = victims.map(|of| {
+        let means = of.before_us.zip(of.now_us).map(|(before, now)| {
+            format!(
+                ", mean {} to {}",
+                units::latency(before),
+                units::latency(now)
+            )
+        });
+        Party {
+            role: "victim",
+            name: &of.name,
+            tenant: of.tenant.as_deref(),
+            host: &of.host,
+            what: format!(
+                "lost {}{}",
+                units::time(of.lost_s * 1e6),
+                means.unwrap_or_default()
+            ),
+        }
+    });
+    culprit.into_iter().chain(victims).collect()
+}
+
+/// The moment as an object for programs.
 pub fn object(of: &Moment) -> Value {
     let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
     let some = |number: Option<f64>| number.map(rounded);
@@ -189,12 +247,7 @@ fn figures(of: &Moment) -> String {
     };
     let p99 = pair("p99", facts.before.p99_us, facts.now.p99_us);
     let latency = p99.or_else(|| pair("mean", facts.before.mean_us, facts.now.mean_us));
-    let place = of.part().map(|part| match (part, of.level) {
-        (Part::Queue, _) => "in the client's queue",
-        (Part::Service, IoLevel::Block) => "in the device",
-        (Part::Service, _) => "in the network or the server",
-        (Part::Completion, _) => "in the client, after the reply",
-    });
+    let place = of.part().map(|part| place(part, of.level));
     let both: Vec<_> = latency
         .into_iter()
         .chain(place.map(str::to_owned))
@@ -205,7 +258,28 @@ fn figures(of: &Moment) -> String {
     }
 }
 
-/// The load that a cause is about.
+/// Where a part of the latency is spent.
+fn place(part: Part, level: IoLevel) -> &'static str {
+    match (part, level) {
+        (Part::Queue, IoLevel::Block) => "waiting in the device's queue",
+        (Part::Queue, _) => "in the client's queue",
+        (Part::Service, IoLevel::Block) => "in the device",
+        (Part::Service, _) => "in the network or the server",
+        (Part::Completion, IoLevel::Block) => "in the host, after the device",
+        (Part::Completion, _) => "in the client, after the reply",
+    }
+}
+
+/// A cause, in words that suit the level: requests to devices have no client.
+fn cause_in_words(cause: Cause, level: IoLevel) -> &'static str {
+    match (cause, level) {
+        (Cause::ClientQueue, IoLevel::Block) => "the device's queue",
+        (Cause::ClientCpu, IoLevel::Block) => "the host's CPUs",
+        _ => cause.in_words(),
+    }
+}
+
+/// The load that a cause blames.
 fn whose(of: &Moment) -> Option<&Load> {
     let is_of_load = matches!(
         of.cause,
@@ -247,10 +321,24 @@ fn evidence(of: &Moment) -> Option<String> {
         Cause::OneFile => {
             "Other files were as fast as before, and its load did not rise.".to_owned()
         }
-        Cause::Server | Cause::Device => "All files were slower, and no load rose.".to_owned(),
+        Cause::Server | Cause::Device => {
+            let which = match facts.of_some {
+                true => "The selected files",
+                false => "All files",
+            };
+            format!("{which} were slower, and no load rose.")
+        }
         Cause::Network => "Other servers were slow for this host at the same time.".to_owned(),
-        Cause::ClientQueue => "Requests waited before they were sent, and no load rose.".to_owned(),
-        Cause::ClientCpu => "Replies waited for the client, and no load rose.".to_owned(),
+        Cause::ClientQueue => match of.level {
+            IoLevel::Block => "Requests waited in the device's queue, and no load rose.",
+            _ => "Requests waited before they were sent, and no load rose.",
+        }
+        .to_owned(),
+        Cause::ClientCpu => match of.level {
+            IoLevel::Block => "Completed requests waited for the host's CPUs, and no load rose.",
+            _ => "Replies waited for the client, and no load rose.",
+        }
+        .to_owned(),
         Cause::Stall | Cause::Unknown => return None,
     })
 }
@@ -270,6 +358,16 @@ fn pattern(facts: &Facts) -> String {
 
 /// The load of an owner, as a sentence.
 fn did(load: &Load, of: &Moment) -> String {
+    let host = match of.has_other_hosts || of.hosts.len() > 1 {
+        true => format!(" on {}", load.owner.host()),
+        false => String::new(),
+    };
+    let name = named(load.owner.name(), load.tenant.as_deref());
+    format!("{name}{host} {}.", done(load))
+}
+
+/// The activity of a load's owner.
+fn done(load: &Load) -> String {
     let rate = |number: f64| match load.measure {
         Measure::ReadBytes | Measure::WrittenBytes => units::bytes_per_second(number),
         _ => format!("{}/s", units::rate(number)),
@@ -287,13 +385,8 @@ fn did(load: &Load, of: &Moment) -> String {
         Measure::Metadata => " operations",
         Measure::Syncs => " syncs",
     };
-    let host = match of.has_other_hosts || of.hosts.len() > 1 {
-        true => format!(" on {}", load.owner.host()),
-        false => String::new(),
-    };
     format!(
-        "{}{host} {verb} {}{noun}, {} of {what} ({} before).",
-        named(load.owner.name(), load.tenant.as_deref()),
+        "{verb} {}{noun}, {} of {what} ({} before)",
         rate(load.now),
         units::share(load.share),
         rate(load.before),
@@ -324,21 +417,11 @@ fn lost(of: &Moment) -> Option<String> {
 }
 
 fn cause(of: &Moment) -> String {
+    let words = cause_in_words(of.cause, of.level);
     match (of.cause, of.confidence) {
         (Cause::Unknown, _) => "What caused it is not known.".to_owned(),
-        (cause, Confidence::Low) => {
-            format!(
-                "Perhaps caused by {}; the evidence is weak.",
-                cause.in_words()
-            )
-        }
-        (cause, confidence) => {
-            format!(
-                "Cause: {} ({} confidence).",
-                cause.in_words(),
-                confidence.name()
-            )
-        }
+        (_, Confidence::Low) => format!("Perhaps caused by {words}; the evidence is weak."),
+        (_, confidence) => format!("Cause: {words} ({} confidence).", confidence.name()),
     }
 }
 
@@ -355,5 +438,28 @@ fn listed(names: &[&str], most: usize) -> String {
     match names.len().saturating_sub(most) {
         0 => and(names),
         more => format!("{} and {more} more", names[..most].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_to_devices_have_no_client() {
+        for part in [Part::Queue, Part::Service, Part::Completion] {
+            let [wire, block] = [IoLevel::Wire, IoLevel::Block].map(|level| place(part, level));
+            assert_ne!(wire, block);
+            assert!(
+                !block.contains("client") && !block.contains("server"),
+                "{block}"
+            );
+        }
+        for cause in [Cause::ClientQueue, Cause::ClientCpu, Cause::Device] {
+            let words = cause_in_words(cause, IoLevel::Block);
+            assert!(!words.contains("client"), "{words}");
+        }
+        let of_nfs = cause_in_words(Cause::ClientQueue, IoLevel::Wire);
+        assert_eq!(of_nfs, "the client's queue");
     }
 }

@@ -57,6 +57,9 @@ fn parquet_arrow_and_json_hold_the_same() {
             let p99 = p99.field_with_name("read_latency_us_p99").unwrap().clone();
             assert_eq!(p99.metadata()[META_UNIT], "us");
             assert_eq!(p99.metadata()[META_ERROR], "0.011");
+            let of_calls = batch.schema();
+            let of_calls = of_calls.field_with_name("app_read_latency_us_p99");
+            assert_eq!(of_calls.unwrap().metadata()[META_ERROR], "0.075");
             let column = |name: &str| batch.column_by_name(name).unwrap();
             for i in 0..batch.num_rows() {
                 let row = rows.next().unwrap();

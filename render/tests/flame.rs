@@ -15,10 +15,11 @@ use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
-const MEASURES: [Measure; 5] = [
+const MEASURES: [Measure; 6] = [
     Measure::Bytes,
     Measure::Requests,
     Measure::Time,
+    Measure::AppTime,
     Measure::AppBytes,
     Measure::AppCalls,
 ];
@@ -81,6 +82,7 @@ fn asked_for(asked: &Question, measure: Measure) -> [u64; 2] {
             Measure::Bytes => d.bytes,
             Measure::Requests => d.requests,
             Measure::Time => d.latency_ns_sum,
+            Measure::AppTime => calls.latency_ns_sum,
             Measure::AppBytes => calls.bytes + calls.direct_bytes,
             Measure::AppCalls => calls.calls,
         });
@@ -104,9 +106,10 @@ fn the_total_is_that_of_the_query_whatever_is_asked() {
                 asked.range = range(THREE + since * 1000, THREE + until * 1000);
                 for measure in MEASURES {
                     let [read, write] = asked_for(&asked, measure);
-                    let unit = |value: u64| match measure {
-                        Measure::Time => (value + 500) / 1000,
-                        _ => value,
+                    let is_time = measure.unit() == "us";
+                    let unit = |value: u64| match is_time {
+                        true => (value + 500) / 1000,
+                        false => value,
                     };
                     for directions in DIRECTIONS {
                         let graph = Graph {
@@ -123,7 +126,7 @@ fn the_total_is_that_of_the_query_whatever_is_asked() {
                             Directions::Both | Directions::Apart => read + write,
                         };
                         assert_eq!(total, unit(expected), "{since}..{until} {graph:?}");
-                        if directions == Directions::Apart && measure != Measure::Time {
+                        if directions == Directions::Apart && !is_time {
                             let of = |root: &str| {
                                 let stacks = stacks.iter().filter(|s| s.frames[0] == root);
                                 stacks.map(|stack| stack.value).sum::<u64>()

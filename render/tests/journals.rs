@@ -203,8 +203,9 @@ fn without_what_vouches_for_it_a_journal_is_what_it_is() {
     fs::remove_file(&end).unwrap();
     assert!(answers(dir.path(), 4) == before);
     let whole = fs::read(&journal).unwrap();
+    // Without it, torn bytes may have been durable.
     fs::write(&journal, &whole[..ends[2] + 3]).unwrap();
-    assert!(answers(dir.path(), 4).iter().all(|said| !said.1));
+    assert!(answers(dir.path(), 4).iter().any(|said| said.1));
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
 }
 
 #[test]
-fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
+fn the_top_files_are_those_whose_requests_took_most_time_in_the_range() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(6, THREE, 1000, 150, 9);
     record(dir.path(), options_of("a", LIST, "1m"), &recorded);
@@ -253,11 +253,8 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         since,
         GroupBy::FILE,
     );
-    let bytes = |sum: &Sum| sum.0.read.bytes + sum.0.write.bytes;
-    let mut ranking: Vec<_> = totals
-        .iter()
-        .map(|(key, sum)| (bytes(sum), key.2))
-        .collect();
+    let took = |sum: &Sum| sum.0.read.latency_ns_sum + sum.0.write.latency_ns_sum;
+    let mut ranking: Vec<_> = totals.iter().map(|(key, sum)| (took(sum), key.2)).collect();
     ranking.sort_by(|a, b| b.cmp(a));
 
     let mut asked = question(dir.path());
@@ -290,13 +287,16 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
     // With separate rows for tenants, each row takes a rank.
     asked.step = Some(Step::All);
     asked.by = GroupBy::FILE_TENANT;
-    let bytes = |asked: &trackiops_query::Question| -> Vec<u64> {
+    let took = |asked: &trackiops_query::Question| -> Vec<u64> {
         let rows = found(asked).rows;
-        rows.iter().map(|row| row.sum.bytes()).collect()
+        let took = rows
+            .iter()
+            .map(|row| row.sum.read().latency_ns_sum + row.sum.write().latency_ns_sum);
+        took.collect()
     };
-    let ranked = bytes(&asked);
+    let ranked = took(&asked);
     asked.top = None;
-    let mut all = bytes(&asked);
+    let mut all = took(&asked);
     all.sort_unstable_by(|a, b| b.cmp(a));
     assert!(all.len() > 9, "some files have two");
     assert_eq!(ranked, all[..3]);

@@ -20,4 +20,5 @@ pub mod settings;
 pub mod slow;
 pub mod subject;
 pub mod usage;
+mod usual_interval;
 pub mod why;

@@ -7,16 +7,62 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use trackiops_query::{near, parse_size};
+use trackiops_schemas::shortened::{short_message, short_name};
 
 /// Decimals of [`Settings::nanos`].
 pub const NANO_DECIMALS: u8 = 9;
 
-/// The file does not say what it must: one line for each mistake.
+/// Most mistakes of a file in a message.
+const MOST_MISTAKES: usize = 16;
+
+/// The mistakes in a file, one line for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.join("; "))]
+#[error("{}", first(.0))]
 pub struct SettingsError(pub Vec<String>);
 
-/// A table that a file may have. The name of keys outside of tables is empty.
+fn first(mistakes: &[String]) -> String {
+    let most = mistakes.len().min(MOST_MISTAKES);
+    let first = mistakes[..most].join("; ");
+    match mistakes.len() - most {
+        0 => first,
+        more => format!("{first}; and {more} more"),
+    }
+}
+
+/// Errors of the syntax of a TOML file, with their lines: the first of each line, because the others follow from it, and no more than fit a
+/// message.
+pub fn syntax_errors(text: &str, errors: &[toml::de::Error]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut lines: Vec<Range<usize>> = Vec::new();
+    for error in errors {
+        let at = error.span().unwrap_or_default().start.min(text.len());
+        if lines.iter().any(|line| line.contains(&at)) {
+            continue;
+        }
+        let (before, behind) = text.as_bytes().split_at(at);
+        let is_end = |byte: &u8| *byte == b'\n';
+        let begin = before.iter().rposition(is_end).map_or(0, |end| end + 1);
+        let end = behind
+            .iter()
+            .position(is_end)
+            .map_or(text.len(), |end| at + end);
+        lines.push(begin..end + 1);
+        let why = short_message(error.message()).into_owned();
+        found.push((line_of(text, at), why));
+        if found.len() == MOST_MISTAKES {
+            break;
+        }
+    }
+    found
+}
+
+/// The line of a byte of a text, from 1.
+pub fn line_of(text: &str, at: usize) -> usize {
+    let before = text.bytes().take(at);
+    before.filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// A table that a file may have. Keys outside of tables belong to the table with the empty name.
 pub struct Known {
     /// Its name.
     pub table: &'static str,
@@ -40,17 +86,12 @@ pub struct Settings {
 impl Settings {
     /// Parses a file; `path` is for messages.
     pub fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Self, SettingsError> {
-        let place = |span: Range<usize>| {
-            let before = text.bytes().take(span.start);
-            let line = before.filter(|byte| *byte == b'\n').count() + 1;
-            format!("{}:{line}", path.display())
-        };
+        let place =
+            |span: Range<usize>| format!("{}:{}", path.display(), line_of(text, span.start));
         let (tables, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            let errors = errors.iter().map(|error| {
-                let place = place(error.span().unwrap_or_default());
-                format!("{place}: {}", error.message())
-            });
+            let errors = syntax_errors(text, &errors).into_iter();
+            let errors = errors.map(|(line, why)| format!("{}:{line}: {why}", path.display()));
             return Err(SettingsError(errors.collect()));
         }
         let mut settings = Self::default();
@@ -66,6 +107,7 @@ impl Settings {
                 }
                 other => {
                     let is = other.type_str();
+                    let key = short_name(key);
                     problems.push(format!(
                         "{at}: {key} has a value of type {is}; write a number or a text"
                     ));
@@ -81,7 +123,8 @@ impl Settings {
                     table => format!("in [{table}]"),
                 };
                 problems.push(format!(
-                    "{at}: unknown key {key} {within}{}",
+                    "{at}: unknown key {} {within}{}",
+                    short_name(key),
                     near(key, keys)
                 ));
                 return;
@@ -101,7 +144,8 @@ impl Settings {
                         let names: Vec<_> = known.iter().map(|known| known.table).collect();
                         let at = place(name.span());
                         unknown.push(format!(
-                            "{at}: unknown table [{table_name}]{}",
+                            "{at}: unknown table [{}]{}",
+                            short_name(table_name),
                             near(table_name, &names)
                         ));
                         continue;
@@ -128,7 +172,8 @@ impl Settings {
         match text.parse::<f64>() {
             Ok(number) if number >= 0.0 && number.is_finite() => Ok(Some(number)),
             _ => Err(SettingsError(vec![format!(
-                "{at}: {key} is {text}; write a number of at least 0"
+                "{at}: {key} is {}; write a number of at least 0",
+                short_name(&text)
             )])),
         }
     }
@@ -141,7 +186,8 @@ impl Settings {
         match nanos(&text) {
             Some(nanos) => Ok(Some(nanos)),
             None => Err(SettingsError(vec![format!(
-                "{at}: {key} is {text}; write a number from 0 to 1000000000 with at most nine decimals and no exponent"
+                "{at}: {key} is {}; write a number from 0 to 1000000000 with at most nine decimals and no exponent",
+                short_name(&text)
             )])),
         }
     }
@@ -164,8 +210,10 @@ impl Settings {
         let of_table = self.values.iter().filter(|((of, _), _)| of == table);
         for ((_, key), (at, content)) in of_table {
             let (Content::Text(text) | Content::Number(text)) = content;
-            let size = parse_size(text)
-                .map_err(|error| SettingsError(vec![format!("{at}: {key}: {error}")]))?;
+            let size = parse_size(text).map_err(|error| {
+                let (key, why) = (short_name(key), error.to_string());
+                SettingsError(vec![format!("{at}: {key}: {}", short_message(&why))])
+            })?;
             sizes.insert(key.clone(), size);
         }
         Ok(sizes)
@@ -240,6 +288,30 @@ mod tests {
             sizes.into_iter().collect::<Vec<_>>(),
             [("alice:/a".into(), 2048), ("b".into(), 7)]
         );
+    }
+
+    #[test]
+    fn a_mistake_is_told_once_and_in_few_words() {
+        let deep = "[".repeat(1 << 20);
+        let error = parse(&format!("a = {deep}")).unwrap_err();
+        assert_eq!(error.matches("f.toml").count(), 1, "{error}");
+        let long = "k".repeat(1 << 20);
+        let wrong: String = (0..100).map(|i| format!("a{i} = 1\n")).collect();
+        for text in [
+            format!("a = {}", "[\n".repeat(1 << 10)),
+            format!("{long} = 1"),
+            format!("[{long}]"),
+            format!("currency = '{long}"),
+            format!("[stored]\n{long} = '{long}'"),
+            wrong,
+        ] {
+            let found = parse(&text).and_then(|settings| {
+                let sizes = settings.sizes("stored");
+                sizes.map_err(|error| error.to_string())
+            });
+            let error = found.unwrap_err();
+            assert!(error.len() < 10_000 && error.contains("f.toml:"), "{error}");
+        }
     }
 
     #[test]

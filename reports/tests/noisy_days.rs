@@ -85,11 +85,10 @@ fn what_does_not_tell_is_said() {
     // A quarter of an hour.
     let mut short = whole.clone();
     short.recorded[90..].fill(false);
-    assert_eq!(
-        of(&short, planted).verdict,
-        Verdict::Unknown(Reason::FewIntervals)
-    );
-    // A load that is always the same.
+    let few = of(&short, planted);
+    assert_eq!(few.verdict, Verdict::Unknown(Reason::FewIntervals));
+    assert!((1..180).contains(&few.intervals), "{few:?}");
+    // A constant load.
     let mut steady = whole.clone();
     steady.entities[planted].fill(
         [Flow {

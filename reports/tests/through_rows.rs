@@ -153,7 +153,57 @@ fn a_slow_time_is_described() {
     );
 }
 
-/// A neighbour's load on one export slows those on another: the server is a place of its own.
+/// Reports on a short recording say what has enough intervals.
+#[test]
+fn a_short_recording_has_a_next_step() {
+    let day = Day {
+        seed: 131,
+        neighbour: true,
+        seconds: 300,
+    };
+    let (mut windows, _) = windows(day, T0, 10_000);
+    {
+        let (_dir, question) = stored(&windows);
+        let made = slow::report::make(&question, None, granularity("10s"));
+        let remarks = made.unwrap().unwrap().about.remarks;
+        let few = "srv:/export: the baseline has 0 of the 12 intervals of 10s with requests that it needs";
+        assert!(remarks.iter().any(|of| of == few), "{remarks:?}");
+        let last = remarks.last().unwrap();
+        assert!(last.contains("add --since '2026-11-21 00:0"), "{last}");
+        assert!(last.ends_with("--interval 10s"), "{last}");
+        let baseline = trackiops_query::coverage::Interval::new(UtcMs(T0 - 60_000), UtcMs(T0));
+        let made = slow::report::make(&question, Some(baseline), granularity("10s"));
+        let remarks = made.unwrap().unwrap().about.remarks;
+        let last = remarks.last().unwrap();
+        assert!(last.contains("--baseline: at least 2.33 min"), "{last}");
+        let made = noisy::report::make(&question, "tenant".parse().unwrap(), granularity("10s"));
+        let remarks = made.unwrap().unwrap().about.remarks;
+        let last = remarks.last().unwrap();
+        assert!(last.contains("too few intervals of 10s: "), "{last}");
+        assert!(
+            last.ends_with("180 are needed; --interval 1s has enough"),
+            "{last}"
+        );
+    }
+    // Requests to devices have no tenant.
+    for row in windows.iter_mut().flat_map(|window| &mut window.rows) {
+        let mut file = (*row.file).clone();
+        file.tenant = Default::default();
+        row.file = file.into();
+    }
+    let (_dir, question) = stored(&windows);
+    let made = noisy::report::make(&question, "tenant".parse().unwrap(), granularity("10s"));
+    let report = made.unwrap().unwrap();
+    let last = report.about.remarks.last().unwrap();
+    assert!(last.ends_with("--by file compares files"), "{last}");
+    let row = &report.candidates.answer.rows[0];
+    assert_eq!(
+        row.evidence.verdict,
+        Verdict::Unknown(noisy::Reason::NoTenants)
+    );
+}
+
+/// A neighbour's load on one export slows requests for another export: the server counts as a separate place.
 #[test]
 fn a_server_is_a_place_if_it_has_several_mounts() {
     let day = Day {

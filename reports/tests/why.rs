@@ -5,9 +5,10 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use std::path::Path;
 use std::sync::Arc;
 
-use trackiops_query::{Question, Range};
+use trackiops_query::{FileSelector, Question, Range};
 use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
@@ -24,6 +25,11 @@ fn verdict(hosts: &[(&str, Vec<ClosedWindow>)]) -> Why {
 }
 
 fn verdict_of(hosts: &[(&str, Vec<ClosedWindow>)], range: Range) -> Why {
+    verdict_about(hosts, range, &[])
+}
+
+/// About files below these directories; about all without any.
+fn verdict_about(hosts: &[(&str, Vec<ClosedWindow>)], range: Range, dirs: &[&str]) -> Why {
     let dir = tempfile::tempdir().unwrap();
     for (host, windows) in hosts {
         record(
@@ -38,6 +44,10 @@ fn verdict_of(hosts: &[(&str, Vec<ClosedWindow>)], range: Range) -> Why {
             .map(|(host, _)| dir.path().join(host))
             .collect(),
         range,
+        files: dirs
+            .iter()
+            .map(|dir| FileSelector::below(Path::new(dir)).unwrap())
+            .collect(),
         ..question(dir.path())
     };
     let why = make(&question).unwrap().unwrap();
@@ -125,6 +135,46 @@ fn a_noisy_neighbour_on_a_device() {
     assert_eq!(first_victim(&of), "/data/db/orders.db");
 }
 
+/// A database that only reads, and a backup that is there for the planted time alone. Its own writes vary.
+fn reader_and_backup() -> Vec<ClosedWindow> {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    let backup = local("/dev/sdb1", "/data/scratch/backup.tar", "/backup.service");
+    recorded(2, SECONDS, |number, second| {
+        let times = if is_planted(number) { 30.0 } else { 1.0 };
+        second.reads(&orders, usual(100.0, 4096, 200.0).slower(times));
+        let us = match number - BEGIN {
+            0..15 => 10_000.0,
+            15..50 => 25_000.0,
+            _ => 12_000.0,
+        };
+        if is_planted(number) {
+            second.writes(&backup, usual(1000.0, 1 << 20, us));
+        }
+    })
+}
+
+#[test]
+fn a_load_that_was_not_there_before_is_no_victim_of_itself() {
+    let of = planted(reader_and_backup());
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Neighbour, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/data/scratch/backup.tar");
+    assert_eq!(first_victim(&of), "/data/db/orders.db");
+    assert_eq!(of.all_victims, 1);
+}
+
+#[test]
+fn a_neighbour_is_found_by_who_asks_about_the_victim_alone() {
+    let hosts = [("h", reader_and_backup())];
+    let why = verdict_about(&hosts, Range::default(), &["/data/db"]);
+    let of = is_at(&why, 2);
+    assert_eq!(of.cause, Cause::Neighbour);
+    assert_eq!(culprit(&of), "/data/scratch/backup.tar");
+    assert_eq!(first_victim(&of), "/data/db/orders.db");
+}
+
 #[test]
 fn a_server_that_is_slower_for_all() {
     let of = planted(recorded(3, SECONDS, |number, second| {
@@ -181,6 +231,16 @@ fn a_client_that_is_slow_to_send_or_to_complete() {
         assert_eq!(of.cause, cause);
         assert_ne!(of.confidence, Confidence::High);
     }
+}
+
+#[test]
+fn a_server_whose_neighbour_waits_long_does_answer() {
+    let mut windows = incidents::noisy_neighbour();
+    for window in &mut windows[BEGIN as usize + 5..END as usize - 5] {
+        window.health.pending = Some(stalled("10.0.0.5", "nas:/data", 11_000, 64));
+    }
+    let of = planted(windows);
+    assert_eq!(of.cause, Cause::Neighbour);
 }
 
 #[test]

@@ -21,10 +21,10 @@ Examples:
   trackiops analyze burst --mount nas:/home --window 1s,1m      of a mount, in two windows
   trackiops analyze burst capture --of packets                  of the packets of a capture";
 
-/// Ticks of times in ns in a second.
+/// Nanoseconds in a second.
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell how much comes at once: rates in windows of several lengths that roll
 

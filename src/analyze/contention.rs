@@ -16,7 +16,7 @@ Examples:
   trackiops analyze contention --level block --by file          by file, at the block devices
   trackiops analyze contention --by tenant --low 5 --csv        by tenant, for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell whose requests were held up, by what they took beyond the fastest of their class
 
@@ -38,7 +38,7 @@ const ANALYSIS: Analysis = Analysis {
     ],
 };
 
-/// Rows of tables that people read, without `--top`.
+/// Rows of tables for people, without `--top`.
 const MOST_ROWS: usize = 20;
 
 /// What `trackiops analyze contention` takes.

@@ -15,7 +15,7 @@ Examples:
   trackiops analyze cube --by file,time --interval 60 --min-bytes 1000000000
   trackiops analyze cube capture --of packets -o cube.csv            connections of a capture";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Count requests, messages or packets and their bytes by any of their values, with all partial sums
 

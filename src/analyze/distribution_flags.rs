@@ -26,7 +26,7 @@ pub struct DistributionFlags {
 }
 
 impl DistributionFlags {
-    /// Where pictures go, if they are asked for.
+    /// Where pictures go, if any are requested.
     pub fn plot(&self, access: FilePermissions) -> anyhow::Result<Option<Output>> {
         match self
             .plot

@@ -15,7 +15,7 @@ pub struct KindFlag {
 }
 
 impl KindFlag {
-    /// What is counted: what was asked for, or the first that the source has.
+    /// The kind of event to count: the requested one, or the first kind that the source has.
     pub fn kind(&self, source: &Source) -> Result<Kind, AnalysisError> {
         self.of.map_or_else(|| Kind::of(source), Ok)
     }
@@ -38,7 +38,7 @@ pub struct AxesFlags {
 }
 
 impl AxesFlags {
-    /// What is counted, and the axes: those that were asked for, or its usual ones.
+    /// The kind of event to count, and the axes: the requested ones, or the defaults of the kind.
     pub fn axes(&self, source: &Source) -> Result<(Kind, Vec<Axis>), AnalysisError> {
         let kind = self.kind.kind(source)?;
         let axes = match self.by.is_empty() {

@@ -22,7 +22,7 @@ Examples:
   trackiops analyze files day.parquet --table counts       of a file of requests
   trackiops analyze files capture --of messages            of a capture with attributes";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Count files; tell their sizes, how much of them was read, and their ages
 

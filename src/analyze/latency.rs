@@ -19,7 +19,7 @@ Examples:
   trackiops analyze latency --by mount,op --quantiles 1000      by mount, for a program
   trackiops analyze latency capture --of messages               all operations of a capture";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell latencies by server, operation and others, with duplicates and unanswered calls
 

@@ -15,7 +15,7 @@ Examples:
   trackiops analyze operations capture --by filesystem         by filesystem
   trackiops analyze operations capture --handle 0138c0 --table operations";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Sum up what was done to each file or filesystem, from a capture with attributes
 

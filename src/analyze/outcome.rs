@@ -13,16 +13,17 @@ use trackiops_render::{Curve, plot_distributions};
 use trackiops_reports::report::About;
 
 use super::distribution_flags::DistributionFlags;
+use crate::counts::from_one;
 use crate::help_headings::OUTPUT;
 use crate::output::{Output, say};
 use crate::report::form::{Form, FormFlags};
 
-/// What an analysis is, for its page.
+/// Facts about an analysis for its HTML page.
 #[derive(Clone, Copy)]
 pub struct Analysis {
-    /// As the command names it.
+    /// The name in the command line.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
     /// How its numbers are computed, in paragraphs.
     pub method: &'static [&'static str],
@@ -32,7 +33,7 @@ pub struct Analysis {
 #[derive(clap::Args)]
 pub struct TableFlags {
     /// Only the first N rows of each table [default: all; contention: 20]
-    #[arg(long, value_name = "N", help_heading = OUTPUT)]
+    #[arg(long, value_name = "N", value_parser = from_one, help_heading = OUTPUT)]
     top: Option<NonZeroUsize>,
     #[command(flatten)]
     form: FormFlags,
@@ -46,7 +47,7 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// Rows of a table: those that `--top` asks for, or `usual` where people read it, or all.
+    /// Most rows of a table: `--top`, or `usual` if people read the table, or all.
     pub fn most_rows(&self, usual: usize) -> usize {
         match (self.top, self.form.is_for_people()) {
             (Some(top), _) => top.get(),
@@ -55,7 +56,7 @@ impl Forms {
         }
     }
 
-    /// Tables alone.
+    /// Only tables.
     pub fn tables(flags: TableFlags, tables: &[&str]) -> anyhow::Result<Self> {
         Ok(Self {
             form: flags.form.choose(tables)?,
@@ -76,7 +77,7 @@ impl Forms {
     }
 }
 
-/// Writes the tables, or says why there is nothing to write. Returns the exit status.
+/// Writes the tables, or reports why there is nothing to write. Returns the exit status.
 pub fn write(
     forms: &Forms,
     analysis: Analysis,
@@ -122,9 +123,13 @@ pub fn write(
     };
     if let Some(plot) = &forms.plot {
         let curves = sheets.first().map(Sheet::curves).unwrap_or_default();
-        let curve = |(name, points)| Curve { name, points };
+        let curve = |(measure, name, points)| Curve {
+            measure,
+            name,
+            points,
+        };
         let curves: Vec<_> = curves.into_iter().map(curve).collect();
-        plot.write(|out| plot_distributions(&curves, out))?;
+        plot.write(|out| plot_distributions(about.title, &curves, out))?;
     }
     let tables: Vec<_> = sheets
         .into_iter()
@@ -137,7 +142,7 @@ pub fn write(
     forms.form.write(&about, &tables, Zone::Local)
 }
 
-/// Writes the tables of what was computed from events, as [`write()`] does.
+/// Writes tables that were computed from events, like [`write()`].
 pub fn write_of_events(
     forms: &Forms,
     analysis: Analysis,

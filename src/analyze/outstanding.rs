@@ -19,7 +19,7 @@ Examples:
   trackiops analyze outstanding --by server --interval 1s          of each server, by the second
   trackiops analyze outstanding --table times -o in-flight.csv     over time, for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell how many requests were in flight over time: sent by a client, and not answered yet
 

@@ -16,7 +16,7 @@ Examples:
   trackiops analyze paths capture --handle 0138c000         of a file
   trackiops analyze paths attrs.parquet -o paths.parquet    for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell the paths of files, from the names by which a capture saw them looked up
 

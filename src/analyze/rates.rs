@@ -17,7 +17,7 @@ Examples:
   trackiops analyze rates --by mount,op --interval 60            of each mount
   trackiops analyze rates capture --of messages -o rates.json    of a capture, for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell rates over intervals: their quantiles, with idle intervals as zeros, and peak to mean
 

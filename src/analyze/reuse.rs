@@ -18,7 +18,7 @@ Examples:
   trackiops analyze reuse --mount nas:/home --block 1048576     of a mount, by the MiB
   trackiops analyze reuse day.parquet --table distributions     how soon blocks are read again";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell how soon blocks and files are read again, and what a larger page cache would have saved
 

@@ -17,7 +17,7 @@ Examples:
   trackiops analyze sequentiality --by mount --order request --gap 30s    of each mount
   trackiops analyze sequentiality day.parquet -o day.json                 of a file, for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell how sequentially files are read and written: runs, reordering, runs within random access
 
@@ -94,7 +94,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     outcome::write(&form, ANALYSIS, &requests.seen, none, remarks, sheets)
 }
 
-/// What has distributions of its own, by number.
+/// The owners of distributions, by number.
 struct Owners {
     by: By,
     files: Names,

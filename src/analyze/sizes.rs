@@ -16,7 +16,7 @@ Examples:
   trackiops analyze sizes --mount nas:/home --quantiles 20        of a mount
   trackiops analyze sizes day.parquet -o sizes.parquet            of a file, for a program";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Tell the sizes and offsets of READs and WRITEs, and the sizes of files where they are known
 

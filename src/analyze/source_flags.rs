@@ -40,10 +40,12 @@ impl SourceFlags {
         if !self.stores.named().is_empty() {
             bail!("--store and Parquet files are two sources; name one of them");
         }
-        if self.files.selects() {
+        let given = self.files.given();
+        if let Some(first) = given.first() {
             bail!(
-                "--file, --dir, --mount, --tenant and --tenants select in a store; select with `trackiops export --requests` \
-                 and analyze what it wrote"
+                "{} cannot select in Parquet files, only in a store; select with `trackiops export --requests {first} ...` and analyze \
+                 what it wrote",
+                given.join(" and ")
             );
         }
         Ok(Source::Files(Files::new(self.paths, range)))

@@ -15,7 +15,7 @@ Examples:
   trackiops analyze xids capture/records.parquet --batch 500
   trackiops analyze xids capture --table skipped           after which operations ids were skipped";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Estimate which calls a capture misses, by gaps in the xids of its clients
 

@@ -78,7 +78,7 @@ fn line(setting: &Setting, arg: Option<&Arg>) -> String {
     format!("{entry:<45} # {origin}")
 }
 
-/// What the help of a flag says of its default, if that is not a value: `[default: unlimited]`.
+/// The default in the help of a flag, if it is not a value: `[default: unlimited]`.
 pub(super) fn default_in_help(arg: &Arg) -> Option<String> {
     let help = arg.get_help()?.to_string();
     let (_, rest) = help.split_once("[default: ")?;

@@ -9,10 +9,12 @@ use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 use trackiops_query::near;
+use trackiops_reports::settings::{line_of, syntax_errors};
+use trackiops_schemas::shortened::short_name;
 
 use super::{Given, Origin, TABLES, files::ConfigFile, keys};
 
-/// What a file gives to the flags of one command. Tables of others are checked by name only.
+/// The flags of one command in a file. Tables of other commands are only checked by name.
 pub fn read(file: &ConfigFile, command: &Command, problems: &mut Vec<String>) -> Vec<Given> {
     let document = Document {
         path: file.path.as_path().into(),
@@ -20,10 +22,11 @@ pub fn read(file: &ConfigFile, command: &Command, problems: &mut Vec<String>) ->
     };
     let (tables, errors) = DeTable::parse_recoverable(&file.text);
     if !errors.is_empty() {
-        // What was recovered may differ from what was meant.
-        problems.extend(errors.iter().map(|error| {
-            let place = document.at(&error.span().unwrap_or_default());
-            format!("{place}: {}", error.message())
+        // The recovered value may differ from the intended one.
+        let errors = syntax_errors(&file.text, &errors).into_iter();
+        problems.extend(errors.map(|(line, why)| {
+            let path = Arc::clone(&document.path);
+            format!("{}: {why}", Origin::File { path, line })
         }));
         return Vec::new();
     }
@@ -37,12 +40,12 @@ pub fn read(file: &ConfigFile, command: &Command, problems: &mut Vec<String>) ->
             DeValue::Table(_) if TABLES.contains(&name.get_ref().as_ref()) => {}
             DeValue::Table(_) => problems.push(format!(
                 "{place}: unknown table [{}]{}",
-                name.get_ref(),
+                short_name(name.get_ref()),
                 near(name.get_ref(), &TABLES)
             )),
             _ => problems.push(format!(
                 "{place}: {} is in no table; put it below [{}]",
-                name.get_ref(),
+                short_name(name.get_ref()),
                 TABLES.join("] or [")
             )),
         }
@@ -57,10 +60,9 @@ struct Document<'t> {
 
 impl Document<'_> {
     fn at(&self, span: &Range<usize>) -> Origin {
-        let before = self.text.bytes().take(span.start);
         Origin::File {
             path: Arc::clone(&self.path),
-            line: before.filter(|byte| *byte == b'\n').count() + 1,
+            line: line_of(self.text, span.start),
         }
     }
 
@@ -77,6 +79,7 @@ impl Document<'_> {
                 let known: Vec<_> = keys(command).filter_map(Arg::get_long).collect();
                 let table = command.get_name();
                 let near = near(name, &known);
+                let name = short_name(name);
                 problems.push(format!("{origin}: unknown key {name} in [{table}]{near}"));
                 continue;
             };
@@ -91,7 +94,7 @@ impl Document<'_> {
         }
     }
 
-    /// A value, as flags of the command line.
+    /// Converts a value to flags of the command line.
     fn words(
         &self,
         arg: &Arg,
@@ -142,7 +145,7 @@ impl Document<'_> {
     }
 }
 
-/// As flags take it. One that is beyond any flag's range stays as it is written.
+/// Writes a number the way flags take it. A number beyond any flag's range stays as it is.
 fn decimal(number: &DeInteger<'_>) -> String {
     match i128::from_str_radix(number.as_str(), number.radix()) {
         Ok(number) => number.to_string(),

@@ -49,7 +49,7 @@ fn example() -> String {
     text
 }
 
-/// Its default, or the name of what takes its place in help.
+/// Its default, or the placeholder in its help.
 fn value(command: &str, arg: &Arg) -> String {
     match arg.get_action() {
         ArgAction::SetTrue => return "false".to_owned(),

@@ -7,6 +7,7 @@ use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, Tenant};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::Operation;
+use trackiops_schemas::shortened::short_list;
 
 use super::account::print_time_range;
 use super::hosts::{Completed, Done, Hosts, is_in_store};
@@ -21,13 +22,13 @@ use super::values::{OutOfRange, Values};
 use crate::output::{plural, say};
 use crate::read_memory_flag::ReadMemoryFlag;
 
-/// The host of rows that name none.
+/// The host of rows that name no host.
 const NO_HOST: &str = "imported";
-/// Bytes of a record, at most: a whole number of pages.
+/// Most bytes of a record: a whole number of pages.
 const LARGEST_RECORD: u64 = (u32::MAX as u64 + 1) - 4096;
-/// Bytes of an operation are less than this, 1 PiB.
+/// Most bytes of an operation, exclusive: 1 PiB.
 const MOST_BYTES: u64 = 1 << 50;
-/// The largest errno that Linux has (`MAX_ERRNO`, include/linux/err.h).
+/// The largest errno of Linux (`MAX_ERRNO`, include/linux/err.h).
 const MAX_ERRNO: u32 = 4095;
 
 /// What `trackiops import csv` takes.
@@ -93,7 +94,7 @@ struct Import {
     columns: Option<Columns>,
     rows: u64,
     backwards: u64,
-    /// Rows that are single calls, which are no requests.
+    /// Rows of single system calls, which are not requests.
     calls: u64,
     time_range_ns: Option<(i64, i64)>,
 }
@@ -101,10 +102,11 @@ struct Import {
 impl Rows for Import {
     fn header(&mut self, header: &[String]) -> anyhow::Result<()> {
         let columns = Columns::of(header, &self.mappings)?;
-        let unused = columns.unused(header).join(", ");
+        let unused = columns.unused(header);
         if !unused.is_empty() && self.header != header {
+            let named = short_list(unused);
             say(format_args!(
-                "note: columns that are not imported: {unused}; --map FIELD=COLUMN says what one has"
+                "note: columns that are not imported: {named}; --map FIELD=COLUMN says what one has"
             ));
         }
         self.columns = Some(columns);
@@ -267,7 +269,7 @@ fn tenant(values: &Values<'_>) -> anyhow::Result<Tenant> {
     })
 }
 
-/// A request with so many bytes. Those beyond what a record can have are in further records, which are pieces of the same request.
+/// A request of this many bytes. Bytes beyond the limit of a record go to further records, which are pieces of the same request.
 fn in_pieces(request: RequestRecord, asked: Option<u64>, bytes: u64) -> Vec<RequestRecord> {
     let asked = asked.unwrap_or(bytes);
     let count = bytes.div_ceil(LARGEST_RECORD).max(1);
@@ -285,7 +287,7 @@ fn in_pieces(request: RequestRecord, asked: Option<u64>, bytes: u64) -> Vec<Requ
     (0..count).map(piece).collect()
 }
 
-/// Bytes of an operation; of a sum over many there may be more than a request has.
+/// Bytes of an operation. A sum over many operations may exceed the limit of a request.
 fn bytes(values: &Values<'_>, field: Field) -> anyhow::Result<Option<u64>> {
     let bytes = values.parsed::<u64>(field, "a whole number below 2^50")?;
     match bytes.filter(|bytes| *bytes >= MOST_BYTES) {

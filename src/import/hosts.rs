@@ -32,8 +32,12 @@ const LATE_NS: i64 = 10 * SECOND_NS;
 /// A longer pause without packets counts as not captured.
 const LONGEST_PAUSE_NS: i64 = 300 * SECOND_NS;
 const BACK_NS: i64 = -LONGEST_PAUSE_NS;
-/// Most rows and single requests that wait to be written.
-const MOST_ROWS: usize = 1 << 16;
+/// Most rows and single requests that wait to be written. Builds for tests write sooner, so that small inputs have several parts.
+const MOST_ROWS: usize = if cfg!(feature = "fail-points") {
+    1 << 12
+} else {
+    1 << 16
+};
 const MOST_REQUESTS: usize = 1 << 19;
 /// Closed windows are written after this time, so that an import from a pipe loses little at a sudden end. Each write creates files.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
@@ -142,7 +146,7 @@ impl Writers {
     /// Commits the written data, so that the same import does not write them again.
     fn commit(&mut self) -> anyhow::Result<()> {
         if let Some(import) = &mut self.import {
-            import.commit(&mut self.windows, self.requests.as_mut())?;
+            import.commit(&mut self.windows, self.requests.as_mut(), was_ended)?;
         }
         Ok(())
     }
@@ -154,7 +158,7 @@ impl Writers {
         }
         self.windows.end()?;
         if let Some(requests) = &mut self.requests {
-            requests.end()?;
+            requests.end(was_ended)?;
         }
         let have_ended = |own: &Self| {
             let requests = own.requests.as_ref();
@@ -346,16 +350,20 @@ impl<N: Names + Default + 'static> Hosts<N> {
     fn write(&mut self) -> anyhow::Result<()> {
         self.written = Instant::now();
         let names = self.names.borrow();
+        let can_go_on = self.target.import.is_some();
         let mut asked = None;
+        let mut is_over = || {
+            was_ended() && (can_go_on || asked.get_or_insert_with(Instant::now).elapsed() > WRITING)
+        };
         for (name, host) in &mut self.hosts {
             if host.windows.is_empty() && host.requests.is_empty() {
                 continue;
             }
-            if self.target.import.is_some() && was_ended() {
-                self.is_stopped = true;
-                break;
-            }
-            if was_ended() && asked.get_or_insert_with(Instant::now).elapsed() > WRITING {
+            if is_over() {
+                if can_go_on {
+                    self.is_stopped = true;
+                    break;
+                }
                 self.unwritten += 1;
                 continue;
             }
@@ -374,13 +382,18 @@ impl<N: Names + Default + 'static> Hosts<N> {
                     writers
                 }
             };
-            let written = host.write(writers, name, &*names, &mut self.before);
-            written.with_context(|| {
+            let written = host.write(writers, name, &*names, &mut self.before, &mut is_over);
+            let is_whole = written.with_context(|| {
                 format!(
                     "cannot write what {name} did to {}",
                     self.target.store.display()
                 )
             })?;
+            if !is_whole && can_go_on {
+                self.is_stopped = true;
+                break;
+            }
+            self.unwritten += u64::from(!is_whole);
         }
         if let Some(Writers {
             requests: Some(requests),
@@ -499,7 +512,8 @@ impl Host {
         name: &str,
         names: &impl Names,
         before: &mut Before,
-    ) -> anyhow::Result<()> {
+        is_over: &mut impl FnMut() -> bool,
+    ) -> anyhow::Result<bool> {
         let Writers {
             windows,
             requests,
@@ -513,29 +527,37 @@ impl Host {
         let had = had.unwrap_or_default();
         windows.set_host(name)?;
         let finest = windows.options().granularities.finest();
-        let mut left = &self.windows[had.windows as usize..];
-        before.added(name, left);
-        while !left.is_empty() {
+        let new = &self.windows[had.windows as usize..];
+        let mut appended = Counts::default();
+        let mut is_whole = true;
+        let mut left = new;
+        while !left.is_empty() && is_whole {
             let count = windows.append_first(finest, left)?;
+            appended.windows += count as u64;
             left = &left[count..];
+            is_whole = left.is_empty() || !is_over();
         }
-        if let Some(requests) = requests {
+        before.added(name, &new[..new.len() - left.len()]);
+        if let Some(requests) = requests
+            && is_whole
+        {
             requests.set_host(name)?;
             for records in self.requests[had.requests as usize..].chunks(BATCH) {
+                if is_over() {
+                    is_whole = false;
+                    break;
+                }
                 requests.append(&batch(records, names))?;
+                appended.requests += records.len() as u64;
             }
         }
         if let Some(import) = import {
-            let appended = Counts {
-                windows: next.windows - had.windows,
-                requests: next.requests - had.requests,
-            };
             import.appended(name, appended);
         }
         self.windows.clear();
         self.requests.clear();
         self.rows = 0;
-        Ok(())
+        Ok(is_whole)
     }
 }
 

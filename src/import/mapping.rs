@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use trackiops_schemas::columns;
+use trackiops_schemas::shortened::{short_list, short_name};
 
 /// A field of a request. The order is the order of [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +184,19 @@ impl Field {
     fn is_length(self) -> bool {
         matches!(self, Self::Latency | Self::Queue | Self::Rtt)
     }
+
+    /// Whether a column has the field's name `own`, or if it is a time or a duration that name and a unit: `latency_us`. A duration
+    /// without a unit does not count, because its unit would be a guess.
+    fn is_name(self, own: &str, column: &str) -> bool {
+        let ending = column
+            .strip_prefix(own)
+            .and_then(|rest| rest.strip_prefix('_'));
+        match ending.and_then(Unit::named) {
+            Some(Unit::Ns(_)) => self.is_time() || self.is_length(),
+            Some(Unit::Rfc3339) => self.is_time(),
+            None => column == own && !self.is_length(),
+        }
+    }
 }
 
 /// A column of a table.
@@ -207,7 +221,7 @@ impl Columns {
     pub fn of(header: &[String], mappings: &[Mapping]) -> anyhow::Result<Self> {
         let position = |name: &str| header.iter().position(|column| column == name);
         let mut places = [None; FIELDS.len()];
-        for (field, _, names) in FIELDS {
+        for (field, own, names) in FIELDS {
             let mapped = mappings.iter().rfind(|mapping| mapping.field == field);
             let (column, unit) = match mapped {
                 Some(mapping) => match position(&mapping.column) {
@@ -215,24 +229,37 @@ impl Columns {
                     None => bail!(
                         "there is no column `{}`; the columns are {}",
                         mapping.column,
-                        header.join(", ")
+                        short_list(header.iter().map(String::as_str))
                     ),
                 },
-                None => match names.iter().find_map(|name| position(name)) {
-                    Some(column) => (column, None),
-                    None => continue,
-                },
+                None => {
+                    let of_export = names.iter().find_map(|name| position(name));
+                    let is_free = |column: &str| {
+                        let bare_start = field == Field::Start && column == own;
+                        // With a time of completion, a column `start` may be anything.
+                        let may_be_anything = bare_start && places[Field::Time as usize].is_some();
+                        let is_named = mappings.iter().any(|mapping| mapping.column == column);
+                        !may_be_anything && !is_named
+                    };
+                    let is_own =
+                        |column: &String| field.is_name(own, column) && is_free(column.as_str());
+                    match of_export.or_else(|| header.iter().position(is_own)) {
+                        Some(column) => (column, None),
+                        None => continue,
+                    }
+                }
             };
             let unit = unit.or_else(|| {
                 let ending = header[column].rsplit('_').next();
                 ending.and_then(Unit::named)
             });
             let unit = match unit {
-                None if field.is_length() => bail!(
-                    "the unit of column `{}` is not known; name it in --map, such as latency={}:ms",
-                    header[column],
-                    header[column]
-                ),
+                None if field.is_length() => {
+                    let name = short_name(&header[column]);
+                    bail!(
+                        "the unit of column `{name}` is not known; name it in --map, such as latency={name}:ms"
+                    )
+                }
                 unit => unit.unwrap_or(Unit::Rfc3339),
             };
             places[field as usize] = Some(Place { column, unit });
@@ -240,14 +267,19 @@ impl Columns {
         let columns = Self { places };
         let lacks = |field| columns.place(field).is_none();
         let lacking = [
-            (lacks(Field::Time) && lacks(Field::Start), "time", "a time"),
-            (lacks(Field::Op), "op", "an operation"),
-            (lacks(Field::Bytes), "bytes", "bytes"),
+            (
+                lacks(Field::Time) && lacks(Field::Start),
+                "time",
+                "a time",
+                "time, time_ms, start, start_ms, end_time or end_time_ns",
+            ),
+            (lacks(Field::Op), "op", "an operation", "op"),
+            (lacks(Field::Bytes), "bytes", "bytes", "bytes or done_bytes"),
         ];
-        if let Some((_, field, what)) = lacking.into_iter().find(|(lacks, ..)| *lacks) {
+        if let Some((_, field, what, known)) = lacking.into_iter().find(|(lacks, ..)| *lacks) {
             bail!(
-                "no column has {what} of a request; name one with --map {field}=COLUMN; the columns are {}",
-                header.join(", ")
+                "no column has {what} of a request; name one with --map {field}=COLUMN, or call it {known}; the columns are {}",
+                short_list(header.iter().map(String::as_str))
             );
         }
         Ok(columns)
@@ -283,6 +315,53 @@ mod tests {
         for (place, (field, ..)) in FIELDS.iter().enumerate() {
             assert_eq!(*field as usize, place);
         }
+    }
+
+    fn found(header: &str, map: &str) -> anyhow::Result<Vec<(Field, usize, Unit)>> {
+        let header: Vec<_> = header.split(',').map(str::to_owned).collect();
+        let mappings = map.split(',').filter(|text| !text.is_empty());
+        let mappings: Vec<Mapping> = mappings.map(|text| text.parse().unwrap()).collect();
+        let columns = Columns::of(&header, &mappings)?;
+        let place = |field| Some((field, columns.place(field)?));
+        let places = FIELDS.iter().filter_map(|(field, ..)| place(*field));
+        Ok(places
+            .map(|(field, place)| (field, place.column, place.unit))
+            .collect())
+    }
+
+    #[test]
+    fn columns_with_the_names_of_fields_are_found() {
+        let date = Unit::Rfc3339;
+        assert_eq!(
+            found("time,op,bytes,latency_us", "").unwrap(),
+            [
+                (Field::Time, 0, date),
+                (Field::Op, 1, date),
+                (Field::Bytes, 2, date),
+                (Field::Latency, 3, Unit::Ns(1000)),
+            ]
+        );
+        let times = found("start_ms,time_s,op,bytes", "").unwrap();
+        assert_eq!(times[0], (Field::Time, 1, Unit::Ns(1_000_000_000)));
+        assert_eq!(times[1], (Field::Start, 0, Unit::Ns(1_000_000)));
+        // The unit of a bare duration would be a guess, and a start beside a time may be anything.
+        let fields = |header, map| {
+            let found = found(header, map).unwrap().into_iter();
+            found.map(|(field, ..)| field).collect::<Vec<_>>()
+        };
+        let needed = [Field::Time, Field::Op, Field::Bytes];
+        assert_eq!(fields("time,start,op,bytes,latency", ""), needed);
+        // Names of an export come first, and a mapped column has no other field.
+        assert_eq!(found("bytes,done_bytes,op,time", "").unwrap()[2].1, 1);
+        assert_eq!(
+            fields("time,op,bytes", "start=time:ms"),
+            [Field::Start, Field::Op, Field::Bytes]
+        );
+        let error = found("when,op,bytes", "").unwrap_err().to_string();
+        assert!(
+            error.contains("--map time=COLUMN, or call it time, time_ms"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -19,10 +19,10 @@ use super::source::{ID_BYTES, Source, was_ended};
 use super::target_flags::TargetFlags;
 use crate::output::{plural, print, say};
 
-/// Clients that are shown one by one.
+/// Most clients in separate rows.
 const MOST_SHOWN: usize = 100;
 
-/// A column of the account, and what it has of a client.
+/// A column of the account, and its value for a client.
 type Column = (&'static str, fn(&ClientTally) -> u64);
 
 const COLUMNS: [Column; 6] = [
@@ -54,10 +54,10 @@ struct Lines {
     not_understood: BTreeMap<NotUnderstood, Unread>,
 }
 
-/// Lines that were not understood for one reason.
+/// Lines that were not understood for the same reason.
 struct Unread {
     lines: u64,
-    /// File and number of the first one.
+    /// File and number of the first such line.
     first: (String, u64),
 }
 
@@ -95,7 +95,7 @@ fn read(
 ) -> anyhow::Result<()> {
     let mut number = 0;
     let mut ticked = Ok(());
-    let end = read_lines(source.open_until_signal()?, |line| {
+    let take = |line: &[u8]| {
         if was_ended() {
             // The last line may be incomplete.
             return ControlFlow::Break(());
@@ -124,7 +124,8 @@ fn read(
             }
         }
         ControlFlow::Continue(())
-    });
+    };
+    let end = read_lines(source.open_until_signal()?, take, was_ended);
     ticked?;
     match end {
         Err(_) if was_ended() => {}
@@ -137,7 +138,7 @@ fn read(
     Ok(())
 }
 
-/// What became of every line.
+/// Prints the account of all lines.
 fn print_account(lines: &Lines, report: &DumpReport, out: &mut dyn Write) -> io::Result<()> {
     let total = report.total();
     let read = plural(lines.read, "line");

@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What takes what is found.
+/// Receives the requests and messages of a capture.
 struct Found {
     hosts: Hosts<Files>,
     messages: Option<MessageFiles>,

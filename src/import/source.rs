@@ -1,9 +1,9 @@
 //! The sources of imports.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use trackiops_store::open_regular;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::progress::begin_reading;
@@ -68,7 +69,11 @@ impl Source {
 
     /// Opens it for a question, which never waits for its input: a named pipe is refused.
     pub fn open(&self) -> anyhow::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(self.file()?))
+        let file = match &self.path {
+            Some(path) => open_regular(path).with_context(|| self.cannot_open())?,
+            None => stdin()?,
+        };
+        Ok(Box::new(file))
     }
 
     /// Opens it for an import. A signal acts like the end of the file, so the import keeps the data before it.
@@ -78,16 +83,14 @@ impl Source {
         Ok(Box::new(UntilSignal { file, asked }))
     }
 
+    /// Opening does not wait for the writer of a named pipe. Reading does, and a signal ends that.
     fn file(&self) -> anyhow::Result<File> {
         match &self.path {
             Some(path) => {
-                let file = File::open(path).with_context(|| {
-                    format!(
-                        "cannot open {}; check its name and who may read it",
-                        self.name
-                    )
-                })?;
-                // It may have no end. A named pipe has one.
+                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+                let file = File::options().read(true).custom_flags(flags).open(path);
+                let file = file.with_context(|| self.cannot_open())?;
+                // A device may have no end. A named pipe has one.
                 let kind = file.metadata()?.file_type();
                 if kind.is_char_device() || kind.is_block_device() {
                     bail!(
@@ -97,24 +100,33 @@ impl Source {
                 }
                 Ok(file)
             }
-            None => {
-                let own = io::stdin().as_fd().try_clone_to_owned();
-                Ok(own.context("cannot read standard input")?.into())
-            }
+            None => stdin(),
         }
+    }
+
+    fn cannot_open(&self) -> String {
+        format!(
+            "cannot open {}; check its name and who may read it",
+            self.name
+        )
     }
 }
 
-/// Names what is imported by the content of the files, and by what is found in them with these settings:
-/// then the same is found each time. `None` if one of them is not a file.
+fn stdin() -> anyhow::Result<File> {
+    let own = io::stdin().as_fd().try_clone_to_owned();
+    Ok(own.context("cannot read standard input")?.into())
+}
+
+/// The id of an import: a hash of the files and of the settings that change the result, so an equal id gives an equal result. `None` if a
+/// source is not a file.
 pub fn id(sources: &[Source], settings: &str) -> Option<String> {
     let mut hash = Xxh3::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     hash.update(settings.as_bytes());
     let mut part = vec![0; PART_BYTES];
     for source in sources {
-        let file = File::open(source.path()?).ok()?;
-        let length = file.metadata().ok().filter(Metadata::is_file)?.len();
+        let file = open_regular(source.path()?).ok()?;
+        let length = file.metadata().ok()?.len();
         hash.update(&length.to_le_bytes());
         let last = length.saturating_sub(PART_BYTES as u64);
         let step = last.div_ceil(PARTS).max(PART_BYTES as u64);
@@ -146,19 +158,25 @@ struct UntilSignal {
 
 impl Read for UntilSignal {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut fds = [
-            PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.asked, PollFlags::IN),
-        ];
-        while let Err(error) = poll(&mut fds, None) {
-            if error != Errno::INTR {
-                return Err(error.into());
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.asked, PollFlags::IN),
+            ];
+            while let Err(error) = poll(&mut fds, None) {
+                if error != Errno::INTR {
+                    return Err(error.into());
+                }
+            }
+            if !fds[1].revents().is_empty() {
+                return Ok(0);
+            }
+            match self.file.read(buffer) {
+                // Another process has read what was there.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
             }
         }
-        if fds[1].revents().is_empty() {
-            return self.file.read(buffer);
-        }
-        Ok(0)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::help_headings::TARGET;
 use crate::record::args::{DEFAULT_GRANULARITIES, parse_requests_size, rotation};
 use crate::store_flag::StoreFlag;
 
-/// Each rotation waits for the disk some sixty times, so an import has fewer than a recording. Nobody asks for its last minutes meanwhile.
+/// An import rotates rarely, because each rotation waits for the disk some sixty times. No query needs the last minutes of an import.
 const ROTATE_MINUTES: i64 = 60;
 
 /// The flags.
@@ -32,8 +32,7 @@ pub struct TargetFlags {
 }
 
 impl TargetFlags {
-    /// What is written where. `kind` is that of the files that are imported, and `settings` are the flags
-    /// that change what is found in them.
+    /// The destination. `kind` is the kind of the imported files. `settings` are the flags that change the result.
     pub fn target(self, kind: &str, sources: &[Source], settings: &dyn Debug) -> Target {
         let Self {
             store: _,

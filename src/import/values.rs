@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail};
 use chrono::DateTime;
 use chrono::NaiveDateTime;
+use trackiops_schemas::shortened::short_name;
 
 use super::mapping::{Columns, Field, Unit};
 use super::table::Row;
@@ -36,7 +37,7 @@ impl Values<'_> {
     pub fn error(&self, field: Field, why: &dyn Display) -> anyhow::Error {
         let place = self.columns.place(field);
         let column = place.and_then(|place| self.header.get(place.column));
-        let column = column.map_or("", String::as_str);
+        let column = short_name(column.map_or("", String::as_str));
         anyhow!("{}, column `{column}`: {why}", self.row.place())
     }
 
@@ -46,7 +47,10 @@ impl Values<'_> {
             return Ok(None);
         };
         let parsed = text.parse().map(Some);
-        parsed.map_err(|_| self.error(field, &format!("`{text}` is not {what}")))
+        parsed.map_err(|_| {
+            let text = short_name(text);
+            self.error(field, &format!("`{text}` is not {what}"))
+        })
     }
 
     /// A count of bytes or the like.
@@ -62,7 +66,10 @@ impl Values<'_> {
         match &*text.to_ascii_lowercase() {
             "true" | "1" => Ok(Some(true)),
             "false" | "0" => Ok(Some(false)),
-            _ => Err(self.error(field, &format!("`{text}` is neither true nor false"))),
+            _ => {
+                let text = short_name(text);
+                Err(self.error(field, &format!("`{text}` is neither true nor false")))
+            }
         }
     }
 
@@ -79,6 +86,7 @@ impl Values<'_> {
             Unit::Ns(unit) => decimal(text, unit),
             Unit::Rfc3339 => rfc3339(text),
         };
+        let text = short_name(text);
         match (ns, place.unit) {
             (Some(ns), _) => Ok(Some(ns)),
             (None, Unit::Ns(_)) => Err(self.error(field, &format!("`{text}` is not a number"))),

@@ -17,10 +17,10 @@ use crate::output::host_name;
 use crate::record::memory::Memory;
 use crate::store_flag::StoreFlag;
 
-/// Lengths of windows.
+/// Default lengths of windows.
 pub const DEFAULT_GRANULARITIES: &str = "1s,10s,1m,1h";
 
-/// For how long windows of which length are kept.
+/// Default retention of windows, by length.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
 
 const EXAMPLES: &str = "\
@@ -29,8 +29,7 @@ Examples:
   trackiops record --store-size 20GiB --retain 1s=1w,1m=1y  within limits of room and age
   trackiops record --duration 1h --mount /mnt/nfs           an hour of one mount";
 
-/// Headings of flags in help.
-/// A rotation that is not asked for.
+/// Default length of a rotation, minutes.
 const ROTATE_MINUTES: i64 = 15;
 const STORE: &str = "Store";
 const KERNEL: &str = "Kernel";
@@ -264,7 +263,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// As long as names of hosts may be.
+/// Allowed lengths of host names.
 const HOST_BYTES: RangeInclusive<usize> = 1..=253;
 
 fn parse_host(text: &str) -> Result<String, String> {
@@ -274,7 +273,7 @@ fn parse_host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Below that there is no room for the maps.
+/// With less memory, the maps do not fit.
 const MAX_MEMORY_MIN: u64 = 32 << 20;
 
 fn parse_max_memory(text: &str) -> Result<u64, String> {
@@ -285,7 +284,7 @@ fn parse_max_memory(text: &str) -> Result<u64, String> {
     )
 }
 
-/// A part of the machine, in millionths.
+/// A share of the machine, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share(u64);
 
@@ -299,19 +298,17 @@ fn parse_share(text: &str) -> Result<Share, String> {
     }
 }
 
-/// The least gives one CPU a ring of sixteen pages. The most is what the kernel's verifier lets
-/// programs address in one array (`BPF_MAX_VAR_OFF`).
+/// The minimum gives one CPU a ring of sixteen pages. The maximum is the verifier's limit for addresses in one array (`BPF_MAX_VAR_OFF`).
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=512 << 20;
 
 fn parse_ring_memory(text: &str) -> Result<u64, String> {
     parse_size_in(text, RING_MEMORY, "from 64KiB to 512MiB, such as 16MiB")
 }
 
-/// The least leaves room for some batches in each journal of requests, which is a small part of the
-/// size.
+/// The minimum leaves room for some batches in each journal of requests, which is a small part of the size.
 const REQUESTS_SIZE_MIN: u64 = 64 << 20;
 
-/// Room for single requests.
+/// Parses the room for single requests.
 pub fn parse_requests_size(text: &str) -> Result<u64, String> {
     parse_size_in(
         text,
@@ -320,7 +317,7 @@ pub fn parse_requests_size(text: &str) -> Result<u64, String> {
     )
 }
 
-/// The least holds a journal of some thousand files, and the segments that it is sealed to.
+/// The minimum holds a journal of some thousand files, and the segments that it is sealed to.
 const STORE_SIZE_MIN: u64 = 64 << 20;
 
 pub fn parse_store_size(text: &str) -> Result<u64, String> {
@@ -339,7 +336,7 @@ fn parse_size_in(text: &str, range: RangeInclusive<u64>, takes: &str) -> Result<
     }
 }
 
-/// What is recorded without any flags.
+/// The settings without any flags.
 pub fn default_settings() -> Settings {
     #[derive(clap::Parser)]
     struct Defaults {
@@ -359,7 +356,7 @@ impl Args {
         }
     }
 
-    /// The memory that it may take, if that is limited.
+    /// The memory limit of the recorder, if there is one.
     pub fn memory(&self) -> Option<Memory> {
         Memory::of_process(self.max_memory)
     }
@@ -379,7 +376,7 @@ impl Args {
         }
     }
 
-    /// What the store calls this host.
+    /// The name of this host in the store.
     pub fn host(&self) -> String {
         self.host.clone().unwrap_or_else(host_name)
     }
@@ -410,7 +407,7 @@ impl Args {
     }
 }
 
-/// These minutes, or as much more as it takes to hold whole windows.
+/// `minutes`, or the next larger number of minutes that holds whole windows.
 pub fn rotation(minutes: i64, finest: Granularity) -> Granularity {
     (1..=i64::from(u16::MAX))
         .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -56,6 +57,16 @@ impl LastWork {
     }
 }
 
+/// Says that some journals are not sealed, and how to have Parquet files in spite of that.
+pub fn unsealed(store: &Path) -> String {
+    format!(
+        "stopped after {} s, before everything is sealed into Parquet files: nothing is lost, all commands read the rest from journals, and a \
+         later `trackiops record` seals it while it records; to have it in Parquet now: trackiops export --store {} --output FILE.parquet",
+        MOST.as_secs(),
+        store.display()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -85,6 +96,16 @@ mod tests {
         );
         assert_eq!(worked.unwrap(), None);
         assert!(begun.elapsed() >= 4 * SHORT && begun.elapsed() < LONG);
+    }
+
+    #[test]
+    fn what_is_not_sealed_can_be_had_in_parquet() {
+        let said = unsealed(Path::new("/srv/store"));
+        let command = "trackiops export --store /srv/store --output FILE.parquet";
+        assert!(
+            said.contains("nothing is lost") && said.ends_with(command),
+            "{said}"
+        );
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub fn report_warning(warning: Warning) {
         Warning::Spared(_) => (Level::Notice, "spared"),
         Warning::RequestsFull(_) => (Level::Notice, "requests-full"),
         Warning::CannotWrite(_) => (Level::Error, "store-failing"),
+        Warning::Replaced(_) => (Level::Error, "store-replaced"),
         Warning::WrittenAgain { .. } => (Level::Notice, "store-written"),
         Warning::WindowLeftOut(_) | Warning::WaitingLost(_) | Warning::LostAfterPanic(_) => {
             (Level::Error, "windows-lost")

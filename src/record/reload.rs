@@ -10,9 +10,8 @@ use crate::output::say;
 use crate::record::args::Args;
 use crate::tenant_rules::TenantRules;
 
-/// Keys that may change while recording. The others decide which probes run and what a row means,
-/// or are used only once. So do the filters: a window, its health row and the journal's header have
-/// one filter, and the audit only runs without one.
+/// Keys that may change during a recording. The others decide which probes run and what a row means, or are used only once. Filters cannot
+/// change: a window, its health row and the journal's header have one filter, and the audit only runs without one.
 const CHANGEABLE: [&str; 5] = [
     "retain",
     "retain-by-clock",
@@ -21,7 +20,7 @@ const CHANGEABLE: [&str; 5] = [
     "tenants",
 ];
 
-/// What these keys say.
+/// The values of these keys.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub keep: RetentionPolicy,
@@ -45,7 +44,7 @@ pub struct Reload {
     pub tenants: TenantRules,
 }
 
-/// What is to change.
+/// The changes to apply.
 #[derive(Default)]
 pub struct Changes<'r> {
     pub limits: Option<&'r Limits>,
@@ -69,7 +68,7 @@ impl Reload {
         Ok((args, reload))
     }
 
-    /// Reads the configuration and the rules of tenants again, and says what has changed.
+    /// Reads the configuration and the tenant rules again. Reports and returns the changes.
     pub fn again(&mut self) -> Changes<'_> {
         self.read_again().unwrap_or_default()
     }

@@ -156,6 +156,17 @@ fn write_all(
                 }
             }
         };
+        if let Err(error @ (StoreError::Gone(_) | StoreError::Replaced(_))) = written {
+            let text = format_args!("requests are not kept one by one any more: {error}");
+            log::report(Level::Error, "requests-failing", &[], text);
+            // A deleted store is created again only when this writer has let go of it.
+            drop(writer);
+            for batch in received {
+                let requests = batch.requests.len() as u64;
+                counts.failed.fetch_add(requests, Ordering::Relaxed);
+            }
+            return Err(error);
+        }
         failing = match (written, failing) {
             (Ok(()), None) => None,
             (Ok(()), Some(failing)) if failing.is_pausing() => Some(failing),

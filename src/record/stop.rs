@@ -32,15 +32,21 @@ pub struct StopRequest {
 
 impl StopRequest {
     pub fn new(asked: Arc<Notify>) -> io::Result<Self> {
-        // By `nohup`, for example.
+        signals::notice_end();
+        // For example by `nohup`.
         let is_kept = signals::is_ignored(libc::SIGHUP);
-        Ok(Self {
+        let own = Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
             ends_with_terminal: !is_kept && has_terminal(),
             asked,
-        })
+        };
+        // A signal may have come before tokio's handlers.
+        if signals::was_asked() {
+            own.asked.notify_one();
+        }
+        Ok(own)
     }
 
     /// Waits for a signal, or until `asked` is notified.

@@ -21,7 +21,7 @@ Examples:
   trackiops report billing --since 7d --period 1d -o week.csv   each day's use
   trackiops report billing --percentile 95 --percentile 99.9    levels of all that is recorded";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Sum up what each tenant used in each period, at which percentile, and what it costs
 

@@ -4,6 +4,7 @@ use anyhow::Context;
 use trackiops_reports::by::ReportBy;
 use trackiops_reports::period::Period;
 
+use crate::counts::from_zero;
 use crate::help_headings::{ROWS, WHEN};
 
 /// What a row stands for.
@@ -15,18 +16,18 @@ pub struct ByFlags {
     #[arg(long, value_name = "WHAT,...", default_value = "tenant", help_heading = ROWS)]
     by: ReportBy,
     /// With --by dir: how many directories deep [default: 1]
-    #[arg(long, value_name = "N", help_heading = ROWS)]
+    #[arg(long, value_name = "N", value_parser = from_zero, help_heading = ROWS)]
     depth: Option<usize>,
 }
 
 impl ByFlags {
-    /// What a row stands for.
+    /// The subject of a row.
     pub fn get(&self) -> anyhow::Result<ReportBy> {
         with_depth(self.by, self.depth)
     }
 }
 
-/// What a row stands for, with directories of this depth.
+/// The subject of a row, with directories of this depth.
 pub fn with_depth(by: ReportBy, depth: Option<usize>) -> anyhow::Result<ReportBy> {
     match depth {
         None => Ok(by),

@@ -19,7 +19,7 @@ Examples:
   trackiops report carbon --coefficients c.toml --intensity-default 300 --by mount
   trackiops report carbon --coefficients c.toml --intensity grid.csv --period 1d -o days.html";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Estimate energy and emission by your coefficients and the grid's intensity over time
 

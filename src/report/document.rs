@@ -12,24 +12,58 @@ const BODY: &str = "</head>\n<body>\n";
 const APP: &str = "<div id=\"app\"></div>\n\
     <noscript>This report needs JavaScript. It runs only what is in this file.</noscript>\n";
 
-/// What a report begins with: what was slow, who suffered and what caused it.
-pub fn verdict(sentences: &[String]) -> String {
-    let items: String = sentences
-        .iter()
-        .map(|text| format!("<li>{}</li>\n", escaped(&visible(text))))
-        .collect();
-    let what = match sentences {
-        [] => "<p>Nothing was slow in this time.</p>\n".to_owned(),
-        _ => format!("<ul>\n{items}</ul>\n"),
-    };
-    format!(
-        "<section aria-label=\"What was slow\">\n<p><strong>What was slow</strong></p>\n{what}</section>\n"
-    )
+/// The beginning of a report.
+#[derive(Default)]
+pub struct Head<'h> {
+    /// The author's notes, one paragraph each.
+    pub notes: &'h [String],
+    /// Slow moments, victims and causes.
+    pub sentences: Vec<String>,
+    /// Culprits and victims: role, name, tenant, host, and what they did or lost.
+    pub parties: Vec<[String; 5]>,
+    /// Marks in the range.
+    pub marks: Vec<String>,
 }
 
-/// A report with this verdict and data, which is base64. The policy comes before all that it is for: nothing is loaded or sent, and only the
-/// program and the style of this version are run, which it knows by their hashes.
-pub fn with_data(verdict: &str, data: &str) -> String {
+impl Head<'_> {
+    /// Converts to HTML.
+    pub fn html(&self) -> String {
+        let text = |text: &str| escaped(&visible(text)).into_owned();
+        let each = |texts: &[String], tag: &str| -> String {
+            let one = |of: &String| format!("<{tag}>{}</{tag}>\n", text(of));
+            texts.iter().map(one).collect()
+        };
+        let verdict = match self.sentences[..] {
+            [] => "<p>Nothing was slow in this time.</p>\n".to_owned(),
+            _ => format!("<ul>\n{}</ul>\n", each(&self.sentences, "li")),
+        };
+        let row = |cells: &[String; 5]| format!("<tr>{}</tr>\n", each(cells, "td"));
+        let parties = match self.parties[..] {
+            [] => String::new(),
+            _ => format!(
+                "<div class=\"scroll\" role=\"region\" aria-label=\"Culprits and victims\" tabindex=\"0\"><table>\n\
+                 <thead><tr><th scope=\"col\">part</th><th scope=\"col\">name</th><th scope=\"col\">tenant</th><th scope=\"col\">host</th>\
+                 <th scope=\"col\">what</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
+                self.parties.iter().map(row).collect::<String>()
+            ),
+        };
+        let marks = match self.marks[..] {
+            [] => String::new(),
+            _ => format!(
+                "<p><strong>Noted</strong></p>\n<ul>\n{}</ul>\n",
+                each(&self.marks, "li")
+            ),
+        };
+        format!(
+            "<section aria-label=\"What was slow\">\n<p><strong>What was slow</strong></p>\n{}{verdict}{parties}{marks}</section>\n",
+            each(self.notes, "p")
+        )
+    }
+}
+
+/// A report from this head, in HTML, and data, in base64. The policy comes before everything that it covers: the page may neither load nor
+/// send anything. It may only run this version's program and style, which the policy identifies by hash.
+pub fn with_data(head: &str, data: &str) -> String {
     // `#` would begin a fragment.
     let icon = FAVICON.trim().replace('#', "%23").replace('"', "'");
     let policy = REPORT_POLICY.trim();
@@ -40,7 +74,7 @@ pub fn with_data(verdict: &str, data: &str) -> String {
         &format!("<link rel=\"icon\" href=\"data:image/svg+xml,{icon}\">\n"),
         &format!("<style>{CSS}</style>\n"),
         BODY,
-        verdict,
+        head,
         APP,
         // Not a program: browsers do not run an unknown type.
         &format!("<script type=\"application/gzip\" id=\"report\">{data}</script>\n"),
@@ -50,9 +84,9 @@ pub fn with_data(verdict: &str, data: &str) -> String {
     .concat()
 }
 
-/// How much data a report of `most` bytes has room for, beside its verdict.
-pub fn room(most: usize, verdict: &str) -> usize {
-    most.saturating_sub(with_data(verdict, "").len())
+/// Bytes of data that fit into a report of `most` bytes, in addition to its head.
+pub fn room(most: usize, head: &str) -> usize {
+    most.saturating_sub(with_data(head, "").len())
 }
 
 #[cfg(test)]
@@ -61,20 +95,30 @@ mod tests {
 
     #[test]
     fn nothing_ends_the_program_or_the_style_early() {
-        let page = with_data(&verdict(&[]), "H4sIAAAA");
+        let page = with_data(&Head::default().html(), "H4sIAAAA");
         for (end, count) in [("</script", 2), ("</style", 1), ("<!--", 0)] {
             assert_eq!(page.matches(end).count(), count, "{end}");
         }
         // Attributes are in double quotes.
         assert!(!REPORT_POLICY.contains('"'));
-        let nothing = verdict(&[]);
+        let nothing = Head::default().html();
         assert!(room(1000, &nothing) == 0 && room(page.len(), &nothing) == 8);
     }
 
     #[test]
     fn names_are_no_markup() {
-        let verdict = verdict(&["`/a/<script>&\u{1b}[31m`".to_owned()]);
-        assert!(verdict.contains("/a/&lt;script&gt;&amp;"), "{verdict}");
-        assert!(!verdict.contains('\u{1b}'), "{verdict}");
+        let hostile = || "`/a/<script>&\u{1b}[31m`".to_owned();
+        let head = Head {
+            notes: &[hostile()],
+            sentences: vec![hostile()],
+            parties: vec![std::array::from_fn(|_| hostile())],
+            marks: vec![hostile()],
+        };
+        let html = head.html();
+        assert_eq!(html.matches("/a/&lt;script&gt;&amp;").count(), 8, "{html}");
+        assert!(
+            !html.contains("<script") && !html.contains('\u{1b}'),
+            "{html}"
+        );
     }
 }

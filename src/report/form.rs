@@ -21,10 +21,10 @@ use crate::shorthands::Shorthands;
 use crate::suffix;
 use crate::{notes, outcome};
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// As an answer of `query` is.
+    /// Rows, in a format of `query`.
     Rows(Format),
     /// A page for a browser.
     Html,
@@ -78,7 +78,7 @@ pub struct FormFlags {
     access: FilePermissions,
 }
 
-/// The chosen form.
+/// The chosen format and destination.
 pub struct Form {
     format: ReportFormat,
     table: Option<String>,
@@ -86,17 +86,17 @@ pub struct Form {
 }
 
 impl FormFlags {
-    /// Who may read what is written.
+    /// Who may read the output.
     pub fn access(&self) -> FilePermissions {
         self.access
     }
 
-    /// The table that is asked for.
+    /// The requested table.
     pub fn table(&self) -> Option<&str> {
         self.table.as_deref()
     }
 
-    /// Checks that the flags go together, and with a report that has these tables.
+    /// Checks that the flags suit each other, and a report with these tables.
     pub fn choose(self, tables: &[&str]) -> anyhow::Result<Form> {
         let output = Output::new(self.output.clone(), self.access)?;
         let option = match self.format {
@@ -139,7 +139,7 @@ impl FormFlags {
 }
 
 impl Form {
-    /// Whether people read it: a table or a page.
+    /// Whether it is for people: a table or a page.
     pub fn is_for_people(&self) -> bool {
         match self.format {
             ReportFormat::Rows(format) => format.is_table(),
@@ -172,14 +172,14 @@ impl Form {
         Ok(outcome::exit_status(&about.notes))
     }
 
-    /// Says that a source has no rows of the range and kind that are asked for. Returns the exit status.
+    /// Reports that a source has no rows of this range and kind. Returns the exit status.
     pub fn write_no_rows(&self, notes: &[Note], zone: Zone) -> ExitCode {
         let status = outcome::say_no_rows(notes, zone);
         self.output.unwritten_note().iter().for_each(say);
         status
     }
 
-    /// Says why there is no report. Returns the exit status.
+    /// Reports why there is no report. Returns the exit status.
     pub fn write_nothing(&self, (why, notes): &Nothing, zone: Zone) -> ExitCode {
         let status = outcome::say_nothing_found(why, notes, zone);
         self.output.unwritten_note().iter().for_each(say);

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use trackiops_query::Question;
-use trackiops_query::times::Zone;
+use trackiops_query::marks::marks_in;
+use trackiops_query::times::{Zone, show};
 use trackiops_render::incident::{Incident, Made};
 use trackiops_render::pseudonym::Key;
 use trackiops_render::units;
-use trackiops_render::why::{hide, sentences};
+use trackiops_render::why::{Party, hide, parties, sentences};
 use trackiops_reports::why;
 use trackiops_schemas::unit::Unit;
 
-use super::document;
+use super::document::{self, Head};
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::output::{FilePermissions, Output, print};
@@ -23,7 +24,7 @@ use crate::store_flag::StoreFlags;
 use crate::suffix::{PAGES, format_of};
 use crate::{notes, outcome};
 
-/// Bytes of a report, at most.
+/// Most bytes of a report.
 const MOST_BYTES: usize = 5_000_000;
 
 const EXAMPLES: &str = "\
@@ -32,11 +33,12 @@ Examples:
   trackiops report incident --since 24h --anonymize key -o incident.html      without any name
   trackiops report incident --store web-1 --store web-2 --since 1h -o incident.html";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Write the page of `serve` with its data: one file that opens without a network
 
-It begins with the verdict of `trackiops why`: what was slow, who suffered and what caused it. Time before the range belongs to the baseline.
+It begins with what --note says, the verdict of `trackiops why` (what was slow, who suffered and what caused it), its culprits and victims, and marks. \
+Time before the range belongs to the baseline, and is in the report as far as it was recorded, up to the length of the range.
 
 The file is HTML of at most 5 MB. It has the program of the page, and what each tenant did with each file in each window of the range. \
 In it you can choose ranges, files, trees, mounts and operations as with `trackiops serve`. It loads nothing, and its policy lets it send nothing.
@@ -44,7 +46,7 @@ In it you can choose ranges, files, trees, mounts and operations as with `tracki
 A report has at most 400 windows, and the 400 files, 200 trees and 50 tenants with the most time and bytes. All others are in it as sums, so \
 totals are exact. If that does not fit into 5 MB, the report has fewer files, and then longer windows. The page says what it has.
 
---anonymize replaces the same names as `trackiops export --anonymize`, and by the same tokens.";
+--anonymize replaces the same names as `trackiops export --anonymize`, and by the same tokens; marks are left out, and --note is written as it is.";
 
 /// What `trackiops report incident` takes.
 #[derive(clap::Args)]
@@ -61,6 +63,9 @@ pub struct Args {
     output: PathBuf,
     #[command(flatten)]
     access: FilePermissions,
+    /// What readers should know: a paragraph at the beginning; repeatable
+    #[arg(long, value_name = "TEXT", help_heading = OUTPUT)]
+    note: Vec<String>,
     /// Replace all names by tokens that only this key leads back from
     ///
     /// `trackiops anonymize-key` makes a key.
@@ -81,11 +86,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     let zone = question.zone;
     let explain = question.explain.clone();
-    let verdict = with_progress(&explain, || verdict(&question, key.as_ref()))?;
+    let head = with_progress(&explain, || head(&question, key.as_ref(), &args.note))?;
     let incident = Incident {
         question,
         key,
-        most_bytes: document::room(MOST_BYTES, &verdict),
+        most_bytes: document::room(MOST_BYTES, &head),
         version: env!("CARGO_PKG_VERSION"),
     };
     let report = match with_progress(&explain, || incident.make())? {
@@ -99,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     notes::say_notes(&report.notes, zone);
-    let page = document::with_data(&verdict, &report.text);
+    let page = document::with_data(&head, &report.text);
     output.write(|out| out.write_all(page.as_bytes()))?;
     if let Output::File(path, _) = &output {
         let told = format!(
@@ -115,8 +120,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(outcome::exit_status(&report.notes))
 }
 
-/// The verdict on a range, or why there is none.
-fn verdict(question: &Question, key: Option<&Key>) -> anyhow::Result<String> {
+/// The head of a report about a range, as HTML.
+fn head(question: &Question, key: Option<&Key>, notes: &[String]) -> anyhow::Result<String> {
+    let zone = question.zone;
     let mut moments = match why::make(question) {
         Ok(Ok(why)) => why.moments,
         // The report itself says why it is empty.
@@ -128,6 +134,23 @@ fn verdict(question: &Question, key: Option<&Key>) -> anyhow::Result<String> {
             hide(moment, key)?;
         }
     }
-    let sentences = moments.iter().map(|of| sentences(of, question.zone));
-    Ok(document::verdict(&sentences.collect::<Vec<_>>()))
+    let party = |of: Party<'_>| {
+        let tenant = of.tenant.unwrap_or("-");
+        [of.role, of.name, tenant, of.host, &of.what].map(str::to_owned)
+    };
+    // A mark may contain any name.
+    let marks = match key {
+        None => marks_in(&question.stores, question.range)?.0,
+        Some(_) => Vec::new(),
+    };
+    let marks = marks
+        .iter()
+        .map(|mark| format!("{}: {}", show(mark.time, zone), mark.text));
+    let head = Head {
+        notes,
+        sentences: moments.iter().map(|of| sentences(of, zone)).collect(),
+        parties: moments.iter().flat_map(parties).map(party).collect(),
+        marks: marks.collect(),
+    };
+    Ok(head.html())
 }

@@ -8,6 +8,7 @@ use trackiops_schemas::time::Granularity;
 
 use super::by_flags::ByFlags;
 use super::form::FormFlags;
+use crate::counts::from_one;
 use crate::help_headings::{ROWS, WHEN};
 use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
@@ -18,7 +19,7 @@ Examples:
   trackiops report noisy --since 24h --by dir --depth 2     which tree it is
   trackiops report noisy --since 7d --interval 1m -o week.html";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Name whose load rose when the others' latency rose, on each server and mount
 
@@ -40,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "10s", help_heading = WHEN)]
     interval: Granularity,
     /// Only the first N by bytes are compared
-    #[arg(long, value_name = "N", default_value = "50", help_heading = ROWS)]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = from_one, help_heading = ROWS)]
     top: NonZeroUsize,
     #[command(flatten)]
     form: FormFlags,

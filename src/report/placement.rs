@@ -11,6 +11,7 @@ use trackiops_schemas::time::Granularity;
 
 use super::by_flags::with_depth;
 use super::form::FormFlags;
+use crate::counts::{from_one, from_zero};
 use crate::help_headings::{ROWS, WHEN};
 use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
@@ -21,7 +22,7 @@ Examples:
   trackiops report placement --capacity-iops 20000 -o places.html   on servers of 20,000 IOPS
   trackiops report placement --by dir --depth 2 --table correlations --format csv";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Propose which files, trees or mounts fit together on a target, and check it against history
 
@@ -41,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", default_value = "file", help_heading = ROWS)]
     by: ReportBy,
     /// With --by dir: how many directories deep [default: 1]
-    #[arg(long, value_name = "N", help_heading = ROWS)]
+    #[arg(long, value_name = "N", value_parser = from_zero, help_heading = ROWS)]
     depth: Option<usize>,
     /// Demand is the mean of intervals this long
     #[arg(long, value_name = "LENGTH", default_value = "5m", help_heading = WHEN)]
@@ -50,7 +51,13 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value = "95", help_heading = ROWS)]
     percentile: Percentile,
     /// Pack on this many targets, of the smallest capacity that suffices
-    #[arg(long, value_name = "N", conflicts_with_all = ["capacity_iops", "capacity_bytes"], help_heading = ROWS)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = from_one,
+        conflicts_with_all = ["capacity_iops", "capacity_bytes"],
+        help_heading = ROWS
+    )]
     targets: Option<std::num::NonZeroUsize>,
     /// Pack on targets that can do this many requests per second
     #[arg(long, value_name = "IOPS", value_parser = capacity, help_heading = ROWS)]

@@ -19,7 +19,7 @@ Examples:
   trackiops report slow --since 03:00 --until 04:00 --baseline 'yesterday 03:00..yesterday 04:00'
   trackiops report slow --since 24h --table sufferers -o who.csv    who lost how much time";
 
-/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+/// The text of --help besides the flags. Each paragraph is one line, which is wrapped to the terminal.
 pub const ABOUT: &str = "\
 Find what was slow, since when, where the time went, who suffered, and what changed
 

@@ -13,7 +13,7 @@ use crate::top::verdict::Verdict;
 use crate::top::view::{Of, View};
 
 /// Lines above and below the rows.
-pub const LINES_ABOVE: u16 = 5;
+pub const LINES_ABOVE: u16 = 6;
 pub const LINES_BELOW: u16 = 2;
 /// Steps of `{` and `}`, in steps of `[` and `]`.
 const FAR: i64 = 10;
@@ -51,6 +51,7 @@ pub struct App {
     pub trouble: Option<String>,
     /// Rows that fit on the screen.
     pub height: usize,
+    pub has_colour: bool,
 }
 
 /// What keys control.
@@ -93,6 +94,7 @@ impl App {
             command: None,
             trouble: None,
             height: 20,
+            has_colour: false,
         }
     }
 

@@ -52,7 +52,7 @@ impl Detail {
         self.range = question.range.since.zip(question.range.until);
         let mut lines = Vec::new();
         self.section("Requests", &ask(&question)?, &question, &mut lines)?;
-        let course = source.course(&question, moment, length.ms())?;
+        let course = source.course(&question, length.ms())?;
         self.draw(
             "Latency over time",
             &ask(&course)?,

@@ -2,40 +2,43 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::{Block, Clear, Paragraph};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
+use trackiops_render::units;
 use trackiops_render::visible::{visible, width};
 
 use crate::output::plural;
 use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::top::source::{Moment, Source};
 use crate::top::table::{Tab, TableRow};
-use crate::top::view::View;
+use crate::top::view::{Band, View};
 
 /// Least cells of a name.
 const LEAST_NAME: usize = 12;
 /// Width of a course, and least width of a screen with courses.
 const COURSE: usize = 10;
-const WIDE: usize = 80;
+const WIDE: usize = 100;
 
 const HELP: &str = "\
-Up Down PgUp PgDn Home End   select         1-7 Tab   files, tree, mounts ...
-Enter  a file in full, a directory's        S         sort by the next column
-Esc    back                                 r         smallest first
-/      only names with this text            space     pause
-[ ]    earlier, later                       { }       much earlier, much later
-L      now                                  y         the query for this screen
-a      requests; calls; times of both       q         quit
+Up Down PgUp PgDn Home End   select        1-7 Tab   files, tree, mounts ...
+Enter  a file in full, a directory's       S         sort by the next column
+Esc    back                                r         smallest first
+/      only names with this text           space     pause
+[ ]    earlier, later                      { }       much earlier, much later
+L      now                                 y         the query for all this
+a      requests; calls; times of both      q         quit
 ?      this
-The mouse selects rows and tabs, and scrolls. q/n/c are the shares of queue,
-network and server, and completion in the latency, in percent; hit% is that of
-the bytes read that were in the page cache, and amp r/w the bytes requested of
-the server or device for each byte that calls read, and wrote.";
+The mouse selects rows and tabs, and scrolls. Requests took the sum of their
+latencies. q/n/c are the shares of queue, network and server, and completion
+in it, in percent; hit% is that of the bytes read that were in the page cache,
+and amp r/w the bytes requested of the server or device for each byte that
+calls read, and wrote. p99 is green below 1 ms, yellow from 10 ms, red from
+100 ms.";
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
@@ -47,11 +50,12 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
         verdict(app),
         bold(heading(app, source)),
         Line::raw(sums(app, source, width)),
+        Line::raw(whole(app, width, look)),
         tabs(app),
     ];
     match (&app.detail, app.tab) {
         (Some(detail), _) => {
-            lines.push(bold(detail.name.clone()));
+            lines.push(bold(rule(&detail.name, width, look)));
             let shown = detail.lines.iter().skip(detail.offset);
             lines.extend(shown.map(|line| Line::raw(line.clone())));
         }
@@ -60,10 +64,11 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
             lines.push(bold(titles(app, width)));
             let end = app.order.len().min(app.offset + app.height);
             for place in app.offset..end {
-                let text = row(app.view(), &app.table.rows[app.order[place]], width, look);
+                let of = &app.table.rows[app.order[place]];
+                let line = row(app.view(), of, width, look, app.has_colour);
                 lines.push(match place == app.selected {
-                    true => Line::styled(text, Modifier::REVERSED),
-                    false => Line::raw(text),
+                    true => line.style(Modifier::REVERSED),
+                    false => line,
                 });
             }
             if app.order.is_empty() {
@@ -237,23 +242,71 @@ fn titles(app: &App, width: usize) -> String {
     line
 }
 
-fn row(view: &View, row: &TableRow, width: usize, look: Look) -> String {
+fn row(view: &View, row: &TableRow, width: usize, look: Look, has_colour: bool) -> Line<'static> {
     let shown = view.cells.iter().map(|cell| {
         let text = cell.show(view, row);
         format!("{text:>0$}", cell.width)
     });
     let shown: Vec<_> = shown.collect();
     let shape = Shape::new(shown.iter().map(|text| self::width(text)), width);
-    let mut line = padded(&visible(&row.name), shape.name, look);
-    for text in shown.iter().take(shape.figures) {
-        line.push(' ');
-        line += text;
+    let mut line = vec![Span::raw(padded(&visible(&row.name), shape.name, look))];
+    for (cell, text) in view.cells.iter().zip(shown).take(shape.figures) {
+        line.push(Span::raw(" "));
+        line.push(match cell.band(view, row).filter(|_| has_colour) {
+            Some(band) => Span::styled(text, colour(band)),
+            None => Span::raw(text),
+        });
     }
     if shape.has_course {
-        line.push(' ');
-        line += &look.sparkline(&row.course, COURSE);
+        line.push(Span::raw(format!(
+            " {}",
+            look.sparkline(&row.course, COURSE)
+        )));
     }
-    line
+    Line::from(line)
+}
+
+/// The terminal's own colours, which suit its background.
+fn colour(band: Band) -> Color {
+    match band {
+        Band::Fast => Color::Green,
+        Band::Usual => Color::Reset,
+        Band::Slow => Color::Yellow,
+        Band::Stuck => Color::Red,
+    }
+}
+
+/// The activity of all rows together over time.
+fn whole(app: &App, cells: usize, look: Look) -> String {
+    let whole = &app.table.whole;
+    // Without requests, the latency is meaningless.
+    let latency = |us| match us {
+        0.0 => "-".to_owned(),
+        us => units::latency(us),
+    };
+    let room = (cells / 2).saturating_sub(18);
+    let part = |name: &str, values: &[f64], show: fn(f64) -> String| {
+        let last = values.iter().rev().copied().find(|value| !value.is_nan())?;
+        Some(format!(
+            "{name} {} {}",
+            look.sparkline(values, room),
+            show(last)
+        ))
+    };
+    let parts = [
+        part("IOPS", &whole.iops, units::rate),
+        part("p99", &whole.p99_us, latency),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().filter(|_| room > 0).collect();
+    parts.join("   ")
+}
+
+/// A heading across the whole width.
+fn rule(title: &str, cells: usize, look: Look) -> String {
+    let line = if look.ascii { "-" } else { "─" };
+    let title = look.cut(title, cells.saturating_sub(6));
+    let rest = cells.saturating_sub(4 + width(&title));
+    format!("{0}{0} {title} {1}", line, line.repeat(rest))
 }
 
 /// The end of a name, which distinguishes it, in `cells` cells.
@@ -349,7 +402,7 @@ fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
 }
 
 fn help(frame: &mut Frame<'_>, area: Rect) {
-    let lines = HELP.lines().count() as u16;
+    let lines = HELP.lines().count() as u16 + 2;
     let place = Rect {
         x: area.x,
         y: area.y + LINES_ABOVE.min(area.height),
@@ -357,5 +410,6 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
         height: lines.min(area.height.saturating_sub(LINES_ABOVE)),
     };
     frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(HELP), place);
+    let frame_of_help = Block::bordered().title(" keys ");
+    frame.render_widget(Paragraph::new(HELP).block(frame_of_help), place);
 }

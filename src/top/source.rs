@@ -11,8 +11,8 @@ use trackiops_query::times::Zone;
 use trackiops_query::{Question, Range, Step};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::Snapshot;
 use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Status, Subscription};
+use trackiops_store::{Snapshot, StoreError};
 
 use crate::question_flags::{FileFlags, now};
 
@@ -132,8 +132,7 @@ impl Source {
         if let Some(until) = self.live.as_ref().and_then(|live| live.until) {
             return Ok(until);
         }
-        let stores = self.stores.iter().map(PathBuf::as_path);
-        let span = Snapshot::open_all(stores)?.span();
+        let span = self.snapshot()?.span();
         Ok(span.map_or_else(now, |(_, end)| end))
     }
 
@@ -142,39 +141,43 @@ impl Source {
         if let Some(hello) = self.live.as_ref().and_then(|live| live.hello.as_ref()) {
             return Ok(Granularity::from_ms(hello.recorder.granularity_ms)?);
         }
-        let stores = self.stores.iter().map(PathBuf::as_path);
-        let finest = Snapshot::open_all(stores)?
-            .granularities()
-            .into_iter()
-            .min();
+        let finest = self.snapshot()?.granularities().into_iter().min();
         Ok(finest.unwrap_or(Granularity::from_ms(1000)?))
     }
 
-    /// A question about the `length_ms` before a moment, with one row for all of it.
-    pub fn question(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
-        let question = self.question_before(moment, length_ms)?;
-        let view = question.view.as_ref();
-        // Time before the first window that was received is not missing: nothing has listened.
-        let begin = view.and_then(|view| view.span()).map(|(begin, _)| begin);
-        let range = Range {
-            since: question.range.since.max(begin),
-            ..question.range
-        };
-        Ok(Question { range, ..question })
+    /// When the stores begin. `None` if they are empty, or cannot be opened: another user may have recorded them.
+    fn stored_since(&self) -> Option<UtcMs> {
+        self.snapshot().ok()?.span().map(|(begin, _)| begin)
     }
 
-    fn question_before(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
-        let (until, view) = match (moment, &self.live) {
+    fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        Snapshot::open_all(self.stores.iter().map(PathBuf::as_path))
+    }
+
+    /// A question about the `length_ms` before a moment, with one row for all of it. Time before the live time began is not a gap.
+    pub fn question(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
+        let (until, view, begin) = match (moment, &self.live) {
             (Moment::Live, Some(live)) => {
                 let view =
                     Snapshot::of_windows(live.windows.as_slices().0, &live.mounts, &self.socket)?;
-                (live.until.unwrap_or_else(now), Some(Rc::new(view)))
+                let until = live.until.unwrap_or_else(now);
+                let heard = view.span().map(|(begin, _)| begin);
+                // The store has what was recorded before this program listened.
+                let stored = match heard.is_some_and(|begin| begin.0 <= until.0 - length_ms) {
+                    true => None,
+                    false => self.stored_since(),
+                };
+                let hello = live.hello.as_ref();
+                let started = hello.map(|hello| UtcMs(hello.recorder.started_ms));
+                let known = stored.and_then(|since| started.max(Some(since)));
+                let begin = known.into_iter().chain(heard).min();
+                (until, stored.is_none().then(|| Rc::new(view)), begin)
             }
-            (Moment::Live, None) => (self.until()?, None),
-            (Moment::Until(until), _) => (until, None),
+            (Moment::Live, None) => (self.until()?, None, None),
+            (Moment::Until(until), _) => (until, None, None),
         };
         let range = Range {
-            since: Some(UtcMs(until.0 - length_ms)),
+            since: Some(UtcMs(until.0 - length_ms)).max(begin),
             until: Some(until),
         };
         let files = self.files.clone();
@@ -187,21 +190,18 @@ impl Source {
         })
     }
 
-    /// The same question about the time before, for the course of what it is about.
-    pub fn course(
-        &self,
-        question: &Question,
-        moment: Moment,
-        length_ms: i64,
-    ) -> anyhow::Result<Question> {
+    /// The same question about a longer range, for courses.
+    pub fn course(&self, question: &Question, length_ms: i64) -> anyhow::Result<Question> {
         let finest = self.finest()?;
         let whole = COURSE * finest.ms().max(length_ms / COURSE);
-        let whole = self.question_before(moment, whole)?;
+        let until = question.range.until;
         Ok(Question {
             // For a store, the range determines the length of windows.
             step: question.view.is_some().then_some(Step::Windows(finest)),
-            range: whole.range,
-            view: whole.view,
+            range: Range {
+                since: until.map(|until| UtcMs(until.0 - whole)),
+                until,
+            },
             ..question.clone()
         })
     }

@@ -1,6 +1,7 @@
 //! The content of a tab: rows with the same figures, whatever their subject.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -93,9 +94,18 @@ pub struct Table {
     pub notes: Vec<Note>,
     /// Why there are no rows.
     pub empty: Option<String>,
+    /// All rows together over time.
+    pub whole: Whole,
 }
 
-/// What is asked for a table.
+/// The activity of all rows together over time; NaN in unrecorded time.
+#[derive(Debug, Default)]
+pub struct Whole {
+    pub iops: Vec<f64>,
+    pub p99_us: Vec<f64>,
+}
+
+/// The request for a table.
 pub struct Wanted<'a> {
     pub tab: Tab,
     pub view: &'static View,
@@ -117,7 +127,7 @@ impl Table {
         }
         let range = question.range.since.zip(question.range.until);
         let courses = |question: &Question| -> anyhow::Result<Question> {
-            let course = source.course(question, wanted.moment, wanted.length.ms())?;
+            let course = source.course(question, wanted.length.ms())?;
             Ok(Question {
                 top: NonZeroUsize::new(wanted.courses),
                 sort: Some(Sort {
@@ -127,6 +137,7 @@ impl Table {
                 ..course
             })
         };
+        let whole = Whole::ask(source, wanted, &question)?;
         let table = match wanted.tab {
             Tab::Operations => {
                 let ask = |question: &Question| ask_operations(question, Connections::Together);
@@ -172,7 +183,11 @@ impl Table {
                 )?
             }
         };
-        Ok(Self { range, ..table })
+        Ok(Self {
+            range,
+            whole,
+            ..table
+        })
     }
 
     fn of<R: Record>(
@@ -215,13 +230,41 @@ impl Table {
     }
 }
 
-/// A number over time, of each row by its id; NaN where nothing was recorded.
-fn courses_of<R: Record>(
+impl Whole {
+    fn ask(source: &Source, wanted: &Wanted<'_>, question: &Question) -> anyhow::Result<Self> {
+        let names = match wanted.view.is_of_calls {
+            false => "iops,p99",
+            true => "app_iops,app_p99",
+        };
+        let columns = Columns::<AnswerRow>::parse(names)?;
+        let question = Question {
+            by: GroupBy::HOST,
+            projection: columns.needs().only_transfers(true),
+            ..question.clone()
+        };
+        let columns: Vec<_> = columns.iter().collect();
+        let question = source.course(&question, wanted.length.ms())?;
+        let outcome = ask(&question)?;
+        let iops = courses_of(&outcome, columns[0], |_| (), |row| row.time);
+        // Percentiles of several hosts cannot be added: show the largest.
+        let of_hosts = courses_of(&outcome, columns[1], |row| row.host.clone(), |row| row.time);
+        let largest = of_hosts
+            .into_values()
+            .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a.max(b)).collect());
+        Ok(Self {
+            iops: iops.into_values().next().unwrap_or_default(),
+            p99_us: largest.unwrap_or_default(),
+        })
+    }
+}
+
+/// A figure over time, for each row by its id; NaN in unrecorded time.
+fn courses_of<R: Record, K: Eq + Hash>(
     outcome: &Outcome<R>,
     column: &Column<R>,
-    id: impl Fn(&R) -> String,
+    id: impl Fn(&R) -> K,
     time: impl Fn(&R) -> UtcMs,
-) -> HashMap<String, Vec<f64>> {
+) -> HashMap<K, Vec<f64>> {
     let mut courses = HashMap::new();
     let Outcome::Found(answer) = outcome else {
         return courses;
@@ -275,7 +318,11 @@ fn named(row: &AnswerRow) -> Named {
     let name = match (&row.of, tenant) {
         (Entity::Host(_), Some(tenant)) => tenant,
         (Entity::Host(_), None) => "(unknown)".to_owned(),
-        _ => row.name(),
+        // A row without a file belongs to a device or a mount.
+        _ => match (row.name(), row.mount()) {
+            (rest, Some(mount)) if rest.starts_with('(') => format!("{rest} {mount}"),
+            (name, _) => name,
+        },
     };
     let target = match (&row.of, &row.file) {
         (Entity::File(_), Some(file)) => Target::File(format!("{}:{}", file.dev, file.fileid)),

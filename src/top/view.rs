@@ -28,7 +28,9 @@ pub struct View {
     pub cells: &'static [Cell],
     /// Index of the default figure to sort by.
     pub sort: usize,
-    /// Figures of which the sum of all rows is told, each with a word for it.
+    /// Whether the figures are of calls of applications.
+    pub is_of_calls: bool,
+    /// Figures to sum over all rows, each with a word for the sum.
     pub sums: &'static [(usize, &'static str)],
 }
 
@@ -60,7 +62,7 @@ static WIRE: View = View {
     figures: &[
         figure("iops", Unit::PerSecond),
         figure("throughput", Unit::BytesPerSecond),
-        figure("mean", Unit::Microseconds),
+        figure("took", Unit::Microseconds),
         figure("p99", Unit::Microseconds),
         figure("queue_share", Unit::Share),
         figure("network_share", Unit::Share),
@@ -70,12 +72,13 @@ static WIRE: View = View {
     cells: &[
         cell("IOPS", 7, &[0]),
         cell("throughput", 11, &[1]),
-        cell("mean", 8, &[2]),
+        cell("took", 8, &[2]),
         cell("p99", 8, &[3]),
         cell("q/n/c", 8, &[4, 5, 6]),
         cell("errors", 6, &[7]),
     ],
-    sort: 1,
+    sort: 2,
+    is_of_calls: false,
     sums: &[(0, " requests/s"), (1, "")],
 };
 
@@ -98,6 +101,7 @@ static CALLS: View = View {
         cell("errors", 6, &[6]),
     ],
     sort: 1,
+    is_of_calls: true,
     sums: &[(0, " calls/s"), (1, " called for"), (2, " requested")],
 };
 
@@ -119,6 +123,7 @@ static TIMES: View = View {
         cell("request", 8, &[5]),
     ],
     sort: 2,
+    is_of_calls: true,
     sums: &[(0, " calls/s"), (1, " requests/s")],
 };
 
@@ -150,8 +155,26 @@ impl View {
     }
 }
 
+/// Latencies by decades: below 1 ms, 10 ms, 100 ms, and beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Band {
+    Fast,
+    Usual,
+    Slow,
+    Stuck,
+}
+
 impl Cell {
-    /// What a row has of it.
+    /// The band of the slowest latency in this cell of a row.
+    pub fn band(&self, view: &View, row: &TableRow) -> Option<Band> {
+        let bands = self
+            .figures
+            .iter()
+            .filter_map(|at| view.figures[*at].band(row.figures[*at]));
+        bands.max()
+    }
+
+    /// The text of this cell for a row.
     pub fn show(&self, view: &View, row: &TableRow) -> String {
         let shown = |at: &usize| view.figures[*at].show(row.figures[*at]);
         // The parts of a whole are either all there, or none is.
@@ -164,7 +187,18 @@ impl Cell {
 }
 
 impl Figure {
-    /// A value, `-` for none.
+    /// The band of a percentile; `None` if the figure is not a request's latency.
+    fn band(&self, value: Option<f64>) -> Option<Band> {
+        let is_latency = self.unit == Unit::Microseconds && self.column.ends_with("p99");
+        Some(match value.filter(|_| is_latency)? {
+            us if us < 1e3 => Band::Fast,
+            us if us < 1e4 => Band::Usual,
+            us if us < 1e5 => Band::Slow,
+            _ => Band::Stuck,
+        })
+    }
+
+    /// The text of a value, `-` for none.
     pub fn show(&self, value: Option<f64>) -> String {
         match (value, self.unit) {
             (None, _) => "-".to_owned(),

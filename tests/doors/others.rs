@@ -59,9 +59,9 @@ pub fn compare_api(dir: &Path, questions: &[Question], answers: &[Answer]) {
 
 /// A frame of `top` shows the same as the answer of the command.
 pub fn compare_top(dir: &Path) {
-    const COLUMNS: &str = "path,iops,throughput,mean,p99,errors";
-    let by_throughput = ["--sort", "throughput", "--columns", COLUMNS];
-    let question = Question::asking(&[&["--by", "file", "--step", "all"], &by_throughput[..]]);
+    const COLUMNS: &str = "path,iops,throughput,took,p99,errors";
+    let by_time = ["--sort", "took", "--columns", COLUMNS];
+    let question = Question::asking(&[&["--by", "file", "--step", "all"], &by_time[..]]);
     let (names, mut rows) = question.json(dir, &BOTH);
     let mut command = program(dir);
     command.args(["top", "--once", "--since", ALL[1], "--step", "150s"]);
@@ -74,11 +74,17 @@ pub fn compare_top(dir: &Path) {
     for line in lines.skip(1).take_while(|line| line.contains("B/s")) {
         let cells: Vec<&str> = line.split("  ").map(str::trim).collect();
         let cells: Vec<&str> = cells.into_iter().filter(|cell| !cell.is_empty()).collect();
-        let [name, iops, throughput, mean, p99, _, errors, ..] = cells[..] else {
+        let [name, iops, throughput, took, p99, _, errors, ..] = cells[..] else {
             panic!("{line}");
         };
+        // The mount of requests that belong to no file.
+        let rest = name
+            .split_inclusive(')')
+            .next()
+            .filter(|_| name.starts_with('('));
+        let name = rest.unwrap_or(name);
         let errors = errors.split(' ').next().unwrap();
-        let cells = [name, iops, throughput, mean, p99, errors];
+        let cells = [name, iops, throughput, took, p99, errors];
         let is_row = |row: &Vec<Json>| {
             let mut all = names.iter().zip(row).zip(cells);
             all.all(|((column, value), cell)| {

@@ -223,6 +223,18 @@ fn what_a_table_does_not_say_is_unknown_and_columns_that_are_not_used_are_named(
 }
 
 #[test]
+fn columns_with_the_names_of_fields_need_no_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("own.csv"), dir.path().join("store"));
+    let table = "time,op,bytes,latency_us\n2026-11-22T00:00:00Z,READ,4096,120\n";
+    std::fs::write(&file, table).unwrap();
+    let output = import(&file, &store, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let columns = ["op", "done_bytes", "latency_ns"];
+    assert_eq!(lines(&requests(&store), columns), ["READ 4096 120000"]);
+}
+
+#[test]
 fn errors_name_the_file_the_line_and_the_column() {
     let dir = tempfile::tempdir().unwrap();
     let (file, store) = (dir.path().join("table.csv"), dir.path().join("store"));
@@ -233,6 +245,11 @@ fn errors_name_the_file_the_line_and_the_column() {
             "no column has bytes of a request; name one with --map bytes=COLUMN",
         ),
         ("op,done_bytes\n", "", "no column has a time of a request"),
+        (
+            "time,op,bytes\n1795305600,READ,1\n",
+            "",
+            "line 2, column `time`: `1795305600` is not a date as in RFC 3339; for numbers name the unit in --map",
+        ),
         (
             "end_time,op,done_bytes\n",
             "path=where",

@@ -13,7 +13,7 @@ use super::long::{begin, end};
 use super::packets::{self, Read, START_S, reads};
 use super::{some_nfsdump, text, trackiops};
 
-const FILES: u32 = 3000;
+const FILES: u32 = 200;
 
 /// Requests of three clients; the last two come later. An import writes them in two parts. First come more rows than it writes at once,
 /// then a pause in which their windows close, then the rest.
@@ -22,7 +22,7 @@ fn long_capture() -> Vec<u8> {
         (0..FILES).map(move |file| Read {
             client: [10, 0, 0, if second > 15 { 1 + (file % 3) as u8 } else { 1 }],
             file: file + second % 7,
-            time: (START_S + second, file * 300),
+            time: (START_S + second, file * 4500),
         })
     };
     reads((0..23).chain(40..42).flat_map(reads_of))
@@ -92,7 +92,12 @@ impl Place {
     }
 }
 
-/// What a store answers: lines, in any order.
+fn copy(store: &Path, to: &Path) {
+    let copied = trackiops(&["store", "copy", text(to), "--store", text(store)]);
+    assert!(copied.status.success(), "{copied:?}");
+}
+
+/// The answers of a store: lines, in any order.
 fn answers(store: &Path) -> Vec<Vec<String>> {
     let questions: [&[&str]; 5] = [
         &["export"],
@@ -228,6 +233,22 @@ fn an_import_that_a_signal_ends_goes_on() {
 }
 
 #[test]
+fn a_copy_of_a_store_knows_what_was_imported() {
+    let (place, expected) = long();
+    let (store, copied) = (place.store("store"), place.store("copied"));
+    let killed = place.import(&store, Some("1 import: appended"));
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    copy(&store, &copied);
+    place.complete(&copied);
+    assert!(answers(&copied) == expected);
+    let again = place.store("again");
+    copy(&copied, &again);
+    let said = place.complete(&again);
+    assert!(said.contains("they were not added again"), "{said}");
+    assert!(answers(&again) == expected);
+}
+
+#[test]
 fn an_import_of_which_an_unknown_part_is_there_is_refused() {
     let place = Place::new("pcap", &packets::pcap(START_S, &packets::some_requests()));
     let store = place.store("store");
@@ -241,9 +262,9 @@ fn an_import_of_which_an_unknown_part_is_there_is_refused() {
     let other = Place::new("nfsdump", some_nfsdump().as_bytes());
     other.complete(&store);
     let earlier = place.store("earlier");
-    let copied = trackiops(&["store", "copy", text(&earlier), "--store", text(&store)]);
-    assert!(copied.status.success(), "{copied:?}");
+    copy(&store, &earlier);
     place.complete(&store);
+    fs::remove_dir_all(earlier.join("imports")).unwrap();
     fs::rename(store.join("imports"), earlier.join("imports")).unwrap();
     fs::remove_dir_all(&store).unwrap();
     fs::rename(&earlier, &store).unwrap();
@@ -257,6 +278,36 @@ fn an_import_of_which_an_unknown_part_is_there_is_refused() {
     let changed = fs::read_to_string(&open).unwrap().replace(":1,", ":2,");
     fs::write(&open, changed).unwrap();
     refused();
+}
+
+#[test]
+fn an_import_whose_progress_was_deleted_or_damaged_is_refused() {
+    let place = Place::new("pcap", &packets::pcap(START_S, &packets::some_requests()));
+    let store = place.store("store");
+    let is_refused = |word: &str| {
+        let check = trackiops(&["store", "check", text(&store)]);
+        assert_eq!(check.status.code(), Some(1), "{check:?}");
+        let told = String::from_utf8_lossy(&check.stdout);
+        assert!(told.contains("imports"), "{told}");
+        let output = place.import(&store, None);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(word), "{said}");
+    };
+    place.complete(&store);
+    let expected = answers(&store);
+    let progress = fs::read_dir(store.join("imports")).unwrap().next();
+    let progress = progress.unwrap().unwrap().path();
+    let whole = fs::read(&progress).unwrap();
+    fs::write(&progress, &whole[1..]).unwrap();
+    is_refused("checksum");
+    fs::remove_file(&progress).unwrap();
+    is_refused("it is not known whether");
+    assert!(answers(&store) == expected);
+    fs::write(&progress, whole).unwrap();
+    let said = place.complete(&store);
+    assert!(said.contains("they were not added again"), "{said}");
+    assert!(answers(&store) == expected);
 }
 
 #[test]

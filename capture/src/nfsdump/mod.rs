@@ -272,6 +272,7 @@ impl<R: Receiver> DumpDecoder<R> {
 pub fn read_lines(
     input: impl Read + Send,
     mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    is_over: impl Fn() -> bool,
 ) -> io::Result<()> {
     let mut input = BufReader::with_capacity(1 << 18, decompressed(input)?);
     let mut line = Vec::new();
@@ -283,8 +284,8 @@ pub fn read_lines(
         }
         if line.last() == Some(&b'\n') {
             line.pop();
-        } else if line.len() > LONGEST_LINE {
-            input.skip_until(b'\n')?;
+        } else if line.len() > LONGEST_LINE && !skip_line(&mut input, &is_over)? {
+            return Ok(());
         }
         if line.last() == Some(&b'\r') {
             line.pop();
@@ -295,10 +296,30 @@ pub fn read_lines(
     }
 }
 
+/// Skips the rest of a line. Returns whether it came to the end of the line or of the input before `is_over`.
+fn skip_line(input: &mut impl BufRead, is_over: impl Fn() -> bool) -> io::Result<bool> {
+    while !is_over() {
+        let buffer = match input.fill_buf() {
+            Ok(buffer) => buffer,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let is_done = buffer.is_empty() || end.is_some();
+        let skipped = end.map_or(buffer.len(), |end| end + 1);
+        input.consume(skipped);
+        if is_done {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::Cell;
 
     const READ: &str = "1006231504.285023 32.03fd 30.0801 T C3 1cf0d105 6 read fh cfbc off 10 count 2000 con = 1 len = 2";
 
@@ -352,6 +373,31 @@ mod tests {
         assert_eq!(rename.name.as_deref(), Some(&b"a \"b"[..]));
         let target = (Some(crate::Handle([1].into())), Box::default());
         assert_eq!(rename.target, Some(target));
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_left_when_the_reading_is_over() {
+        let asked = Cell::new(0);
+        let is_over = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        read_lines(io::repeat(b'0'), |_| panic!("the line has no end"), is_over).unwrap();
+        assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn the_rest_of_a_line_that_is_too_long_is_skipped() {
+        let long = vec![b'0'; 5 << 18];
+        let text = [&long[..], b"\na\n", &long, b"\r\nb\n", &long].concat();
+        let mut lengths = Vec::new();
+        let take = |line: &[u8]| {
+            lengths.push(line.len());
+            ControlFlow::Continue(())
+        };
+        read_lines(&text[..], take, || false).unwrap();
+        let cut = LONGEST_LINE + 2;
+        assert_eq!(lengths, [cut, 1, cut, 1, cut]);
     }
 
     #[test]

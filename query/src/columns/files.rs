@@ -13,7 +13,7 @@ use trackiops_schemas::row::{AppCalls, CachedBytes, Direction};
 
 use super::tenants::tenants;
 use super::value::share;
-use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
+use super::{Column, Columns, Estimate, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
 use crate::origin::File;
 use crate::projection::Projection;
@@ -419,6 +419,16 @@ fn cache() -> Vec<Column<AnswerRow>> {
 }
 
 fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
+    let called = Column {
+        needs: side.needs_of_calls(&["bytes", "direct_bytes"]),
+        ..Column::count(
+            &side.name_of_calls("called_bytes"),
+            Unit::Bytes,
+            move |row: &AnswerRow| Value::Count(side.calls(row).all_bytes()),
+        )
+    };
+    // Other formats have both parts of the sum.
+    let called = called.only_if_asked();
     let figure = |of: &'static DerivedOfCalls| {
         let mut needs = side.needs_of_calls(of.needs);
         needs.extend(side.needs(of.of_wire));
@@ -443,22 +453,28 @@ fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
         .iter()
         .filter(|of| !of.only_reads || side == Side::Read);
     let quantiles = percentiles(
+        Estimate::OfCalls,
         |name| side.name_of_calls(name),
         side.needs_of_calls(&[columns::LATENCY_HIST]),
         move |row, q| side.calls(row).quantile_us(q),
     );
-    there.map(figure).chain(quantiles).collect()
+    [called]
+        .into_iter()
+        .chain(there.map(figure))
+        .chain(quantiles)
+        .collect()
 }
 
 /// Quantiles of the latencies in a stored histogram.
 fn percentiles(
+    estimate: Estimate,
     name_of: impl Fn(&str) -> String,
     needs: Vec<String>,
     quantile_us: impl Fn(&AnswerRow, f64) -> Option<f64> + Copy + Send + Sync + 'static,
 ) -> Vec<Column<AnswerRow>> {
     let percentile = |(name, q): (&str, f64)| Column {
         needs: needs.clone(),
-        is_estimate: true,
+        estimate: Some(estimate),
         ..Column::new(
             name_of(&format!("latency_us_{name}")),
             DataType::Float64,
@@ -505,6 +521,7 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
     };
     let rates = RATES_AND_MEANS.into_iter().map(figure);
     let percentiles = percentiles(
+        Estimate::OfRequests,
         |name| side.name(name),
         side.needs(&[columns::LATENCY_HIST]),
         move |row, q| side.of(row).quantile_us(q),

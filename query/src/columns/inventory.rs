@@ -60,13 +60,21 @@ impl Record for FileActivity {
             count(write, "requests", Unit::Count, |row| row.write_requests),
             count(write, "bytes", Unit::Bytes, |row| row.write_bytes),
             count("app_read", "calls", Unit::Count, |row| row.app_read_calls),
-            count("app_read", "bytes", Unit::Bytes, |row| row.app_read_bytes),
+            count("app_read", "called_bytes", Unit::Bytes, |row| {
+                row.app_read_called_bytes
+            }),
             count("app_write", "calls", Unit::Count, |row| row.app_write_calls),
-            count("app_write", "bytes", Unit::Bytes, |row| row.app_write_bytes),
+            count("app_write", "called_bytes", Unit::Bytes, |row| {
+                row.app_write_called_bytes
+            }),
             of_both("requests", Unit::Count, FileActivity::requests),
             of_both("bytes", Unit::Bytes, FileActivity::bytes),
             of_both("app_calls", Unit::Count, FileActivity::app_calls),
-            of_both("app_bytes", Unit::Bytes, FileActivity::app_bytes),
+            of_both(
+                "app_called_bytes",
+                Unit::Bytes,
+                FileActivity::app_called_bytes,
+            ),
         ]
     }
 }
@@ -239,7 +247,7 @@ impl Record for Volume {
             Column::count("paper_bytes", Unit::Bytes, |row: &Self| {
                 Value::some_count(row.paper_bytes)
             }),
-            bytes("bytes_per_day", |row| Some(row.bytes_per_day)),
+            bytes("bytes_per_day", |row| row.bytes_per_day),
             bytes("bytes_at_most", |row| row.bytes_at_most),
         ]
     }

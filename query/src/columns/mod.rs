@@ -20,7 +20,9 @@ pub use value::{Value, decimal_text, per_second};
 
 /// Largest relative error of percentiles: 2^(1/64) - 1 (schema 5). A percentile is the geometric middle of a histogram's bucket.
 pub const PERCENTILE_ERROR: f64 = 0.011;
-/// Key of a field's metadata in Parquet and Arrow. Its value is [`PERCENTILE_ERROR`]; only estimates have it.
+/// The same for calls of at least 512 ns: 1/16, half of the kernel's widest bucket, on top of [`PERCENTILE_ERROR`].
+pub const CALL_PERCENTILE_ERROR: f64 = 0.075;
+/// Key of a field's metadata in Parquet and Arrow. Its value is [`Estimate::error`]; only estimates have it.
 pub const META_ERROR: &str = "relative_error";
 /// Suffixes of percentile columns, and their quantiles.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
@@ -28,6 +30,27 @@ pub(crate) const QUANTILES: [(&str, f64); 4] =
 
 /// Most suggestions for an unknown name.
 const MAX_NEAR: usize = 3;
+
+/// What a percentile is estimated from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// Latencies of requests.
+    OfRequests,
+    /// Times of calls, which the kernel counts in wider buckets.
+    OfCalls,
+    /// Either, depending on the row.
+    OfBoth,
+}
+
+impl Estimate {
+    /// Its largest relative error.
+    pub fn error(self) -> f64 {
+        match self {
+            Self::OfRequests => PERCENTILE_ERROR,
+            Self::OfCalls | Self::OfBoth => CALL_PERCENTILE_ERROR,
+        }
+    }
+}
 
 /// Reads the value from a row.
 type Get<R> = Arc<dyn for<'r> Fn(&'r R) -> Value<'r> + Send + Sync>;
@@ -40,8 +63,8 @@ pub struct Column<R> {
     pub data_type: DataType,
     /// Unit of its numbers.
     pub unit: Unit,
-    /// Whether it is an estimate, within [`PERCENTILE_ERROR`].
-    pub is_estimate: bool,
+    /// What it is estimated from, if it is an estimate.
+    pub estimate: Option<Estimate>,
     /// Whether answers have it without `--columns`.
     pub is_usual: bool,
     /// Further metadata of its field in Parquet and Arrow.
@@ -49,6 +72,8 @@ pub struct Column<R> {
     /// Stored columns that it needs.
     pub(crate) needs: Vec<String>,
     get: Get<R>,
+    /// Reads the value that tables show, if it is another one.
+    get_shown: Option<Get<R>>,
 }
 
 impl<R> Clone for Column<R> {
@@ -59,6 +84,7 @@ impl<R> Clone for Column<R> {
             metadata: self.metadata.clone(),
             needs: self.needs.clone(),
             get: Arc::clone(&self.get),
+            get_shown: self.get_shown.clone(),
             ..*self
         }
     }
@@ -85,9 +111,10 @@ impl<R> Column<R> {
             data_type,
             unit,
             metadata: HashMap::new(),
-            is_estimate: false,
+            estimate: None,
             is_usual: true,
             get: Arc::new(get),
+            get_shown: None,
         }
     }
 
@@ -141,9 +168,23 @@ impl<R> Column<R> {
         }
     }
 
+    /// The same column, but tables show these values.
+    fn shown_as(self, get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static) -> Self {
+        Self {
+            get_shown: Some(Arc::new(get)),
+            ..self
+        }
+    }
+
     /// The value in a row.
     pub fn value<'r>(&self, row: &'r R) -> Value<'r> {
         (self.get)(row)
+    }
+
+    /// The value that tables show in a row.
+    pub fn shown<'r>(&self, row: &'r R) -> Value<'r> {
+        let get = self.get_shown.as_ref().unwrap_or(&self.get);
+        get(row)
     }
 
     /// Whether its values are numbers with an order.
@@ -175,8 +216,8 @@ impl<R> Column<R> {
 
     fn field(&self) -> Field {
         let mut metadata = self.metadata.clone();
-        if self.is_estimate {
-            metadata.insert(META_ERROR.to_owned(), PERCENTILE_ERROR.to_string());
+        if let Some(estimate) = self.estimate {
+            metadata.insert(META_ERROR.to_owned(), estimate.error().to_string());
         }
         let field = Field::new(&self.name, self.data_type.clone(), true);
         self.unit.of(field.with_metadata(metadata))
@@ -186,6 +227,9 @@ impl<R> Column<R> {
 /// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
 fn short_names(name: &str) -> Vec<String> {
     let mut names = Vec::new();
+    let sum = ["latency_us_sum", "execute_us_sum"];
+    let of_sum = sum.into_iter().find_map(|sum| name.strip_suffix(sum));
+    names.extend(of_sum.map(|side| format!("{side}took")));
     let plain = name
         .replacen("latency_us_", "", 1)
         .replacen("execute_us_", "", 1);
@@ -382,6 +426,9 @@ mod tests {
     use crate::files::FileActivity;
     use crate::operations::OperationAnswer;
     use crate::volume::Volume;
+    use trackiops_schemas::ebpf::app_sums::{
+        APP_LATENCY_BUCKETS, APP_LATENCY_FIRST_OCTAVE, app_latency_bounds,
+    };
     use trackiops_store::MountSeen;
 
     fn found(name: &str) -> String {
@@ -477,5 +524,20 @@ mod tests {
     fn the_bound_is_that_of_the_histogram() {
         let exact = 2_f64.powf(1.0 / 64.0) - 1.0;
         assert!(exact <= PERCENTILE_ERROR && PERCENTILE_ERROR < exact * 1.02);
+    }
+
+    #[test]
+    fn the_bound_of_calls_is_that_of_the_kernels_buckets() {
+        let mut largest = 0.0_f64;
+        for bucket in 0..APP_LATENCY_BUCKETS {
+            let (first, last) = app_latency_bounds(bucket);
+            if first >= 1 << APP_LATENCY_FIRST_OCTAVE {
+                let middle = (first + last) as f64 / 2.0;
+                largest = largest.max(middle / first as f64 - 1.0);
+                largest = largest.max(1.0 - middle / last as f64);
+            }
+        }
+        let exact = (1.0 + largest) * 2_f64.powf(1.0 / 64.0) - 1.0;
+        assert!(exact <= CALL_PERCENTILE_ERROR && CALL_PERCENTILE_ERROR < exact * 1.02);
     }
 }

@@ -7,7 +7,7 @@ use trackiops_schemas::ops::OperationSums;
 use super::files::histogram;
 use super::tenants::tenants;
 use super::value::share;
-use super::{Column, QUANTILES, Record, Unit, Value, per_second};
+use super::{Column, Estimate, QUANTILES, Record, Unit, Value, per_second};
 use crate::operations::{FileNumbers, OperationAnswer};
 
 type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);
@@ -93,7 +93,8 @@ impl Record for OperationAnswer {
         }));
         all.extend(RATES_AND_MEANS.map(figure));
         all.extend(QUANTILES.map(|(name, q)| Column {
-            is_estimate: true,
+            // Opens, syncs, reads and writes of local files are calls.
+            estimate: Some(Estimate::OfBoth),
             ..Column::new(
                 format!("execute_us_{name}"),
                 DataType::Float64,

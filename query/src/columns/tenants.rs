@@ -73,7 +73,9 @@ pub fn tenants<R: 'static>(
     };
     let group = Column {
         is_usual: false,
-        needs: [TENANT_NAME, UID, CGROUP].map(str::to_owned).into(),
+        needs: [TENANT_NAME, UID, USER, CGROUP, CONTAINER]
+            .map(str::to_owned)
+            .into(),
         ..Column::text("tenant", move |row: &R| {
             let tenant = of(row);
             match &tenant.name {
@@ -83,6 +85,11 @@ pub fn tenants<R: 'static>(
             }
         })
     };
+    // Programs get what identifies the tenant, people its names.
+    let group = group.shown_as(move |row: &R| {
+        let named = of(row).named();
+        named.map_or(Value::Null, Value::text)
+    });
     let stored = [uid, user, cgroup, container, name, labels];
     (stored, [namespace, pod, id, group])
 }

@@ -1,9 +1,12 @@
 //! Collects the notes of an answer.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use trackiops_schemas::columns::APP_DIRECTIONS;
+use trackiops_schemas::row::AppCalls;
 use trackiops_schemas::shed::Details;
 use trackiops_schemas::time::UtcMs;
 
@@ -170,8 +173,45 @@ pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
     Losses::between(windows)
 }
 
-/// End of the time in which unrecorded time is a gap of the host: `--until`, or now if there is only `--since`.
-/// `None` stands for the end of the host's data.
+/// Notes about calls whose times are in no histogram, from operations, their times in histograms, and timed calls.
+pub(crate) fn out_of_percentiles<'o>(
+    counts: impl Iterator<Item = (&'o str, u64, u64)>,
+) -> Vec<Note> {
+    let mut by_op: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (op, known, timed) in counts {
+        let sums = by_op.entry(op).or_default();
+        sums.0 = sums.0.saturating_add(known.min(timed));
+        sums.1 = sums.1.saturating_add(timed);
+    }
+    let lacking = by_op
+        .into_iter()
+        .filter(|(_, (known, timed))| known < timed);
+    let notes = lacking.map(|(op, (known, timed))| Note::OutOfPercentiles {
+        op: op.into(),
+        known,
+        timed,
+    });
+    notes.collect()
+}
+
+/// Notes about calls in the rows whose times are in no histogram, if the question names percentiles of calls.
+pub(crate) fn calls_out_of_percentiles(question: &Question, rows: &[AnswerRow]) -> Vec<Note> {
+    type Calls = fn(&AnswerRow) -> Cow<'_, AppCalls>;
+    let both: [Calls; 2] = [|row| row.sum.app_read(), |row| row.sum.app_write()];
+    let named = APP_DIRECTIONS.into_iter().zip(both);
+    let named = named.filter(|(prefix, _)| question.projection.names_percentiles_of_calls(prefix));
+    let counts = named.flat_map(|(prefix, calls)| {
+        let name = prefix.trim_end_matches('_');
+        rows.iter().map(move |row| {
+            let calls = calls(row);
+            (name, calls.latency.total(), calls.timed)
+        })
+    });
+    out_of_percentiles(counts)
+}
+
+/// End of the time in which missing data is a gap of the host: `--until`, or now if there is only `--since`. `None`
+/// stands for the end of the host's data.
 fn until(plan: &Plan<'_>, question: &Question, span: Interval) -> Option<UtcMs> {
     let end = match (question.range.until, question.range.since) {
         (Some(until), _) => until.min(question.now),

@@ -145,11 +145,24 @@ pub enum Note {
     RequestsDeleted {
         /// Time of the oldest remaining ones.
         before: UtcMs,
+        /// Whether they may be lost instead.
+        is_unknown: bool,
     },
+    /// Mounts from before the catalog was rebuilt without an earlier one.
+    MountsUnknown,
     /// Folded requests: only their sums are known.
     Folded {
         /// Number and range.
         losses: Losses,
+    },
+    /// Calls that percentiles leave out: the kernel had no room for a histogram of their file.
+    OutOfPercentiles {
+        /// The operation.
+        op: Arc<str>,
+        /// Number of calls in the percentiles.
+        known: u64,
+        /// Number of timed calls.
+        timed: u64,
     },
     /// Missed requests: the kernel skipped a probe.
     Missed {
@@ -467,6 +480,12 @@ impl Note {
                 grouped(losses.seen),
                 between(&losses.range).replace(" to ", " and "),
             ),
+            Self::OutOfPercentiles { op, known, timed } => format!(
+                "percentiles of {op} are of {} of {} calls, as the kernel has room for histograms of only 32 files at a time: \
+                 counts, sums and maxima are exact",
+                grouped(*known),
+                grouped(*timed),
+            ),
             Self::RequestsDropped { host, range, count } => format!(
                 "{}{count} single {} not kept between {}, as memory was too small, or the disk full or too slow: they are missing below",
                 on(host),
@@ -477,10 +496,22 @@ impl Note {
                 },
                 between(range).replace(" to ", " and "),
             ),
-            Self::RequestsDeleted { before } => format!(
+            Self::RequestsDeleted {
+                before,
+                is_unknown: false,
+            } => format!(
                 "single requests from before {} were deleted to stay within --requests-size",
                 show(*before, zone)
             ),
+            Self::RequestsDeleted { before, .. } => format!(
+                "single requests from before {} are unknown: they were deleted to stay within --requests-size, or are \
+                 lost; the catalog was rebuilt without the earlier one",
+                show(*before, zone)
+            ),
+            Self::MountsUnknown => {
+                "mounts from before the catalog was rebuilt are unknown: there was no earlier catalog to take them from"
+                    .to_owned()
+            }
             Self::Filtered {
                 host,
                 filter,

@@ -131,7 +131,8 @@ fn keep_top(
     if answer.step == Step::All {
         sums.retain(|_, row| terms.hold(row));
     }
-    let place = |row: &OperationAnswer| terms.place_or(row, row.sums.requests);
+    let place =
+        |row: &OperationAnswer| terms.place_or(row, row.sums.execute_ns_sum, row.sums.requests);
     let ranks = rank(sums.into_iter().map(|(of, row)| (place(&row), of)), top);
     answer
         .rows

@@ -175,9 +175,14 @@ impl OperationAnswer {
         (self.bytes != KnownBytes::None || execute.total() > 0).then_some(execute)
     }
 
+    /// Number of requests whose time is known.
+    pub(crate) fn timed(&self) -> u64 {
+        self.sums.requests.saturating_sub(self.untimed)
+    }
+
     /// Mean of a sum of times over the timed requests, ns; `None` without timed requests.
     pub fn per_timed(&self, sum_ns: u64) -> Option<f64> {
-        let timed = self.sums.requests.saturating_sub(self.untimed);
+        let timed = self.timed();
         (timed > 0).then(|| sum_ns as f64 / timed as f64)
     }
 

@@ -12,13 +12,15 @@ use trackiops_schemas::row::{AppCalls, Direction, Row};
 use super::filter_and_sort::filter_and_sort;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
+use crate::coverage::Interval;
+use crate::coverage::needed_notes::out_of_percentiles;
 use crate::error::QueryError;
 use crate::file_rows::{ask, levels_of_rows};
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::{Entity, GroupBy, TenantKey};
 use crate::projection::Projection;
-use crate::question::{Question, READ, WRITE};
-use crate::requests::LatenciesOf;
+use crate::question::{Question, READ, Range, WRITE};
+use crate::requests::{LatenciesOf, ask_call_latencies};
 use crate::step::Step;
 
 /// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without
@@ -27,6 +29,22 @@ pub fn ask_operations_by(
     question: &Question,
     by: GroupBy,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let mut outcome = ask_by(question, by)?;
+    if let Outcome::Found(Answer { rows, notes, .. }) = &mut outcome {
+        let calls = rows.iter().filter(|row| is_call(&row.op));
+        let counts = calls.map(|row| (&*row.op, row.sums.execute.total(), row.timed()));
+        notes.extend(out_of_percentiles(counts));
+    }
+    Ok(outcome)
+}
+
+/// Calls have names in lower case, and procedures of NFS in upper case.
+fn is_call(op: &str) -> bool {
+    op.chars().all(char::is_lowercase)
+}
+
+/// As [`ask_operations_by`], without notes about percentiles.
+fn ask_by(question: &Question, by: GroupBy) -> Result<Outcome<OperationAnswer>, QueryError> {
     let files = Question {
         by,
         projection: Projection::all(),
@@ -57,7 +75,7 @@ pub fn ask_operations_by(
 /// Distributions of the times of the question's operations, over all selected files. Where histograms of files lack
 /// calls, the distribution is that of single calls, if more of these were kept. Finds nothing if no operation has times.
 pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
-    let answer = match ask_operations_by(question, GroupBy::HOST)? {
+    let answer = match ask_by(question, GroupBy::HOST)? {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, notes } => return Ok(Outcome::Nothing { why, notes }),
     };
@@ -82,17 +100,53 @@ pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesO
         let notes = answer.notes;
         return Ok(Outcome::Nothing { why, notes });
     }
+    // Names in `rows` are in lower case, so only calls have the same name in the answer.
+    let is_call = |op: &str| answer.rows.iter().any(|row| *row.op == *op);
+    if rows.keys().any(|op| is_call(op)) {
+        complete(question, answer.range, &mut rows);
+    }
+    let mut notes = answer.notes;
+    let calls = rows.iter().filter(|(op, _)| is_call(op));
+    let counts = calls.map(|(op, sums)| (op.as_str(), sums.latency.total(), sums.timed()));
+    notes.extend(out_of_percentiles(counts));
     Ok(Outcome::Found(Answer {
         rows: rows.into_iter().collect(),
         step: answer.step,
         by: answer.by,
         range: answer.range,
-        notes: answer.notes,
+        notes,
         recorded: answer.recorded,
     }))
 }
 
-/// Asks for the rows of files, and makes operations of them.
+/// Takes the histogram of single calls in a range for operations whose own histogram has fewer. Single calls that
+/// cannot be read are as good as none: the sums are an answer without them.
+fn complete(question: &Question, range: Interval, rows: &mut BTreeMap<String, Direction>) {
+    let is_complete = |sums: &Direction| sums.latency.total() >= sums.timed();
+    if rows.values().all(is_complete) {
+        return;
+    }
+    let single = Question {
+        levels: vec![IoLevel::App],
+        range: Range {
+            since: Some(range.start),
+            until: Some(range.end),
+        },
+        ..question.clone()
+    };
+    let Ok(Outcome::Found(single)) = ask_call_latencies(&single) else {
+        return;
+    };
+    for (op, calls) in single.rows {
+        if let Some(sums) = rows.get_mut(&op)
+            && calls.latency.total() > sums.latency.total()
+        {
+            sums.latency = calls.latency;
+        }
+    }
+}
+
+/// Asks for the rows of files, and converts them to operations.
 fn ask_at(
     question: &Question,
     terms: &FilterAndSort<OperationAnswer>,

@@ -136,7 +136,7 @@ fn ask_once(
     let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
     let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() && snapshot.has_exports() {
-        let why = "operations of mounts: take --by file,op for those of files, or ask the store";
+        let why = "operations of mounts: `trackiops query --by file,op` has those of files, or ask the store";
         return Ok(nothing(EmptyReason::NotExported(why)));
     }
     if groups.is_empty() {
@@ -175,7 +175,13 @@ fn ask_once(
             0 => group.sums.requests,
             _ => 0,
         },
-        unsplit: 0,
+        // An import knows one time of an operation. In the kernel each has all parts, and no operation completes in 0 ns.
+        unsplit: match &group.sums {
+            sums if sums.queue_ns_sum == 0 && sums.rtt_ns_sum == sums.execute_ns_sum => {
+                sums.requests
+            }
+            _ => 0,
+        },
         sums: group.sums,
     };
     let mut groups: Vec<_> = groups.into_iter().collect();

@@ -29,7 +29,7 @@ use trackiops_schemas::columns::{
     CGROUP, CONTAINER, DIRECTIONS, LATENCY_HIST, MOUNT, PATH, UID, UNSPLIT, USER,
 };
 use trackiops_schemas::identity::FileKey;
-use trackiops_schemas::time::Granularity;
+use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Seen, Snapshot};
 
 use crate::export::pieces::{self, MOST_ROWS, Took};
@@ -134,6 +134,9 @@ pub enum IncidentError {
 
 /// All data of a report, before names are replaced.
 struct Found {
+    /// The requested range.
+    incident: Interval,
+    /// The requested range, and the same length of time before it, for comparison.
     range: Interval,
     rows: Rows,
     ranked: Ranked,
@@ -178,7 +181,7 @@ impl Incident {
             if bytes <= self.most_bytes {
                 return Ok(Made::Report(Report {
                     text,
-                    range: found.range,
+                    range: found.incident,
                     step: limits.step,
                     files: limits.files,
                     all_files: found.ranked.files.len(),
@@ -213,10 +216,15 @@ impl Incident {
         let span = recorded(&snapshot, &self.question);
         let range = span.and_then(|span| {
             within(span, &self.question)?;
-            Ok(asked(span, &self.question).intersect(span))
+            let incident = asked(span, &self.question).intersect(span);
+            let before = UtcMs(incident.start.0.saturating_sub_unsigned(incident.ms()));
+            Ok((
+                incident,
+                Interval::new(before, incident.end).intersect(span),
+            ))
         });
-        let range = match range {
-            Ok(range) => range,
+        let (incident, range) = match range {
+            Ok(ranges) => ranges,
             Err(why) => return Ok(Err((why, notes))),
         };
         let question = Question {
@@ -243,6 +251,7 @@ impl Incident {
         let tenants = tenants(&question)?;
         Ok(Ok(Found {
             tenants,
+            incident,
             range,
             rows,
             ranked,

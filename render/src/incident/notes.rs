@@ -49,6 +49,8 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         | Note::Imported { .. }
         | Note::CaptureLacks { .. }
         | Note::RequestsDeleted { .. }
+        | Note::OutOfPercentiles { .. }
+        | Note::MountsUnknown
         | Note::Folded { .. } => {}
     }
     Ok(Some(note))

@@ -23,9 +23,9 @@ use super::rows::{Place, Rows, Tree};
 use super::{Found, Incident, IncidentError, Recorded, notes};
 use crate::pseudonym::Unknown;
 
-/// What `web/src/report/data.ts` reads.
-const FORMAT: u32 = 1;
-/// No place in a list.
+/// Format version, which `web/src/report/data.ts` checks.
+const FORMAT: u32 = 2;
+/// No index in a list.
 const NONE: i64 = -1;
 
 #[derive(Serialize)]
@@ -37,6 +37,9 @@ struct Document<'d> {
     /// Times are ms since 1970, lengths ms.
     since: i64,
     until: i64,
+    /// The requested range. Earlier data are for comparison.
+    incident_since: i64,
+    incident_until: i64,
     step: i64,
     level: &'static str,
     is_anonymized: bool,
@@ -178,6 +181,8 @@ pub fn written(
         made: rfc3339(incident.question.now),
         since: found.range.start.0,
         until: found.range.end.0,
+        incident_since: found.incident.start.0,
+        incident_until: found.incident.end.0,
         step: limits.step.ms(),
         level: ranked.level.as_str(),
         is_anonymized: incident.key.is_some(),

@@ -87,6 +87,21 @@ pub(super) fn value_marks(most: f64, unit: Unit) -> (Vec<f64>, f64) {
     (marks.collect(), count * step)
 }
 
+/// Marks of an axis of latencies between two powers of ten, us: at 1, 2 and 5 of each decade, or only at 1 if there are many decades.
+pub(super) fn latency_marks(low: f64, high: f64) -> Vec<f64> {
+    let digits: &[f64] = match high - low {
+        decades if decades < 2.5 => &[1.0, 2.0, 5.0],
+        _ => &[1.0],
+    };
+    let powers = low.floor() as i32..=high.ceil() as i32;
+    let marks = powers.flat_map(|power| {
+        digits
+            .iter()
+            .map(move |digit| digit.log10() + f64::from(power))
+    });
+    marks.filter(|mark| (low..=high).contains(mark)).collect()
+}
+
 /// An axis with marks at given positions.
 pub(super) struct Axis {
     pub(super) range: Range<f64>,

@@ -1,19 +1,19 @@
 //! Draws cumulative distributions as SVG.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use plotters::prelude::*;
 
 use super::axes::Axis;
-use super::{
-    AXIS_WIDTH, Area, CHART_HEIGHT, COLOURS, Drawn, FONT, LINE_HEIGHT, MARGIN, NAME_CELLS,
-    TEXT_SIZE, WIDTH, text,
-};
+use super::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, TEXT_SIZE, WIDTH};
+use super::{CHART_HEIGHT, COLOURS, NAME_CELLS, text};
 use crate::visible;
 
 /// Most charts of a readable plot, and the height of one, pixels.
 const MOST_CHARTS: usize = 40;
-/// Above this an axis has powers of ten.
+const HEIGHT: u32 = 2 * CHART_HEIGHT;
+/// If a value is farther from zero than this, the axis is logarithmic.
 const MOST_LINEAR: f64 = 100.0;
 /// Marks of a linear axis.
 const MARKS: u32 = 5;
@@ -21,49 +21,83 @@ const MARKS: u32 = 5;
 /// A distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
+    /// The measured quantity. Curves of one measure share a chart.
+    pub measure: String,
     /// Its name.
     pub name: String,
     /// Values in ascending order, each with the share of values that are at most as large.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws a chart for each distribution. Errors are those of `out` and of the drawing.
-pub fn plot_distributions(curves: &[Curve], out: &mut dyn Write) -> io::Result<()> {
+/// Draws distributions over each other, up to the number of colours in a chart. Errors come from `out` or from drawing.
+pub fn plot_distributions(title: &str, curves: &[Curve], out: &mut dyn Write) -> io::Result<()> {
     let mut drawn = String::new();
-    charts(curves, &mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
-    out.write_all(drawn.as_bytes())
+    charts(title, curves, &mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(super::themed(&drawn).as_bytes())
 }
 
-fn charts<'s>(curves: &[Curve], to: &'s mut String) -> Drawn<'s> {
-    let known = curves.iter().filter(|curve| !curve.points.is_empty());
-    let known: Vec<_> = known.collect();
-    let drawn = &known[..known.len().min(MOST_CHARTS)];
-    let height = 2 * MARGIN + LINE_HEIGHT + drawn.len() as u32 * CHART_HEIGHT;
+fn charts<'s>(title: &str, curves: &[Curve], to: &'s mut String) -> Drawn<'s> {
+    let known = || curves.iter().filter(|curve| !curve.points.is_empty());
+    let mut measures: Vec<&str> = known().map(|curve| &*curve.measure).collect();
+    measures.dedup();
+    let mut seen = HashSet::new();
+    measures.retain(|measure| seen.insert(*measure));
+    let of = |measure| known().filter(move |curve| curve.measure == measure);
+    let groups: Vec<Vec<&Curve>> = measures
+        .into_iter()
+        .flat_map(|measure| {
+            let all: Vec<&Curve> = of(measure).collect();
+            let charts = all.chunks(COLOURS.len()).map(<[&Curve]>::to_vec);
+            charts.collect::<Vec<_>>()
+        })
+        .collect();
+    let drawn = &groups[..groups.len().min(MOST_CHARTS)];
+    let lines = drawn.iter().map(Vec::len).sum::<usize>();
+    let legends = LINE_HEIGHT * lines as u32;
+    let height = 2 * MARGIN + LINE_HEIGHT + drawn.len() as u32 * HEIGHT + legends;
     let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let beyond = match known.len() - drawn.len() {
+    let beyond = match known().count() - lines {
         0 => String::new(),
         more => format!("; {more} more are not drawn"),
     };
-    let title = format!("share of values that are at most as large{beyond}");
+    let title = format!("{title}: share of values that are at most as large{beyond}");
     text(&root, &title, (MARGIN as i32, 6))?;
     let mut y = MARGIN + LINE_HEIGHT;
-    for (curve, colour) in drawn.iter().zip(COLOURS.iter().cycle()) {
-        let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
-        chart(&area, curve, *colour)?;
-        y += CHART_HEIGHT;
+    for curves in drawn {
+        for (curve, colour) in curves.iter().zip(COLOURS) {
+            let (x, top) = (MARGIN as i32, y as i32);
+            let line = [(x, top + 7), (x + 24, top + 7)];
+            root.draw(&PathElement::new(line, colour.stroke_width(3)))?;
+            text(&root, &shown(&curve.name), (x + 32, top))?;
+            y += LINE_HEIGHT;
+        }
+        let area = root.clone().shrink((0, y), (WIDTH, HEIGHT));
+        chart(&area, curves)?;
+        y += HEIGHT;
     }
     root.present()
 }
 
-fn chart<'s>(area: &Area<'s>, curve: &Curve, colour: RGBColor) -> Drawn<'s> {
-    let ends = curve.points.first().zip(curve.points.last());
-    let (least, most) = ends.map_or((0.0, 1.0), |(first, last)| (first.0, last.0));
+/// A name, truncated to the available width.
+fn shown(name: &str) -> String {
+    visible::visible(name).chars().take(NAME_CELLS).collect()
+}
+
+/// Draws curves over each other. No curve may be empty.
+fn chart<'s>(area: &Area<'s>, curves: &[&Curve]) -> Drawn<'s> {
+    let values = || {
+        curves
+            .iter()
+            .flat_map(|curve| &curve.points)
+            .map(|point| point.0)
+    };
+    let least = values().fold(f64::INFINITY, f64::min).min(0.0);
+    let most = values().fold(f64::NEG_INFINITY, f64::max);
     let scale = Scale::of(least, most);
     let x = Axis {
-        range: scale.place(least.min(0.0))
-            ..scale.place(most.max(least + f64::MIN_POSITIVE)).max(1e-9),
-        marks: scale.marks(least.min(0.0), most),
+        range: scale.place(least)..scale.place(most.max(least + f64::MIN_POSITIVE)).max(1e-9),
+        marks: scale.marks(least, most),
     };
     let y = Axis {
         range: 0.0..1.0,
@@ -71,10 +105,9 @@ fn chart<'s>(area: &Area<'s>, curve: &Curve, colour: RGBColor) -> Drawn<'s> {
             .map(|mark| f64::from(mark) / f64::from(MARKS))
             .collect(),
     };
-    let name = visible::visible(&curve.name).into_owned();
-    let name: String = name.chars().take(NAME_CELLS).collect();
+    let measure = curves.first().map(|curve| shown(&curve.measure));
     let mut chart = ChartBuilder::on(area)
-        .caption(name, (FONT, TEXT_SIZE + 2))
+        .caption(measure.unwrap_or_default(), (FONT, TEXT_SIZE + 2))
         .margin(MARGIN)
         .margin_right(3 * MARGIN)
         .set_label_area_size(LabelAreaPosition::Left, AXIS_WIDTH)
@@ -88,14 +121,16 @@ fn chart<'s>(area: &Area<'s>, curve: &Curve, colour: RGBColor) -> Drawn<'s> {
         .y_label_formatter(&|share| format!("{:.0}%", share * 100.0))
         .label_style((FONT, TEXT_SIZE - 1))
         .draw()?;
-    let steps = curve.points.iter().scan(0.0, |before, (value, share)| {
-        let at = scale.place(*value);
-        let step = [(at, *before), (at, *share)];
-        *before = *share;
-        Some(step)
-    });
-    let line = LineSeries::new(steps.flatten(), colour.stroke_width(2));
-    chart.draw_series(line)?;
+    for (curve, colour) in curves.iter().zip(COLOURS) {
+        let steps = curve.points.iter().scan(0.0, |before, (value, share)| {
+            let at = scale.place(*value);
+            let step = [(at, *before), (at, *share)];
+            *before = *share;
+            Some(step)
+        });
+        let line = LineSeries::new(steps.flatten(), colour.stroke_width(2));
+        chart.draw_series(line)?;
+    }
     Ok(())
 }
 
@@ -173,13 +208,14 @@ mod tests {
 
     fn curve(name: &str, points: &[(f64, f64)]) -> Curve {
         Curve {
+            measure: name.into(),
             name: name.into(),
             points: points.to_vec(),
         }
     }
 
     #[test]
-    fn each_distribution_has_a_chart_with_its_name() {
+    fn each_distribution_has_a_line_with_its_name() {
         let curves = [
             curve("sizes", &[(1.0, 0.0), (4096.0, 0.5), (1e6, 1.0)]),
             curve("skips", &[(-5000.0, 0.0), (0.0, 0.9), (70.0, 1.0)]),
@@ -187,7 +223,7 @@ mod tests {
             curve("empty", &[]),
         ];
         let mut out = Vec::new();
-        plot_distributions(&curves, &mut out).unwrap();
+        plot_distributions("Sizes", &curves, &mut out).unwrap();
         let svg = String::from_utf8(out).unwrap();
         assert!(svg.starts_with("<svg"));
         for (name, is_drawn) in [

@@ -2,6 +2,8 @@
 
 pub(crate) mod axes;
 pub(crate) mod distributions;
+mod frame;
+mod heat_map;
 pub(crate) mod subjects;
 
 use std::borrow::Cow;
@@ -12,29 +14,25 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-use self::axes::{Axis, clock, time_marks, value_marks};
+use self::axes::{Axis, clock, latency_marks, time_marks, value_marks};
+use self::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, TEXT_SIZE, WIDTH};
+use self::heat_map::HeatMap;
 use self::subjects::Subjects;
 use crate::terminal_style::Look;
 use crate::{Render, units};
 use trackiops_query::answer::{Answer, AnswerRow};
-use trackiops_query::columns::{Column, Columns};
+use trackiops_query::columns::{Column, Columns, Unit};
 use trackiops_query::operations::OperationAnswer;
 use trackiops_query::step::Step;
 use trackiops_query::times::{Zone, show_length, show_offset, show_range};
+use trackiops_schemas::histogram::Histogram;
 
 /// Pixels.
-const WIDTH: u32 = 1200;
 const CHART_HEIGHT: u32 = 220;
-const LINE_HEIGHT: u32 = 20;
-const MARGIN: u32 = 12;
-/// Room beside the charts for the numbers of the axis.
-const AXIS_WIDTH: u32 = 90;
 /// Room beside the bars, for their names and for their numbers.
 const NAME_WIDTH: u32 = 520;
 const NUMBER_WIDTH: u32 = 100;
 
-const FONT: &str = "sans-serif";
-const TEXT_SIZE: u32 = 13;
 /// Most cells of a name that fit.
 const NAME_CELLS: usize = 72;
 /// Most time marks of a chart.
@@ -72,6 +70,9 @@ pub trait Plot: Render {
     /// [`Plot::are_apart`].
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>>;
 
+    /// Calls `each` with the latencies of the row's requests, if the query read them.
+    fn latencies(&self, each: &mut dyn FnMut(&Histogram));
+
     /// Whether rows of one window differ only in their tenant or connection.
     /// Rows may share these by chance in one window and not in the next, so names have them only if needed.
     fn are_apart(answer: &Answer<Self>) -> bool;
@@ -104,6 +105,11 @@ impl Plot for AnswerRow {
         answer.by.tenants || answer.by.levels
     }
 
+    fn latencies(&self, each: &mut dyn FnMut(&Histogram)) {
+        each(&self.sum.read().latency);
+        each(&self.sum.write().latency);
+    }
+
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
         let tenant = self.tenant.named().filter(|_| apart);
         vec![
@@ -122,6 +128,12 @@ impl Plot for OperationAnswer {
         let mut seen = HashSet::new();
         let mut names = answer.rows.iter().map(|row| (row.time, row.names(false)));
         !names.all(|names| seen.insert(names))
+    }
+
+    fn latencies(&self, each: &mut dyn FnMut(&Histogram)) {
+        if let Some(latency) = self.histogram() {
+            each(latency);
+        }
     }
 
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
@@ -154,11 +166,60 @@ pub fn plot<R: Plot>(
         Step::All => bars(answer, columns, &subjects, zone, &mut drawn),
     }
     .map_err(|error| io::Error::other(error.to_string()))?;
-    out.write_all(drawn.as_bytes())
+    out.write_all(themed(&drawn).as_bytes())
 }
 
-type Drawn<'s> = Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>;
-type Area<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
+/// A picture that follows the dark mode of its reader's screen. Rules of a style override the colours of elements.
+fn themed(picture: &str) -> Cow<'_, str> {
+    const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {\
+        rect[fill=\"#FFFFFF\"] { fill: #14181d }\
+        text { fill: #c9d1d9 }\
+        line[stroke=\"#000000\"], polyline[stroke=\"#000000\"] { stroke: #c9d1d9 }\
+        }</style>";
+    match picture.find('>') {
+        Some(end) => Cow::Owned([&picture[..=end], STYLE, &picture[end + 1..]].concat()),
+        None => Cow::Borrowed(picture),
+    }
+}
+
+/// The meaning of a column in words: `read_latency_us_p99` is the p99 latency of reads.
+fn in_words(name: &str) -> String {
+    let (of_calls, rest) = match name.strip_prefix("app_") {
+        Some(rest) => (true, rest),
+        None => (false, name),
+    };
+    let (side, rest) = match (rest.strip_prefix("read_"), rest.strip_prefix("write_")) {
+        (Some(rest), _) => ("reads", rest),
+        (_, Some(rest)) => ("writes", rest),
+        _ => ("", rest),
+    };
+    let whose = match (side, of_calls) {
+        ("", false) => "",
+        ("", true) => " of calls",
+        ("reads", false) => " of reads",
+        ("reads", true) => " of calls that read",
+        (_, false) => " of writes",
+        (_, true) => " of calls that write",
+    };
+    let latency = rest
+        .strip_prefix("latency_us_")
+        .or_else(|| rest.strip_prefix("execute_us_"));
+    let what = match (rest, latency) {
+        ("iops", _) => "Number per second".to_owned(),
+        ("throughput", _) => "Throughput".to_owned(),
+        ("requests" | "calls", _) => "Number".to_owned(),
+        ("bytes", _) => "Bytes".to_owned(),
+        ("called_bytes", _) => "All bytes".to_owned(),
+        ("errors", _) => "Errors".to_owned(),
+        (_, Some("mean")) => "Mean latency".to_owned(),
+        (_, Some("max")) => "Largest latency".to_owned(),
+        (_, Some("sum")) => "Sum of latencies".to_owned(),
+        (_, Some("p999")) => "p99.9 of the latency".to_owned(),
+        (_, Some(quantile)) => format!("{quantile} of the latency"),
+        _ => return name.to_owned(),
+    };
+    format!("{what}{whose}")
+}
 
 /// Draws a chart for each column.
 fn courses<'s, R: Plot>(
@@ -171,7 +232,10 @@ fn courses<'s, R: Plot>(
 ) -> Drawn<'s> {
     let (drawn, beyond) = subjects.first(COLOURS.len());
     let legend = drawn.len() as u32 + u32::from(beyond.is_some());
-    let charts = columns.iter().count() as u32;
+    // The query read latencies if a column is a percentile.
+    let has_percentiles = columns.iter().any(|column| column.estimate.is_some());
+    let heat = has_percentiles.then(|| heat_map(answer, step_ms)).flatten();
+    let charts = columns.iter().count() as u32 + u32::from(heat.is_some());
     let height = MARGIN + LINE_HEIGHT * (1 + legend) + charts * CHART_HEIGHT + MARGIN;
     let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -190,12 +254,28 @@ fn courses<'s, R: Plot>(
         y += LINE_HEIGHT;
     }
     let marks = time_marks(answer.range.start, answer.range.end, TIME_MARKS, zone);
+    if let Some(heat) = heat {
+        let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
+        heat.draw(&area, &marks, zone)?;
+        y += CHART_HEIGHT;
+    }
     for column in columns.iter() {
         let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
         chart(&area, answer, step_ms, column, drawn, &marks, zone)?;
         y += CHART_HEIGHT;
     }
     root.present()
+}
+
+/// The latencies of all rows over time; `None` if they are unknown.
+fn heat_map<R: Plot>(answer: &Answer<R>, step_ms: i64) -> Option<HeatMap> {
+    let mut map = HeatMap::new(answer.range, step_ms);
+    for row in &answer.rows {
+        if let Some(time) = R::time(row) {
+            row.latencies(&mut |latency| map.add(time, latency));
+        }
+    }
+    map.is_any().then_some(map)
 }
 
 fn chart<'s, R: Plot>(
@@ -220,22 +300,41 @@ fn chart<'s, R: Plot>(
             points
         })
         .collect();
-    let most = lines
-        .iter()
-        .flatten()
-        .map(|(_, value)| *value)
-        .fold(0.0, f64::max);
-    let values = value_marks(most, column.unit);
+    let values = || lines.iter().flatten().map(|(_, value)| *value);
+    let most = values().fold(0.0, f64::max);
+    // Latencies differ by orders of magnitude.
+    let least = values().filter(|value| *value > 0.0).fold(most, f64::min);
+    let is_log = column.unit == Unit::Microseconds && least > 0.0;
+    let y = match is_log {
+        true => {
+            let (low, high) = ((least * 0.9).log10(), (most * 1.1).log10());
+            Axis {
+                range: low..high,
+                marks: latency_marks(low, high),
+            }
+        }
+        false => {
+            let (marks, end) = value_marks(most, column.unit);
+            Axis {
+                range: 0.0..end,
+                marks,
+            }
+        }
+    };
+    let place = |value: f64| match is_log {
+        true => value.max(least * 0.9).log10(),
+        false => value,
+    };
+    let shown = |place: f64| match is_log {
+        true => 10_f64.powf(place),
+        false => place,
+    };
     let x = Axis {
         range: answer.range.start.0 as f64..answer.range.end.0 as f64,
         marks: times.clone(),
     };
-    let y = Axis {
-        range: 0.0..values.1,
-        marks: values.0,
-    };
     let mut chart = ChartBuilder::on(area)
-        .caption(&column.name, (FONT, TEXT_SIZE + 2))
+        .caption(in_words(&column.name), (FONT, TEXT_SIZE + 2))
         .margin(MARGIN)
         .margin_right(3 * MARGIN)
         .set_label_area_size(LabelAreaPosition::Left, AXIS_WIDTH)
@@ -247,12 +346,13 @@ fn chart<'s, R: Plot>(
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .x_label_formatter(&|at| clock(*at))
-        .y_label_formatter(&|value| units::show(column.unit, *value))
+        .y_label_formatter(&|place| units::show(column.unit, shown(*place)))
         .label_style((FONT, TEXT_SIZE - 1))
         .draw()?;
     for (line, colour) in lines.iter().zip(COLOURS) {
         for run in runs(line, step_ms as f64) {
-            let run = thinned(run, answer_range(answer));
+            let mut run = thinned(run, answer_range(answer));
+            run.iter_mut().for_each(|(_, value)| *value = place(*value));
             if let [point] = run[..] {
                 let dot = Circle::new(point, 2, colour.filled());
                 chart.draw_series([dot])?;
@@ -324,7 +424,7 @@ fn bars<'s, R: Plot>(
     let room = f64::from(WIDTH - 2 * MARGIN - NAME_WIDTH - NUMBER_WIDTH);
     for (column, colour) in columns.iter().zip(COLOURS.iter().cycle()) {
         let heading = TextStyle::from((FONT, TEXT_SIZE + 2)).color(&BLACK);
-        root.draw_text(&column.name, &heading, (left, y))?;
+        root.draw_text(&in_words(&column.name), &heading, (left, y))?;
         y += LINE_HEIGHT as i32;
         let first = |rows: &[&R]| rows.first().and_then(|row| value(*row, column));
         let values = drawn.iter().map(|(_, rows)| first(rows));
@@ -366,6 +466,21 @@ fn text<'s>(root: &Area<'s>, text: &str, at: (i32, i32)) -> Drawn<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_have_titles_for_people() {
+        for (name, title) in [
+            ("read_latency_us_p99", "p99 of the latency of reads"),
+            ("app_write_throughput", "Throughput of calls that write"),
+            ("app_read_called_bytes", "All bytes of calls that read"),
+            ("iops", "Number per second"),
+            ("execute_us_mean", "Mean latency"),
+            ("read_rtt_share", "read_rtt_share"),
+        ] {
+            assert_eq!(in_words(name), title);
+        }
+        assert!(themed("<svg a=\"b\">x").starts_with("<svg a=\"b\"><style>"));
+    }
 
     #[test]
     fn what_is_not_there_breaks_a_line_and_peaks_stay() {

@@ -55,8 +55,8 @@ struct Residuals {
     latency: Vec<f64>,
 }
 
-/// Tests all entities of a place. `None` if there are too few intervals.
-pub fn test(place: &Place, part: Part, loads: &Loads) -> Vec<Option<Candidate>> {
+/// Tests all entities of a place. An error is the number of intervals, if they are too few.
+pub fn test(place: &Place, part: Part, loads: &Loads) -> Vec<Result<Candidate, usize>> {
     let latencies = Latencies::new(place, part);
     let requests: Vec<u64> = place
         .entities
@@ -69,10 +69,10 @@ pub fn test(place: &Place, part: Part, loads: &Loads) -> Vec<Option<Candidate>> 
     let mut largest = vec![f64::MIN; SHIFTS];
     let mut clarities = Vec::new();
     for of in &mut candidates {
-        clarities.push(of.as_mut().map(|of| clarity(of, &mut largest)));
+        clarities.push(of.as_mut().ok().map(|of| clarity(of, &mut largest)));
     }
     for (of, clarity) in candidates.iter_mut().zip(clarities) {
-        if let (Some(of), Some(clarity)) = (of, clarity) {
+        if let (Ok(of), Some(clarity)) = (of, clarity) {
             let as_large = largest
                 .iter()
                 .filter(|by_chance| **by_chance >= clarity)
@@ -100,12 +100,12 @@ fn residuals(
     latencies: &Latencies,
     requests: &[u64],
     entity: usize,
-) -> Option<Residuals> {
+) -> Result<Residuals, usize> {
     let known = |t: usize| Some((t, latencies.of_others(entity, t)?));
     let there = (0..place.recorded.len()).filter(|t| loads.has(*t, MAX_LAG));
     let (intervals, latency): (Vec<_>, Vec<_>) = there.filter_map(known).unzip();
     if intervals.len() < MIN_INTERVALS {
-        return None;
+        return Err(intervals.len());
     }
     let half = half_course(place.interval_ms, intervals.len());
     let mut y = without_course(&ranks(&latency), half);
@@ -127,7 +127,7 @@ fn residuals(
             (measure, lag, residuals)
         });
     let loads: Vec<_> = loads.collect();
-    Some(Residuals {
+    Ok(Residuals {
         latency: design.residuals(&y),
         loads,
         candidate: Candidate {

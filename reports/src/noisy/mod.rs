@@ -132,10 +132,14 @@ pub fn examine(place: &Place) -> Findings {
         .into_iter()
         .enumerate()
         .map(|(entity, candidate)| {
+            let intervals = match &candidate {
+                Ok(candidate) => candidate.intervals.len(),
+                Err(too_few) => *too_few,
+            };
+            let candidate = candidate.ok();
             let effect = candidate
                 .as_ref()
                 .and_then(|candidate| effect::measure(place, part, entity, candidate));
-            let intervals = candidate.as_ref().map_or(0, |of| of.intervals.len());
             let tested = candidate.map(|candidate| candidate.tested);
             let verdict = verdict::of(place, entity, tested.as_ref(), effect.as_ref());
             Evidence {

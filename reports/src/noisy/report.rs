@@ -10,12 +10,14 @@ use trackiops_schemas::columns::{DIRECTIONS, UNSPLIT};
 use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::Granularity;
 
-use super::{Evidence, Flow, Measure, Part, Place, Verdict, examine};
+use super::correlation::{MAX_LAG, MIN_INTERVALS};
+use super::{Evidence, Flow, Measure, Part, Place, Reason, Verdict, examine};
 use crate::by::ReportBy;
 use crate::columns::{count, rounded};
 use crate::report::{About, Made, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject};
+use crate::usual_interval::{interval_with, time_of};
 
 /// How the numbers are computed.
 const METHOD: &[&str] = &[
@@ -92,7 +94,7 @@ impl Sums for Flows {
 }
 
 fn flow(of: &Direction) -> Flow {
-    let timed = of.requests.saturating_sub(of.untimed);
+    let timed = of.timed();
     Flow {
         requests: of.requests,
         bytes: of.bytes,
@@ -137,11 +139,19 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
     let mut remarks = vec![set.recorded_in_words()];
     for (server, mount, candidates) in places(&set, by) {
         let (subjects, place) = place(&set, &candidates);
-        let findings = examine(&place);
+        let mut findings = examine(&place);
+        let is_of_tenants = by.by.tenants && by.by.level == Level::Mount;
+        if is_of_tenants && !subjects.iter().any(|of| of.tenant.is_known()) {
+            for of in &mut findings.evidence {
+                if of.verdict == Verdict::Unknown(Reason::Alone) {
+                    of.verdict = Verdict::Unknown(Reason::NoTenants);
+                }
+            }
+        }
         let label = mount.as_deref().unwrap_or(&server);
         remarks.push(format!(
             "{label}: {}",
-            in_words(&findings.evidence, &subjects)
+            in_words(&findings.evidence, &subjects, &place, length)
         ));
         rows.extend(findings.evidence.into_iter().map(|evidence| Row {
             server: Arc::clone(&server),
@@ -259,8 +269,29 @@ fn place(set: &SeriesSet<Flows>, candidates: &Candidates<'_>) -> (Vec<Subject>, 
     (candidates.iter().map(subject).collect(), place)
 }
 
-/// What was found about a place, in one sentence.
-fn in_words(evidence: &[Evidence], subjects: &[Subject]) -> String {
+/// How many intervals there are, how many are needed, and what has as many.
+fn few_intervals(evidence: &[&Evidence], place: &Place, length: Granularity) -> String {
+    let most = evidence.iter().map(|of| of.intervals).max().unwrap_or(0);
+    let recorded = place.recorded.iter().filter(|is| **is).count();
+    let enough = MIN_INTERVALS + MAX_LAG + 2;
+    let recorded_ms = (recorded as u64).saturating_mul(place.interval_ms);
+    let advice = match interval_with(enough, recorded_ms, length) {
+        Some(shorter) if shorter < length => format!("--interval {shorter} has enough"),
+        Some(_) => "the others make too few requests: take a longer range".to_owned(),
+        None => format!("record for at least {}", time_of(enough, length)),
+    };
+    format!(
+        "too few intervals of {length}: {most} have a latency of others, and {MIN_INTERVALS} are needed; {advice}"
+    )
+}
+
+/// The findings about a place, in one sentence.
+fn in_words(
+    evidence: &[Evidence],
+    subjects: &[Subject],
+    place: &Place,
+    length: Granularity,
+) -> String {
     let named = evidence.iter().filter(|of| of.verdict == Verdict::Named);
     let named: Vec<_> = named.map(|of| &*subjects[of.entity].name).collect();
     let unknown: Vec<_> = evidence
@@ -280,12 +311,15 @@ fn in_words(evidence: &[Evidence], subjects: &[Subject]) -> String {
             let is_one = reasons
                 .clone()
                 .all(|reason| reason == first.verdict.reason());
-            let reason = first.verdict.reason().filter(|_| is_one);
+            let few = Verdict::Unknown(Reason::FewIntervals);
+            let reason = match first.verdict.reason().filter(|_| is_one) {
+                Some(_) if first.verdict == few => few_intervals(&unknown, place, length),
+                reason => reason.unwrap_or("see the column reason").to_owned(),
+            };
             format!(
-                "nobody is named; the data does not tell of {} of {}: {}",
+                "nobody is named; the data does not tell of {} of {}: {reason}",
                 unknown.len(),
                 evidence.len(),
-                reason.unwrap_or("see the column reason"),
             )
         }
     }
@@ -346,6 +380,8 @@ fn columns() -> Vec<Column<Row>> {
         }),
         text("others_latency", |row| {
             Some(match row.part {
+                // The name of a device: only exports have a server.
+                Part::Server if row.server.starts_with('/') => "device",
                 Part::Server => "network and server",
                 Part::Whole => "whole",
             })

@@ -33,6 +33,8 @@ pub enum Verdict {
 pub enum Reason {
     /// There were no other entities.
     Alone,
+    /// No tenant is known of the requests, as of those to devices, so that no others can be told apart.
+    NoTenants,
     /// There are too few intervals with a known latency of others.
     FewIntervals,
     /// Its load never varied.
@@ -62,6 +64,9 @@ impl Verdict {
         };
         Some(match reason {
             Reason::Alone => "nobody else was there",
+            Reason::NoTenants => {
+                "no tenant is known of these requests, as of all to devices; --by file compares files"
+            }
             Reason::FewIntervals => "too few intervals",
             Reason::Steady => "its load never varied",
             Reason::Together => "its load moves with the others'",

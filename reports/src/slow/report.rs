@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use trackiops_query::coverage::Interval;
 use trackiops_query::group::TenantKey;
+use trackiops_query::times::{Zone, show};
 use trackiops_query::{
     AnswerRow, GroupBy, Outcome, Projection, QueryError, Question, Range as TimeRange, Step, ask,
     ask_stalls,
 };
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST, UNSPLIT};
 use trackiops_schemas::row::{Direction, Row as Counters};
-use trackiops_schemas::time::Granularity;
+use trackiops_schemas::time::{Granularity, UtcMs};
 
+use super::change_point::MIN_BASELINE;
 use super::comparison::{Change, Figures, both, changes, mix_us};
 use super::suffering::{Suffering, ranked};
 use super::{Found, Slow, columns, find};
@@ -22,6 +24,7 @@ use crate::by::ReportBy;
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject, SubjectKey};
+use crate::usual_interval::{interval_with, time_of};
 
 /// How the numbers are computed.
 const METHOD: &[&str] = &[
@@ -42,6 +45,8 @@ const MOST_ASKED: usize = 10;
 const MOST_SUFFERERS: usize = 5;
 /// Most new tenants, and most new files, that are named.
 const MOST_NEW: usize = 3;
+/// A time with this many intervals has enough whole ones for a baseline, wherever it begins.
+const ENOUGH_INTERVALS: usize = MIN_BASELINE + 2;
 
 /// A slow time of a mount.
 #[derive(Clone, Debug)]
@@ -168,12 +173,10 @@ pub fn make(
         Ok(now) => now,
         Err(nothing) => return Ok(Err(nothing)),
     };
+    let is_named = baseline.is_some();
     let baseline = baseline.unwrap_or_else(|| {
         let ms = i64::try_from(now.range.ms()).unwrap_or(i64::MAX);
-        Interval::new(
-            trackiops_schemas::time::UtcMs(now.range.start.0.saturating_sub(ms)),
-            now.range.start,
-        )
+        Interval::new(UtcMs(now.range.start.0.saturating_sub(ms)), now.range.start)
     });
     if !baseline.intersect(now.range).is_empty() {
         return Err(ReportError::Unsuitable(
@@ -183,11 +186,12 @@ pub fn make(
     let before = ask_series(&within(question, baseline), by, length, needs(), sum)?.ok();
     let mut remarks = vec![now.recorded_in_words()];
     let mut times = Vec::new();
+    let mut has_few = false;
     let mounts_before = before.as_ref().map(mounts).unwrap_or_default();
     for (mount, series) in mounts(&now) {
         let earlier = mounts_before.get(mount);
         let earlier = before.as_ref().zip(earlier);
-        let found = earlier.and_then(|(before, earlier)| {
+        let found = earlier.map_or(Err(0), |(before, earlier)| {
             let earlier = Tenants {
                 set: before,
                 series: earlier,
@@ -202,12 +206,34 @@ pub fn make(
             )
         });
         match found {
-            None => remarks.push(format!(
-                "{mount}: the baseline has too few intervals with requests; name another time with --baseline"
-            )),
-            Some(found) if found.is_empty() => remarks.push(format!("{mount}: nothing was slow")),
-            Some(found) => times.extend(found),
+            Err(count) => {
+                has_few = true;
+                remarks.push(format!(
+                    "{mount}: the baseline has {count} of the {MIN_BASELINE} intervals of {length} with requests that it needs"
+                ));
+            }
+            Ok(found) if found.is_empty() => remarks.push(format!("{mount}: nothing was slow")),
+            Ok(found) => times.extend(found),
         }
+    }
+    if has_few {
+        let hosts = before.iter().flat_map(|before| &before.hosts);
+        let recorded_ms = hosts.map(|host| host.ms.iter().sum::<u64>());
+        let recorded_ms = recorded_ms.max().unwrap_or(0);
+        remarks.push(match interval_with(ENOUGH_INTERVALS, recorded_ms, length) {
+            Some(shorter) if shorter < length => {
+                format!("with --interval {shorter} the baseline has enough intervals")
+            }
+            _ if is_named => format!(
+                "name a longer time with requests with --baseline: at least {}",
+                time_of(ENOUGH_INTERVALS, length)
+            ),
+            Some(_) => {
+                "name a time with more requests with --baseline, or take a longer --interval"
+                    .to_owned()
+            }
+            None => without_baseline(now.range, length, question.zone),
+        });
     }
     times.sort_by(|a, b| b.added_s.total_cmp(&a.added_s).then(a.time.cmp(&b.time)));
     times
@@ -264,6 +290,25 @@ pub fn make(
         sufferers,
         changes,
     }))
+}
+
+/// What to do if too little was recorded before the range.
+fn without_baseline(range: Interval, length: Granularity, zone: Zone) -> String {
+    let half_ms = range.ms() / 2;
+    match interval_with(ENOUGH_INTERVALS, half_ms, length) {
+        Some(interval) => {
+            let middle = range.end.0 - i64::try_from(half_ms).unwrap_or(0);
+            let middle = UtcMs(middle - middle.rem_euclid(1000));
+            format!(
+                "too little was recorded before the range: to compare its second half with the first, add --since '{}' --interval {interval}",
+                show(middle, zone)
+            )
+        }
+        None => format!(
+            "too little was recorded for a baseline and a range: record for at least {}",
+            time_of(2 * ENOUGH_INTERVALS, length)
+        ),
+    }
 }
 
 /// Each tenant of each mount.
@@ -329,14 +374,16 @@ impl Tenants<'_> {
     }
 }
 
-/// The slow times of a mount; `None` without a baseline.
-fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Option<Vec<SlowTime>> {
+/// The slow times of a mount. An error is the number of the baseline's intervals with requests, if they are too few.
+fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<SlowTime>, usize> {
     let mut requests = before.directions();
     let first = requests.len();
     requests.extend(now.directions());
     let count = requests.len();
     let Found::Compared(found) = find(&requests, 0..first, first..count) else {
-        return None;
+        let known = requests[..first].iter().flatten();
+        let known = known.filter(|of| of.latency_ns_mean().is_some_and(|ns| ns > 0.0));
+        return Err(known.count());
     };
     let all_before = before.sum(0..first);
     let before_figures = Figures::new(&all_before, before.recorded_ms(0..first));
@@ -369,7 +416,7 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Option<Vec<
         };
         (added_s >= MIN_ADDED * all_s).then_some(time)
     };
-    Some(found.into_iter().filter_map(time).collect())
+    Ok(found.into_iter().filter_map(time).collect())
 }
 
 /// Sums by subject of a mount in a range.

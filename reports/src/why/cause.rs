@@ -193,6 +193,8 @@ pub struct Facts {
     pub other_servers: usize,
     /// Number of hosts that waited, and of all hosts that use the site.
     pub hosts: [usize; 2],
+    /// Whether the question selects some of the files. Then others may have been as fast as before.
+    pub of_some: bool,
 }
 
 /// A cause, and the confidence in it.
@@ -322,13 +324,17 @@ fn one_file(facts: &Facts) -> Option<Judged> {
 /// Which part of the latency grew, at a load that has not risen.
 fn part(facts: &Facts) -> Option<Judged> {
     let is_wide = facts.slowed >= 0.6;
+    let sure = match facts.of_some {
+        true => Confidence::Medium,
+        false => Confidence::High,
+    };
     match facts.part? {
         Part::Queue => Some((Cause::ClientQueue, Confidence::Medium)),
         Part::Completion => Some((Cause::ClientCpu, Confidence::Medium)),
         Part::Service if !is_wide => None,
-        Part::Service if facts.is_device => Some((Cause::Device, Confidence::High)),
+        Part::Service if facts.is_device => Some((Cause::Device, sure)),
         Part::Service if facts.other_servers > 0 => Some((Cause::Network, Confidence::Medium)),
-        Part::Service => Some((Cause::Server, Confidence::High)),
+        Part::Service => Some((Cause::Server, sure)),
     }
 }
 

@@ -41,7 +41,11 @@ pub struct Draft {
 impl Draft {
     /// The lost time, s; approximate. Work that was not there before counts only if there is no other sign.
     pub fn lost_s(&self) -> f64 {
-        self.signs.iter().map(|of| of.lost_s).fold(0.0, f64::max)
+        let most = |had_before: bool| {
+            let signs = self.signs.iter().filter(|of| of.had_before == had_before);
+            signs.map(|of| of.lost_s).reduce(f64::max)
+        };
+        most(true).or(most(false)).unwrap_or(0.0)
     }
 
     fn takes(&self, of: &Candidate) -> bool {
@@ -72,6 +76,7 @@ pub fn drafts(mut found: Vec<Candidate>) -> Vec<Draft> {
         let is_first = |of: &Candidate| of.sign != Sign::StoodStill;
         is_first(a)
             .cmp(&is_first(b))
+            .then(b.had_before.cmp(&a.had_before))
             .then(b.lost_s.total_cmp(&a.lost_s))
             .then(a.time.cmp(&b.time))
     });
@@ -133,9 +138,11 @@ pub fn refine(
     if let Some(best) = best {
         draft.time = best.time;
         draft.signs.extend(best.signs.iter().cloned());
-        draft
-            .signs
-            .sort_by(|a, b| a.sign.cmp(&b.sign).then(b.lost_s.total_cmp(&a.lost_s)));
+        draft.signs.sort_by(|a, b| {
+            (a.sign.cmp(&b.sign))
+                .then(b.had_before.cmp(&a.had_before))
+                .then(b.lost_s.total_cmp(&a.lost_s))
+        });
     }
     Ok(())
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use trackiops_query::Question;
 use trackiops_query::coverage::Interval;
+use trackiops_query::{QueryError, Question};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::cause::{Facts, Part, StalledFor, TopVictim};
 use super::draft::Draft;
-use super::find::Sign;
+use super::find::{Candidate, Sign};
 use super::load::{Load, risen};
 use super::track::Kind;
 use super::victims::{Losses, Lost, LostBy, kinds, losses};
@@ -36,6 +36,8 @@ pub struct Compared {
     before: Uses,
     /// The uses of the draft's time.
     now: Uses,
+    /// Both, of all files of the site, if the question selects some of them.
+    whole: Option<[Uses; 2]>,
     /// Hosts that waited.
     pub hosts: Vec<Arc<str>>,
     /// The kinds of work that were slow.
@@ -53,19 +55,26 @@ impl Compared {
         let signs = draft.signs.iter();
         let hosts: BTreeSet<_> = signs.map(|of| Arc::clone(&of.place.host)).collect();
         let are_calls = are_calls(draft);
-        let of_kind = |of: &Kind| of.is_call(draft.site.level) == are_calls;
-        let kinds: BTreeSet<_> = draft
-            .signs
-            .iter()
-            .map(|of| of.kind)
-            .filter(of_kind)
-            .collect();
+        let of_kind = |of: &&Candidate| of.kind.is_call(draft.site.level) == are_calls;
+        let signs: Vec<_> = draft.signs.iter().filter(of_kind).collect();
+        // Work that was not there before has nothing to compare with.
+        let any_before = signs.iter().any(|of| of.had_before);
+        let compared = signs.iter().filter(|of| of.had_before || !any_before);
+        let kinds: BTreeSet<_> = compared.map(|of| of.kind).collect();
+        let both = |question: &Question| -> Result<[Uses; 2], QueryError> {
+            Ok([
+                match usual {
+                    Some(usual) => Uses::ask(question, &draft.site, usual)?,
+                    None => Uses::default(),
+                },
+                Uses::ask(question, &draft.site, draft.time)?,
+            ])
+        };
+        let [before, now] = both(question)?;
         Ok(Self {
-            before: match usual {
-                Some(usual) => Uses::ask(question, &draft.site, usual)?,
-                None => Uses::default(),
-            },
-            now: Uses::ask(question, &draft.site, draft.time)?,
+            before,
+            now,
+            whole: of_all_files(question).map(|all| both(&all)).transpose()?,
             hosts: hosts.into_iter().collect(),
             kinds: kinds.into_iter().collect(),
             are_calls,
@@ -104,7 +113,10 @@ impl Compared {
             };
             Figures::new(&row, uses.recorded_ms)
         };
-        let loads = risen(&self.before, &self.now);
+        let loads = match &self.whole {
+            Some([before, now]) => risen(before, now),
+            None => risen(&self.before, &self.now),
+        };
         let own_part = loads.first().map_or(0.0, |load| own_part(load, lost));
         let only_errors = draft.signs.iter().all(|of| of.sign == Sign::Errors);
         let (hit_share, called) = self.cache();
@@ -128,6 +140,7 @@ impl Compared {
             before: figures(&before, &self.before),
             now: figures(&now, &self.now),
             hosts: [self.hosts.len(), self.all_hosts()],
+            of_some: self.whole.is_some(),
             loads,
             ..Facts::default()
         }
@@ -213,6 +226,8 @@ impl Compared {
     ) -> Result<bool, ReportError> {
         let ms = (draft.time.ms() / 4).clamp(4000, 60_000).cast_signed();
         let (begin, end) = (draft.time.start.0 - 1000, draft.time.end.0 + 1000);
+        let whole_site = of_all_files(question);
+        let question = whole_site.as_ref().unwrap_or(question);
         for (from, to) in [(begin - ms, begin), (end, end + ms)] {
             let time = Interval::new(UtcMs(from), UtcMs(to)).intersect(whole);
             if time.ms() < 3000 {
@@ -227,6 +242,16 @@ impl Compared {
         }
         Ok(false)
     }
+}
+
+/// The question about all files and tenants; `None` if it is about all already. A neighbour's load is not in what is asked for.
+fn of_all_files(question: &Question) -> Option<Question> {
+    let is_of_some = !question.files.is_empty() || !question.tenants.is_empty();
+    is_of_some.then(|| Question {
+        files: Vec::new(),
+        tenants: Vec::new(),
+        ..question.clone()
+    })
 }
 
 /// Whether calls were slow, rather than the requests that they wait for.

@@ -24,6 +24,11 @@ const BUSY: f64 = 0.7;
 const LEAST_BEFORE: usize = 60;
 /// It is the baseline if its latency was lower by this factor.
 const LOWER_BEFORE: f64 = 1.5;
+/// A track had its work before a slow time if it was busy there in this part of the intervals, relative to the slow time.
+const HAD: f64 = 0.5;
+/// Least and most intervals before or after a slow time that show whether the track had its work there.
+const LEAST_AROUND: usize = 10;
+const MOST_AROUND: usize = 60;
 /// A slow time begins and ends where the logarithm of the ratio is at least this part of its mean.
 const EDGE: f64 = 0.5;
 
@@ -53,6 +58,8 @@ pub struct Candidate {
     pub time: Interval,
     /// Additional waiting time of requests, s; approximate.
     pub lost_s: f64,
+    /// Whether the place had such work before. If not, its begin is that of the work, not of a slow time.
+    pub had_before: bool,
 }
 
 /// Result of the search.
@@ -148,7 +155,13 @@ impl<'t> OfTrack<'t> {
                 Latency::Mean => self.sharpened(time.intervals),
                 Latency::P99 => time.intervals,
             };
-            found.push(self.candidate(Sign::Slower, &at, self.lost_s(&at)));
+            let [before, after] = self.had_around(&at);
+            // A burst of work without any around it is not slower than anything.
+            if before || after {
+                let mut slower = self.candidate(Sign::Slower, &at, self.lost_s(&at));
+                slower.had_before = before;
+                found.push(slower);
+            }
         }
         found.extend(self.far_slower());
         true
@@ -161,7 +174,24 @@ impl<'t> OfTrack<'t> {
             sign,
             time: self.tracks.time(at),
             lost_s,
+            had_before: true,
         }
+    }
+
+    /// Whether the track had as much work before and after some intervals, by the part of intervals with requests.
+    fn had_around(&self, at: &Range<usize>) -> [bool; 2] {
+        let busy = |of: Range<usize>| {
+            let known = self.track[of].iter().flatten();
+            let (busy, all) = known.fold((0, 0), |(busy, all), of| {
+                (busy + usize::from(of.requests > 0), all + 1)
+            });
+            busy as f64 / all.max(1) as f64
+        };
+        let number = at.len().clamp(LEAST_AROUND, MOST_AROUND);
+        let before = at.start.saturating_sub(number)..at.start;
+        let after = at.end..(at.end + number).min(self.track.len());
+        let least = HAD * busy(at.clone());
+        [before, after].map(|around| busy(around) >= least)
     }
 
     fn counts(&self, of: impl Fn(&Direction) -> u64) -> Vec<Option<u64>> {
@@ -183,7 +213,7 @@ impl<'t> OfTrack<'t> {
     fn lost_s(&self, at: &Range<usize>) -> f64 {
         let lost = |of: &Direction| {
             let all_s = of.latency_ns_sum as f64 / 1e9;
-            all_s - self.usual * of.requests.saturating_sub(of.untimed) as f64 / 1e6
+            all_s - self.usual * of.timed() as f64 / 1e6
         };
         self.track[at.clone()].iter().flatten().map(lost).sum()
     }
@@ -260,6 +290,7 @@ fn stood_still(tracks: &Tracks, place: &Place) -> Vec<Candidate> {
             sign: Sign::StoodStill,
             time: Interval::new(begun, end).intersect(tracks.range),
             lost_s: of.latency_ns_sum as f64 / 1e9,
+            had_before: true,
         });
     }
     found

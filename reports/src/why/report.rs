@@ -10,7 +10,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::pending::STALLED_MS;
-use trackiops_schemas::row::Direction;
+use trackiops_schemas::row::{Direction, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::cause::{Cause, Confidence, Facts, judge};
@@ -101,6 +101,9 @@ fn lengths(whole: Interval) -> Result<Vec<Granularity>, ReportError> {
     Ok(all.into_iter().filter(is_long).collect())
 }
 
+/// A stall must cover this many intervals before they show whether its server answered.
+const LEAST_INTERVALS: usize = 3;
+
 struct Engine<'e> {
     question: &'e Question,
     tracks: &'e Tracks,
@@ -142,7 +145,26 @@ impl Engine<'_> {
             Note::Stalled { host, stall } => Some(self.stalled(host.as_deref(), stall)),
             _ => None,
         });
-        stalls.filter(|of| of.time.end > self.range.start).collect()
+        stalls
+            .filter(|of| of.time.end > self.range.start && !self.is_answered(of))
+            .collect()
+    }
+
+    /// Whether requests completed in most intervals of a stall. If so, the server answered, and some requests waited behind others.
+    fn is_answered(&self, stall: &Candidate) -> bool {
+        let rows = self.tracks.places.get(&stall.place).into_iter().flatten();
+        let inside = rows.enumerate().filter(|(i, _)| {
+            let time = self.tracks.time(&(*i..i + 1));
+            stall.time.start <= time.start && time.end <= stall.time.end
+        });
+        let completed = |row: &Option<Row>| {
+            let row = row.as_ref();
+            row.is_some_and(|row| row.read.requests + row.write.requests > 0)
+        };
+        let (answered, all) = inside.fold((0, 0), |(answered, all), (_, row)| {
+            (answered + usize::from(completed(row)), all + 1)
+        });
+        all >= LEAST_INTERVALS && answered * 2 > all
     }
 
     fn stalled(&self, host: Option<&str>, stall: &Stall) -> Candidate {
@@ -163,6 +185,7 @@ impl Engine<'_> {
             sign: Sign::StoodStill,
             time: Interval::new(begun, stall.range.end),
             lost_s: server.age_ms_max as f64 / 1000.0,
+            had_before: true,
         }
     }
 

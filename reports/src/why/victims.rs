@@ -91,7 +91,7 @@ pub fn losses<'u>(
         };
         for kind in kinds {
             let did = kind.of(&of.row);
-            let timed = did.requests.saturating_sub(did.untimed);
+            let timed = did.timed();
             let own = was.map(|was| kind.of(&was.row));
             let mean_ns = usual_ns(own.as_ref(), &usual[kind], &did);
             by.requests += timed;

@@ -1,24 +1,24 @@
 //! The questions of the API: each is a command, with the flags that a client may choose.
 
-/// A question: a command, and what of it can be chosen.
+/// A question: a command and its parameters.
 pub struct Endpoint {
     pub name: &'static str,
     pub about: &'static str,
-    /// The command, and flags that it always has.
+    /// The command, with its fixed flags.
     pub command: &'static [&'static str],
-    /// Flags that can be given.
+    /// Flags that a client may give.
     pub words: &'static [&'static str],
-    /// What a flag is unless it is given.
+    /// Default values of flags.
     pub usual: &'static [(&'static str, &'static str)],
     pub answer: Kind,
 }
 
-/// What comes as an answer.
+/// The kind of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// JSON, a line for each row, or Arrow.
+    /// JSON with one line for each row, or Arrow.
     Rows,
-    /// JSON, a line for each object.
+    /// JSON with one line for each object.
     Objects,
     /// Stacks and their values.
     Stacks,
@@ -35,7 +35,7 @@ const WINDOW_WORDS: &[&str] = &[
     "op",
 ];
 
-/// All of them.
+/// All questions.
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         name: "why",
@@ -57,7 +57,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         name: "top",
-        about: "The files, or what else rows stand for, with the most bytes, or the first by another order",
+        about: "The files, or what else rows stand for, whose requests took longest in all, or the first by another order",
         command: &["query", "--step=all"],
         words: &[
             "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "by", "depth",
@@ -154,6 +154,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
         answer: Kind::Rows,
     },
     Endpoint {
+        name: "marks",
+        about: "What people noted about moments",
+        command: &["marks"],
+        words: &["since", "until"],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
         name: "mounts",
         about: "What was mounted where, from when to when",
         command: &["mounts"],
@@ -180,7 +188,7 @@ impl Endpoint {
         self.parameters().contains(&name)
     }
 
-    /// What a client may give.
+    /// The parameters that a client may give.
     pub fn parameters(&self) -> Vec<&'static str> {
         let mut names = self.words.to_vec();
         if self.answer == Kind::Rows {

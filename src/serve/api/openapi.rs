@@ -9,7 +9,7 @@ use super::answers::ARROW;
 use super::endpoints::{ENDPOINTS, Kind};
 use crate::Cli;
 
-/// The description of all paths: OpenAPI 3.1. What parameters mean is what the flags' help says.
+/// The description of all paths: OpenAPI 3.1. Parameters are described by the help of their flags.
 pub fn openapi() -> Value {
     let cli = Cli::command();
     let help = |command: &str, word: &str| {
