@@ -17,6 +17,7 @@ use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::row::{ClosedWindow, Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{Numbers, THREE, operation_sums, windows};
+use trackiops_testkit::incidents::noisy_neighbour;
 use trackiops_testkit::recording::Recording;
 use trackiops_testkit::stores::{copy, options_of, record};
 use trackiops_testkit::windows::{file, named, used_by, window};
@@ -223,7 +224,33 @@ fn a_browser_shows_a_day_of_100_files() {
     is_shown(&store, dir.path());
 }
 
-/// What `make demo-nfs` has recorded in a guest. `make browser` leaves it out if there is none, and says so.
+/// Writes the pictures of the documentation if `TRACKIOPS_WRITE_DOCS` is set.
+#[test]
+#[ignore = "needs Node and Chromium: `make browser`"]
+fn a_browser_leads_to_culprit_and_victim_without_a_click() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    record(
+        &store,
+        options_of("web-1", "1s,10s,1m", "1h"),
+        &noisy_neighbour(),
+    );
+    let program = program_in(dir.path());
+    let (_serve, address) = serve(&store, &dir.path().join("no-recorder"), &program);
+    let mut command = Command::new("node");
+    command
+        .arg(Path::new(ROOT).join("tests/browser/incident.mjs"))
+        .env("ADDRESS", address)
+        .env("CULPRIT", "/srv/scratch/backup.tar")
+        .env("VICTIM", "/srv/db/orders.db");
+    if env::var_os("TRACKIOPS_WRITE_DOCS").is_some() {
+        command.env("PICTURES", Path::new(ROOT).join("docs/guide/pictures"));
+    }
+    let status = command.status().expect("cannot run node");
+    assert!(status.success());
+}
+
+/// Needs the recording of `make demo-nfs` in a guest. Without it, `make browser` skips this and says so.
 #[test]
 #[ignore = "needs Node and Chromium, and what `make demo-nfs` records: `make browser`"]
 fn a_browser_shows_what_the_demo_recorded() {

@@ -12,7 +12,7 @@ const out = join(base, 'dist');
 /** The libraries inside. */
 const INSIDE = ['preact', 'uplot'];
 /** Bytes of all files together, before compression. */
-const MOST = 150 * 1024;
+const MOST = 176 * 1024;
 
 mkdirSync(out, { recursive: true });
 const version = (name) => JSON.parse(readFileSync(join(here, 'node_modules', name, 'package.json'), 'utf8')).version;

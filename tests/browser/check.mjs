@@ -1,14 +1,8 @@
 // Compares what `trackiops serve` shows in a browser with the answers of the command. tests/browser.rs starts it.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-
-const require = createRequire(new URL('../../web/package.json', import.meta.url));
-const { chromium } = require('playwright-core');
-const axe = require('axe-core');
+import { launch, settled as settledOf, violations as violationsOf } from './chromium.mjs';
 
 const { ADDRESS, TRACKIOPS, STORE, KNOWN } = process.env;
 const origin = new URL(ADDRESS).origin;
@@ -44,19 +38,7 @@ const CHOSEN = { nothing: OF_ANY, files: [...OF_ANY, 'a command is copied', 'win
 const LATEST_MS = KNOWN === 'files' ? 5000 : 2000;
 const RANGE = `since=${SINCE}&until=${UNTIL}`;
 const PAGES = [`/?${RANGE}`, `/file?${RANGE}&file=${FILE}`, `/files?${RANGE}`, `/compare?${RANGE}`];
-const FLAGS = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
-  `--host-resolver-rules=MAP ${new URL(origin).hostname} ${reached.hostname}`,
-];
-
-const profile = mkdtempSync(join(tmpdir(), 'trackiops-browser-'));
-const browser = await chromium.launchPersistentContext(profile, {
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: FLAGS,
-  viewport: { width: 1280, height: 900 },
-  timeout: 120_000,
-});
-browser.setDefaultTimeout(60_000);
+const { browser, profile, end } = await launch(`--host-resolver-rules=MAP ${new URL(origin).hostname} ${reached.hostname}`);
 
 /** Where a report is, which is a page without a server. */
 const report = `file://${join(profile, 'incident.html')}`;
@@ -102,11 +84,7 @@ const visible = (name) => (typeof name === 'string' ? name.replaceAll('\u202e', 
 
 let page = await browser.newPage();
 
-/** Waits until nothing is loading. */
-const settled = async () => {
-  await page.waitForFunction(() => document.querySelector('section.figure') !== null && document.querySelector('[aria-busy="true"]') === null);
-  await page.waitForTimeout(150);
-};
+const settled = () => settledOf(page);
 const open = async (path) => {
   await page.goto(origin + path);
   await settled();
@@ -127,12 +105,7 @@ const span = () => Date.parse(words().get('until')) - Date.parse(words().get('si
 const tableOf = (section) =>
   section.locator('tbody tr').evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll('td[data-column]')]).filter((cells) => cells.length > 0).map((cells) => Object.fromEntries(cells.map((cell) => [cell.dataset.column, cell.dataset.value]))));
 
-/** What axe finds in the page as it is. */
-const violations = async () => {
-  await page.evaluate(axe.source);
-  const { violations: all } = await page.evaluate(() => window.axe.run());
-  return all.map((of) => `${of.id}: ${of.help}: ${of.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);
-};
+const violations = () => violationsOf(page);
 const showTables = async () => {
   for (const button of await page.getByRole('button', { name: 'table', exact: true }).all()) {
     await button.click();
@@ -250,18 +223,18 @@ const checks = {
     await page.getByRole('combobox', { name: /^op/ }).selectOption('write');
     await settled();
     await page.getByRole('button', { name: 'write max' }).click();
-    await page.getByRole('button', { name: 'time', exact: true }).click();
+    await page.getByRole('button', { name: 'bytes', exact: true }).click();
     await settled();
     const before = await tableOf(figure('Trees'));
     const address = page.url();
-    for (const word of ['by=dir', 'op=write', 'sort=write_latency_us_max', 'measure=time', `since=${SINCE}`]) {
+    for (const word of ['by=dir', 'op=write', 'sort=write_latency_us_max', 'measure=bytes', `since=${SINCE}`]) {
       assert.ok(address.includes(word), `${address} lacks ${word}`);
     }
     page = await browser.newPage();
     await page.goto(address);
     await settled();
     assert.deepEqual(await tableOf(figure('Trees')), before);
-    assert.equal(await page.getByRole('button', { name: 'time', exact: true }).getAttribute('aria-pressed'), 'true');
+    assert.equal(await page.getByRole('button', { name: 'bytes', exact: true }).getAttribute('aria-pressed'), 'true');
     assert.equal(await page.getByRole('combobox', { name: /^op/ }).inputValue(), 'write');
   },
 
@@ -311,6 +284,7 @@ const checks = {
       await page.mouse.down();
       await page.mouse.move(chart.x + chart.width * 0.5, chart.y + 60, { steps: 5 });
       await page.mouse.up();
+      await page.getByRole('group', { name: 'The chosen time' }).getByRole('button', { name: 'zoom' }).click();
       await page.waitForURL((url) => url.href !== whole);
     };
     await drag();
@@ -326,9 +300,51 @@ const checks = {
     await page.waitForURL((url) => url.href !== whole);
   },
 
+  async 'a chosen time leads to what changed, and Escape drops it'() {
+    await open(`/?${RANGE}`);
+    const whole = page.url();
+    const choose = async () => {
+      const chart = await page.locator('.u-over').first().boundingBox();
+      await page.mouse.move(chart.x + chart.width * 0.5, chart.y + 60);
+      await page.mouse.down();
+      await page.mouse.move(chart.x + chart.width * 0.75, chart.y + 60, { steps: 5 });
+      await page.mouse.up();
+      await page.getByRole('group', { name: 'The chosen time' }).waitFor();
+    };
+    await choose();
+    await page.keyboard.press('Escape');
+    assert.equal(await page.getByRole('group', { name: 'The chosen time' }).count(), 0);
+    assert.equal(page.url(), whole);
+    await choose();
+    await page.getByRole('button', { name: 'what changed here?' }).click();
+    await page.waitForURL(/\/compare\?/);
+    await settled();
+    assert.ok(Math.abs(span() - (Date.parse(UNTIL) - Date.parse(SINCE)) / 4) < 5000);
+    assert.ok((await page.locator('.changes li').count()) > 0, 'no changes');
+  },
+
+  async 'tables begin with who took most time, and show when'() {
+    await open(`/?${RANGE}`);
+    const rows = await tableOf(figure('Files'));
+    const took = rows.map((row) => Number(row.latency_us_sum));
+    assert.deepEqual(took, [...took].sort((a, b) => b - a));
+    assert.ok(took[0] > 0);
+    await figure('Files').locator('svg.course polyline').first().waitFor({ state: 'attached' });
+  },
+
+  async 'a part of a name is completed'() {
+    await open(`/?${RANGE}`);
+    const field = page.getByRole('combobox', { name: 'file' }).first();
+    await field.pressSequentially('orders');
+    await page.waitForFunction((file) => [...document.querySelectorAll('datalist option')].some((option) => option.value === file), FILE);
+    await field.fill(FILE);
+    await field.press('Enter');
+    await page.waitForURL((url) => url.searchParams.get('file') === FILE);
+  },
+
   async 'the flame graph zooms, also by its table'() {
     await open(`/?${RANGE}`);
-    const section = figure('Flame graph of bytes');
+    const section = figure('Flame graph of time');
     await section.locator('canvas').click({ position: { x: 40, y: 50 } });
     await page.waitForURL(/frame=/);
     await section.getByRole('button', { name: 'table', exact: true }).click();
@@ -508,7 +524,7 @@ const checks = {
 
   async 'gaps, files over time, what changed, names and the flame graph of a report are those of the server'() {
     const views = [
-      [`/?${RANGE}`, 'IOPS'], [`/?${RANGE}`, 'Flame graph of bytes'], [`/?${RANGE}&measure=requests&op=read`, 'Flame graph of requests'], [`/files?${RANGE}`, null], [`/files?${RANGE}&measure=bytes&op=write`, null],
+      [`/?${RANGE}`, 'IOPS'], [`/?${RANGE}`, 'Flame graph of time'], [`/?${RANGE}&measure=requests&op=read`, 'Flame graph of requests'], [`/files?${RANGE}`, null], [`/files?${RANGE}&measure=bytes&op=write`, null],
       [`/compare?since=${SINCE}&until=${UNTIL}&before-since=${SINCE}&before-until=${UNTIL}&by=tenant`, null], [`/file?${RANGE}&file=0:49:2`, 'Names over time'],
     ];
     const see = async (title) => {
@@ -569,9 +585,9 @@ const checks = {
     await page.goBack();
     assert.equal(page.url(), whole);
     await page.getByRole('link', { name: 'What changed' }).click();
-    await page.waitForURL(/before-since=/);
+    await page.waitForURL(/#\/compare/);
     await settled();
-    assert.ok((await page.locator('ol.changes li').count()) > 0, 'halves are not compared');
+    assert.ok((await page.locator('ol.changes li').count()) > 0, 'it is not compared with the time before');
     await openReport(`/file?${RANGE}&file=/mnt/nfs/nowhere`);
     assert.ok((await page.getByText('nothing matched').count()) > 0);
     await openReport('/?since=2020-01-01&until=2020-01-02');
@@ -623,6 +639,5 @@ for (const [name, check] of Object.entries(checks)) {
   wrong.length = 0;
   expected = null;
 }
-await browser.close();
-rmSync(profile, { recursive: true, force: true });
+await end();
 process.exit(failed === 0 ? 0 : 1);

@@ -3,13 +3,18 @@ const CIVIDIS: [number, number, number][] = [
   [0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56],
 ];
 
+/** Blues (ColorBrewer, Harrower and Brewer, 2003): one hue, so that on white little is faint. */
+const BLUES: [number, number, number][] = [
+  [222, 235, 247], [198, 219, 239], [158, 202, 225], [107, 174, 214], [66, 146, 198], [33, 113, 181], [8, 81, 156], [8, 48, 107],
+];
+
 /** A colour for a share from 0 to 1, as CSS. The more, the further from the background. */
 export function shade(share: number, isDark: boolean): string {
   const place = Math.min(1, Math.max(0, share));
-  // On white the bright end is the faint one.
-  const at = (isDark ? 0.12 + 0.88 * place : 1 - place) * (CIVIDIS.length - 1);
-  const low = Math.min(CIVIDIS.length - 2, Math.floor(at));
-  const [from, to] = [CIVIDIS[low], CIVIDIS[low + 1]];
+  const ramp = isDark ? CIVIDIS : BLUES;
+  const at = (isDark ? 0.12 + 0.88 * place : place) * (ramp.length - 1);
+  const low = Math.min(ramp.length - 2, Math.floor(at));
+  const [from, to] = [ramp[low], ramp[low + 1]];
   if (from === undefined || to === undefined) {
     return '#000';
   }

@@ -4,7 +4,7 @@ import { apiAddress, ApiError, ask, now, type Answer, type Meta, type Parameters
 import { rangeParameters, type Range, type Selection } from './selection.ts';
 import { autoStep, niceStep, parseLength, showLength } from './time.ts';
 import { visibleIn } from './visible.ts';
-import { joined, together, windowsOf, WINDOW_COLUMNS, type Row, type Window } from './windows.ts';
+import { joined, together, windowColumns, windowsOf, type Row, type Window } from './windows.ts';
 
 /** Below it a picture has too few columns to show much, and finer windows are asked for. */
 const FEW_WINDOWS = 100;
@@ -69,8 +69,8 @@ function stepsOf(range: Range, meta: Meta, asked: string | null): (number | 'aut
   return fine < quick ? [quick, fine] : [quick];
 }
 
-async function fetchStep(base: Parameters, step: number | 'auto', guess: number, signal: AbortSignal): Promise<[Parameters, Answer, number]> {
-  const parameters: Parameters = [...base, ['by', 'host'], ['step', step === 'auto' ? 'auto' : showLength(step)], ['columns', WINDOW_COLUMNS]];
+async function fetchStep(base: Parameters, columns: string, step: number | 'auto', guess: number, signal: AbortSignal): Promise<[Parameters, Answer, number]> {
+  const parameters: Parameters = [...base, ['by', 'host'], ['step', step === 'auto' ? 'auto' : showLength(step)], ['columns', columns]];
   const answer = await ask<Answer>('series', parameters, signal);
   return [parameters, answer, parseLength(answer.step ?? '') ?? (step === 'auto' ? guess : step)];
 }
@@ -127,7 +127,10 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
   const [recorded, setRecorded] = useState<{ key: string; rows: Row[] } | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [loading, setLoading] = useState(true);
+  /** The question whose gaps are known, or cannot be. */
+  const [whole, setWhole] = useState<string | null>(null);
   const steps = stepsOf(selection.range, meta, asked);
+  const columns = windowColumns(selection.ofCalls);
 
   // Ask before the pictures below the first one do: the server answers two questions at a time.
   useLayoutEffect(() => {
@@ -140,7 +143,7 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
       for (const step of steps) {
         let found;
         try {
-          found = await fetchStep(base, step, guess, signal);
+          found = await fetchStep(base, columns, step, guess, signal);
         } catch (failed) {
           // Windows of this length may have expired, or be too many; then the quick answer stays.
           if (failed instanceof ApiError && [400, 413, 504].includes(failed.status) && step !== steps[0]) {
@@ -149,10 +152,10 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
           if (!(failed instanceof ApiError) || failed.status !== 400 || asked !== null || selection.error !== null) {
             throw failed;
           }
-          found = await fetchStep(base, 'auto', guess, signal);
+          found = await fetchStep(base, columns, 'auto', guess, signal);
         }
         const [parameters, answer, length] = found;
-        setFetched({ key, step: length, windows: windowsOf(answer.rows), notes: answer.notes, parameters });
+        setFetched({ key, step: length, windows: windowsOf(answer.rows, selection.ofCalls), notes: answer.notes, parameters });
         setError(null);
         shown = length;
       }
@@ -164,12 +167,14 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
           setRecorded({ key, rows: times.rows });
         }
       }
+      setWhole(key);
     };
     run().catch((failed: unknown) => {
       if (!signal.aborted) {
         setError(failed instanceof Error ? failed.message : String(failed));
         setFetched(null);
         setLoading(false);
+        setWhole(key);
       }
     });
     return () => abort.abort();
@@ -196,7 +201,7 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
     parameters: fetched?.parameters ?? [...base, ['by', 'host'], ['step', 'auto']],
     notes: fetched?.notes ?? [],
     error,
-    loading,
+    loading: loading || whole !== key,
     ended: live.ended,
     isLive: isFollowed && live.ended === null,
     range,
@@ -239,11 +244,11 @@ function useLive(selection: Selection | null, fetched: Fetched | null, meta: Met
     const finest = granularities(meta)[0] ?? 1000;
     // The last window of the answer may have been incomplete; it comes again.
     const last = Math.max(...fetched.windows.keys(), Math.floor((now() - step) / step) * step);
-    const parameters: Parameters = [...selection.files, ['by', 'host'], ['columns', WINDOW_COLUMNS]];
+    const parameters: Parameters = [...selection.files, ['by', 'host'], ['columns', windowColumns(selection.ofCalls)]];
     const take = ({ since, until, from, rows }: Frame) => {
       const start = Date.parse(since);
       const end = Date.parse(until ?? since);
-      const came = windowsOf(visibleIn(rows).map((row) => ({ ...row, time: since }))).get(start);
+      const came = windowsOf(visibleIn(rows).map((row) => ({ ...row, time: since })), selection.ofCalls).get(start);
       const known = from === 'recorder' ? short.current.get(start) : undefined;
       if (came !== undefined) {
         short.current.set(start, known === undefined ? came : together(known, came));

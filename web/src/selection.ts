@@ -8,6 +8,8 @@ import { go, withWords, type Place } from './url.ts';
 import type { Op } from './windows.ts';
 
 const HOUR = 3_600_000;
+/** The level of calls of applications. */
+const CALLS = 'app';
 /** What is shown of a recording that goes on, unless the address says it. */
 const USUAL = '10m';
 
@@ -23,6 +25,8 @@ export interface Selection {
   /** Words of the address that choose files. */
   files: Parameters;
   op: Op;
+  /** Shows calls of applications in place of requests. */
+  ofCalls: boolean;
   /** Why the range of the address is none. */
   error: string | null;
 }
@@ -49,8 +53,8 @@ function rangeOf(since: string | null, until: string | null, meta: Meta, zone: Z
 }
 
 export function filesOf(words: URLSearchParams): Parameters {
-  // A report knows neither which tenant a window is of, nor volumes.
-  const names = ['file', 'dir', 'mount', ...(report() === null ? ['volume', 'tenant'] : [])];
+  // A report has neither the tenant of a window nor volumes.
+  const names = ['file', 'dir', 'mount', ...(report() === null ? ['volume', 'tenant', 'level'] : [])];
   return names.flatMap((name) => words.getAll(name).map((value): [string, string] => [name, value]));
 }
 
@@ -61,11 +65,12 @@ export function opOf(words: URLSearchParams): Op {
 
 /** The range of an address without one: what a report is about, the last minutes of a recording that goes on, else the last hour that was recorded. */
 function usualRange(meta: Meta): { since: string; until: string | null } {
-  if (report() !== null) {
-    return { since: meta.since ?? '', until: meta.until };
+  const data = report();
+  if (data !== null) {
+    return { since: rfc3339(data.incident_since), until: rfc3339(data.incident_until) };
   }
   const until = Date.parse(meta.until ?? '');
-  if (meta.recorder !== null || Number.isNaN(until) || now() - until < HOUR) {
+  if (meta.recorder !== null || Number.isNaN(until)) {
     return { since: USUAL, until: null };
   }
   const since = Math.max(until - HOUR, Date.parse(meta.since ?? ''));
@@ -91,6 +96,7 @@ export function useSelection(place: Place, meta: Meta, zone: Zone): Selection & 
       range: failed ? { since: at - HOUR, until: at, moves: false } : range,
       files: filesOf(words),
       op: opOf(words),
+      ofCalls: words.get('level') === CALLS && report() === null,
       error: failed ? range : null,
     };
   }, [key, meta, zone, at]);

@@ -6,7 +6,7 @@ export interface Place {
   words: URLSearchParams;
 }
 
-const ORDER = ['since', 'until', 'before-since', 'before-until', 'file', 'dir', 'mount', 'volume', 'tenant', 'op', 'step', 'by', 'of', 'where', 'sort', 'measure', 'frame'];
+const ORDER = ['since', 'until', 'before-since', 'before-until', 'file', 'dir', 'mount', 'volume', 'tenant', 'level', 'op', 'step', 'by', 'of', 'where', 'sort', 'measure', 'frame', 'cell'];
 const MOVED = 'trackiops-moved';
 
 /** A report is a file, so its pages have addresses behind `#`. */

@@ -1,4 +1,5 @@
-// Windows of an answer with `by=host`: what can be added up is added up over hosts, and nothing else.
+// Windows of an answer with `by=host`: sums over hosts of all columns that can be added.
+import { atMost } from './format.ts';
 import { add, merged, quantile, rows as heatRows, type Bucket, type Histogram } from './histogram.ts';
 
 export type Row = Record<string, unknown>;
@@ -7,7 +8,13 @@ export type Op = 'read' | 'write' | 'both';
 const PER_DIRECTION = [
   'requests', 'bytes', 'errors', 'untimed', 'unsplit', 'folded', 'latency_us_sum', 'latency_us_max', 'queue_us_sum', 'rtt_us_sum', 'iops', 'throughput', 'latency_hist',
 ];
-export const WINDOW_COLUMNS = ['time', 'host', 'level', ...['read', 'write'].flatMap((of) => PER_DIRECTION.map((name) => `${of}_${name}`))].join(',');
+const PER_CALL = ['calls', 'bytes', 'direct_bytes', 'errors', 'timed', 'latency_us_sum', 'latency_us_max', 'iops', 'throughput', 'latency_hist'];
+
+/** The columns of windows: of requests, or of calls. */
+export function windowColumns(ofCalls: boolean): string {
+  const [prefix, names] = ofCalls ? ['app_', PER_CALL] : ['', PER_DIRECTION];
+  return ['time', 'host', 'level', ...['read', 'write'].flatMap((of) => names.map((name) => `${prefix}${of}_${name}`))].join(',');
+}
 
 /** One direction of a window. */
 export interface Sums {
@@ -61,6 +68,20 @@ function addRow(to: Sums, row: Row, direction: 'read' | 'write'): void {
   add(to.histogram, (row[`${direction}_latency_hist`] as Bucket[] | undefined) ?? []);
 }
 
+function addCalls(to: Sums, row: Row, direction: 'read' | 'write'): void {
+  const of = (name: string) => number(row[`app_${direction}_${name}`]);
+  to.requests += of('calls');
+  to.bytes += of('bytes') + of('direct_bytes');
+  to.errors += of('errors');
+  to.untimed += of('calls') - of('timed');
+  to.unsplit += of('timed');
+  to.sum += of('latency_us_sum');
+  to.max = Math.max(to.max, of('latency_us_max'));
+  to.iops += rate(row[`app_${direction}_iops`]);
+  to.throughput += rate(row[`app_${direction}_throughput`]);
+  add(to.histogram, (row[`app_${direction}_latency_hist`] as Bucket[] | undefined) ?? []);
+}
+
 /** Both directions, or several windows, as one. Rates of directions add up; those of windows have to be set. */
 export function addUp(all: Sums[]): Sums {
   const to = nothing();
@@ -95,7 +116,8 @@ export function answeredBy(levels: string[]): 'network' | 'device' {
 
 export const answeredByOf = (rows: Row[]) => answeredBy(rows.map(levelOf));
 
-export function windowsOf(rows: Row[]): Map<number, Window> {
+export function windowsOf(rows: Row[], ofCalls: boolean): Map<number, Window> {
+  const addTo = ofCalls ? addCalls : addRow;
   const windows = new Map<number, Window>();
   for (const row of rows) {
     const time = Date.parse(String(row.time));
@@ -104,8 +126,8 @@ export function windowsOf(rows: Row[]): Map<number, Window> {
       window = { time, level: levelOf(row), read: nothing(), write: nothing() };
       windows.set(time, window);
     }
-    addRow(window.read, row, 'read');
-    addRow(window.write, row, 'write');
+    addTo(window.read, row, 'read');
+    addTo(window.write, row, 'write');
   }
   return windows;
 }
@@ -151,8 +173,8 @@ function pointOf(window: Window, op: Op): Point {
   const point = {
     ...sums,
     time: window.time,
-    p50: quantile(sums.histogram, 0.5),
-    p99: quantile(sums.histogram, 0.99),
+    p50: atMost(quantile(sums.histogram, 0.5), sums.max),
+    p99: atMost(quantile(sums.histogram, 0.99), sums.max),
     parts: parts(sums),
     heat: heatRows(sums.histogram),
   };

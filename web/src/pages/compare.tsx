@@ -25,6 +25,9 @@ const DRAWN_PARTS = [...PARTS, 'unknown'] as const;
 const MOST = 1000;
 /** Rows that are drawn. */
 const DRAWN = 25;
+const DAY_MS = 86_400_000;
+/** The same time of day, earlier. */
+const EARLIER = { 'a day before': DAY_MS, 'a week before': 7 * DAY_MS };
 
 /** Time that requests took, us in each second that was recorded, so that ranges of different lengths compare. */
 interface Side {
@@ -178,6 +181,12 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
         <button type="button" onClick={() => moves.change({ 'before-since': null, 'before-until': null })}>
           just before
         </button>
+        {report() === null &&
+          Object.entries(EARLIER).map(([name, ms]) => (
+            <button type="button" key={name} onClick={() => moves.change({ 'before-since': rfc3339(range.since - ms), 'before-until': rfc3339(range.until - ms) })}>
+              {name}
+            </button>
+          ))}
       </div></div>
       <Notes notes={[...(before.data?.notes ?? []), ...(after.data?.notes ?? [])]} error={selection.error ?? (typeof found === 'string' ? found : (before.error ?? after.error))} none="" />
       <Figure

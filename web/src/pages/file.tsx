@@ -3,7 +3,9 @@ import { command } from '../command.ts';
 import { Breakdown, fileAddress, unescaped } from '../parts/breakdown.tsx';
 import { Controls } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
+import { Requests } from '../parts/requests.tsx';
 import { Series } from '../parts/series.tsx';
+import { report } from '../report/data.ts';
 import { Table, type Column } from '../parts/table.tsx';
 import { rangeParameters, type Selection } from '../selection.ts';
 import { useSettings } from '../settings.ts';
@@ -48,10 +50,10 @@ function Names({ place, selection, again }: { place: Place; selection: Selection
 }
 
 export function FilePage({ place, meta }: { place: Place; meta: Meta }) {
-  const { selection, recording, moves, again, refresh } = usePage(place, meta);
+  const { selection, recording, moves, again, refresh, moments } = usePage(place, meta);
   const files = place.words.getAll('file');
   const shown = { ...selection, range: recording.isLive ? recording.range : selection.range };
-  const table = { place, selection, moves, hosts: meta.hosts.length, again, known: recording.notes };
+  const table = { place, selection, moves, meta, again, known: recording.notes };
   return (
     <>
       <h1>{files.length === 0 ? 'Choose a file' : files.map(unescaped).join(', ')}</h1>
@@ -61,8 +63,9 @@ export function FilePage({ place, meta }: { place: Place; meta: Meta }) {
       ) : (
         <>
           <Notes notes={recording.notes} error={selection.error ?? recording.error} ended={recording.ended} none={recording.isWhole ? 'no gaps in this range, and nothing lost' : ''} />
-          <Series recording={recording} op={selection.op} moves={moves} />
+          <Series recording={recording} selection={selection} moves={moves} moments={moments} />
           <Breakdown {...table} tabs={['tenant', 'op', 'file']} />
+          {report() === null && <Requests place={place} selection={selection} moves={moves} again={again} />}
           <Names place={{ ...place, words: withWords(place.words, { by: null }) }} selection={selection} again={again} />
         </>
       )}

@@ -1,14 +1,16 @@
 // Tables of a selection: files, trees, mounts, volumes, tenants, operations. The server ranks them.
-import { useAsk, type Answer, type Parameters } from '../api.ts';
+import { useAsk, type Answer, type Meta, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
-import { atMost, show } from '../format.ts';
+import { atMost, show, showMicros } from '../format.ts';
+import { granularities } from '../recording.ts';
 import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
+import { niceStep, showLength } from '../time.ts';
 import { address, withWords, type Place } from '../url.ts';
 import { answeredByOf, type Op, type Row } from '../windows.ts';
 import { Field, type Moves } from './controls.tsx';
 import { Figure, Notes } from './figure.tsx';
-import { Table, type Column } from './table.tsx';
+import { Course, Table, type Column } from './table.tsx';
 
 export type By = 'file' | 'dir' | 'mount' | 'volume' | 'tenant' | 'op';
 
@@ -23,22 +25,30 @@ function percentile(name: string, label: string, max: string): Column {
   return { name, label, kind: 'us', text: (row) => show(atMost(row[name], row[max]), 'us') };
 }
 
+/** How a column of reads, of writes or of both begins. */
+const prefixOf = (op: Op) => (op === 'both' ? '' : `${op}_`);
+
 function numbers(op: Op): Column[] {
-  return sides(op).flatMap((side): Column[] => [
-    { name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' },
-    { name: `${side}_requests`, label: `${side} requests`, kind: 'count' },
-    { name: `${side}_iops`, label: `${side} iops`, kind: 'rate' },
-    percentile(`${side}_latency_us_p50`, `${side} p50`, `${side}_latency_us_max`),
-    percentile(`${side}_latency_us_p99`, `${side} p99`, `${side}_latency_us_max`),
-    { name: `${side}_latency_us_max`, label: `${side} max`, kind: 'us' },
-    { name: `${side}_errors`, label: `${side} errors`, kind: 'count' },
-  ]);
+  const prefix = prefixOf(op);
+  return [
+    { name: `${prefix}latency_us_sum`, label: 'took', kind: 'us' },
+    ...sides(op).map((side): Column => ({ name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' })),
+    { name: `${prefix}requests`, label: 'requests', kind: 'count' },
+    { name: `${prefix}iops`, label: 'iops', kind: 'rate' },
+    ...sides(op).flatMap((side): Column[] => [
+      percentile(`${side}_latency_us_p50`, `${side} p50`, `${side}_latency_us_max`),
+      percentile(`${side}_latency_us_p99`, `${side} p99`, `${side}_latency_us_max`),
+      // Without requests, there is no longest one.
+      { name: `${side}_latency_us_max`, label: `${side} max`, kind: 'us', text: (row) => show(row[`${side}_latency_us_max`] || null, 'us') },
+    ]),
+    { name: `${prefix}errors`, label: 'errors', kind: 'count' },
+  ];
 }
 
 /** What applications called for, beside what was requested of servers or devices. */
 function calls(op: Op): Column[] {
   return sides(op).flatMap((side): Column[] => [
-    { name: `app_${side}_bytes`, label: `${side} called for`, kind: 'bytes' },
+    { name: `app_${side}_called_bytes`, label: `${side} called for`, kind: 'bytes' },
     { name: `app_${side}_direct_bytes`, label: `${side} called for, direct`, kind: 'bytes' },
     { name: `${side}_bytes`, label: `${side} requested`, kind: 'bytes' },
     ...(side === 'read' ? [{ name: 'app_read_hit_share', label: 'cache hits', kind: 'share' } as const] : []),
@@ -57,6 +67,7 @@ const operations = (part: string): Column[] => [
   { name: 'requests', label: 'requests', kind: 'count' },
   { name: 'requests_share', label: 'share', kind: 'share' },
   { name: 'iops', label: 'iops', kind: 'rate' },
+  { name: 'execute_us_sum', label: 'took', kind: 'us' },
   { name: 'execute_us_mean', label: 'mean', kind: 'us' },
   percentile('execute_us_p99', 'p99', 'execute_us_max'),
   { name: 'execute_us_max', label: 'max', kind: 'us' },
@@ -134,7 +145,7 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
     case 'op':
       return { columns: [...operations('network').slice(0, 2), ...host], asked: ['host', 'level'] };
     default:
-      return { columns: [{ name: 'path', label: 'file', kind: 'text', text: fileName, href: (row) => fileAddress(row, place.words) }, ...host], asked: ['host', 'mount', 'path', 'dev', 'fileid'] };
+      return { columns: [{ name: 'path', label: 'file', kind: 'text', text: fileName, href: (row) => fileAddress(row, place.words) }, ...host], asked: ['host', 'mount', 'path', 'dev', 'fileid', 'file_key'] };
   }
 }
 
@@ -142,36 +153,78 @@ interface BreakdownProps {
   place: Place;
   selection: Selection;
   moves: Moves;
-  hosts: number;
+  meta: Meta;
   tabs: By[];
   again: number;
   /** Notes that the page shows already. */
   known: string[];
 }
 
-export function Breakdown({ place, selection, moves, hosts, tabs, again, known: shown }: BreakdownProps) {
+const COURSE_ROWS = 30;
+const COURSE_WINDOWS = 32;
+
+/** What selects the first rows. Files are named by their numbers: so they need not be ranked once more. */
+function coursesAsked(by: By, first: Row[], selection: Selection, conditions: Parameters): Parameters {
+  const range = rangeParameters(selection.range);
+  if (by !== 'file') {
+    return [...range, ...selection.files, ...conditions];
+  }
+  const others = selection.files.filter(([name]) => name !== 'file' && name !== 'dir');
+  return [...range, ...others, ...first.filter((row) => typeof row.dev === 'string').map((row): [string, string] => ['file', `${String(row.dev)}:${String(row.fileid)}`])];
+}
+
+/** What the first rows did over time, by `keyOf` of a row. */
+function useCourses(asked: Parameters | null, by: By, names: string[], column: string, selection: Selection, meta: Meta, again: number) {
+  const keyOf = (row: Row) => (by === 'file' ? fileKey(row) : JSON.stringify(names.map((name) => row[name])));
+  const step = niceStep(selection.range.until - selection.range.since, granularities(meta), COURSE_WINDOWS);
+  const parameters: Parameters | null = asked && [...asked, ['step', showLength(step)], ['top', String(COURSE_ROWS)], ['columns', ['time', ...names, column].join(',')]];
+  const answer = useAsk<Answer>('series', parameters, again);
+  const courses = new Map<string, Map<number, number>>();
+  for (const row of answer.data?.rows ?? []) {
+    const key = keyOf(row);
+    const course = courses.get(key) ?? new Map<number, number>();
+    courses.set(key, course);
+    course.set(Date.parse(String(row.time)), Number(row[column] ?? 0));
+  }
+  return { keyOf, step, courses };
+}
+
+export function Breakdown({ place, selection, moves, meta, tabs, again, known: shown }: BreakdownProps) {
   const { words } = place;
+  const hosts = meta.hosts.length;
   const asked = words.get('by');
   const by = tabs.find((tab) => tab === asked) ?? tabs[0] ?? 'file';
   const where = words.get('where') ?? '';
   const { columns: names, asked: more } = subject(by, place, hosts > 1);
   // A report has requests only.
   const hasCalls = by !== 'op' && report() === null;
-  const ofCalls = hasCalls && words.get('of') === 'calls';
+  const ofCalls = hasCalls && (selection.ofCalls || words.get('of') === 'calls');
   const figures = by === 'op' ? operations('network').slice(2) : ofCalls ? calls(selection.op) : numbers(selection.op);
-  const usual = by === 'op' ? 'requests' : `${ofCalls ? 'app_' : ''}${selection.op === 'write' ? 'write' : 'read'}_bytes`;
+  const usual = by === 'op' ? 'execute_us_sum' : ofCalls ? `app_${prefixOf(selection.op)}called_bytes` : `${prefixOf(selection.op)}latency_us_sum`;
   const known = (sort: string) => figures.some((column) => column.name === sort.replace(/:asc$/, ''));
   const wanted = words.get('sort') ?? '';
   const sort = known(wanted) ? wanted : usual;
-  const columns = [...names, ...figures];
   const shared: Parameters = [...rangeParameters(selection.range), ...selection.files];
   const conditions: Parameters = where === '' ? [] : [['where', where]];
   const one: Parameters = [
-    ['by', by], ...conditions, ['sort', sort], ['top', TOP], ['columns', [...new Set([...more, ...columns.map((column) => column.name)])].join(',')],
+    ['by', by], ...conditions, ['sort', sort], ['top', TOP], ['columns', [...new Set([...more, ...[...names, ...figures].map((column) => column.name)])].join(',')],
   ];
   const name = by === 'op' ? 'operations' : 'top';
   const parameters = selection.error === null ? [...shared, ...one] : null;
   const answer = useAsk<Answer>(name, parameters, again);
+  const isDrawn = by !== 'op' && !sort.endsWith(':asc') && selection.error === null;
+  const drawn = ofCalls ? usual : `${prefixOf(selection.op)}latency_us_sum`;
+  const first = (answer.data?.rows ?? []).slice(0, COURSE_ROWS);
+  const courseOf = useCourses(isDrawn && first.length > 0 ? [...coursesAsked(by, first, selection, conditions), ['by', by], ['sort', sort]] : null, by, more, drawn, selection, meta, again);
+  const course: Column = {
+    name: 'course', label: ofCalls ? 'bytes over time' : 'over time', kind: 'text',
+    draw: (row) => {
+      const values = courseOf.courses.get(courseOf.keyOf(row));
+      const most = Math.max(1, ...(values?.values() ?? []));
+      return values !== undefined && <Course values={values} range={selection.range} step={courseOf.step} most={most} about={`up to ${ofCalls ? show(most, 'bytes') : showMicros(most)} in ${showLength(courseOf.step)}`} />;
+    },
+  };
+  const columns = [...names.slice(0, 1), ...(isDrawn ? [course] : []), ...names.slice(1), ...figures];
   const label = LABELS[by];
   const part = answeredByOf(answer.data?.rows ?? []);
   const shownColumns = columns.map((column) => (column.label === 'network' ? { ...column, label: part } : column));

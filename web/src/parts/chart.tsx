@@ -1,5 +1,5 @@
-// A chart over time: lines by uPlot; cells of a heat map and unrecorded time are painted below them.
-import { useEffect, useRef } from 'preact/hooks';
+// A chart over time: uPlot draws lines; cells of a heat map and unrecorded time are painted below them.
+import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { logShare, palette, shade, type Palette } from '../colours.ts';
 import { rowStart } from '../histogram.ts';
@@ -17,6 +17,12 @@ export interface Line {
   dash?: number[];
   /** Below a line on a heat map, so that it is seen on every colour. */
   isHalo?: boolean;
+}
+
+/** A moment that means something: a mark, a stall. */
+export interface Moment {
+  time: number;
+  about: string;
 }
 
 export interface Heat {
@@ -37,8 +43,13 @@ export interface ChartProps {
   isBytes?: boolean;
   height: number;
   showValue: (value: number) => string;
+  /** Moments that are drawn as lines. */
+  moments: Moment[];
   onZoom: (since: number, until: number) => void;
+  onCompare: (since: number, until: number) => void;
   onBack: () => void;
+  /** The point under the cursor was clicked. */
+  onCell?: () => void;
   onPoint: (index: number | null, value: number | null) => void;
 }
 
@@ -96,6 +107,24 @@ function drawGaps(u: uPlot, gaps: Gap[], colour: string): void {
   }
 }
 
+function drawMoments(u: uPlot, moments: Moment[], colour: string): void {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.beginPath();
+  for (const { time } of moments) {
+    const x = Math.round(u.valToPos(time / 1000, 'x', true));
+    if (x >= bbox.left && x <= bbox.left + bbox.width) {
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+    }
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
 /** Labels of the time axis: a date where it changes, seconds where they matter. */
 function timeLabels(splits: number[], increment: number, zone: Zone): string[] {
   let before = '';
@@ -149,7 +178,14 @@ function dataOf(props: ChartProps): uPlot.AlignedData {
   return [props.times.map((time) => (time + props.step / 2) / 1000), ...values] as uPlot.AlignedData;
 }
 
-function options(latest: { current: ChartProps }, drag: { begin: () => void }, width: number, isDark: boolean, zone: Zone): uPlot.Options {
+/** A time that was chosen by dragging, and where it is. */
+interface Chosen {
+  since: number;
+  until: number;
+  left: number;
+}
+
+function options(latest: { current: ChartProps }, drag: { begin: () => void; choose: (chosen: Chosen) => void }, width: number, isDark: boolean, zone: Zone): uPlot.Options {
   const colours = palette(isDark);
   const { height, heat, isLog, isBytes } = latest.current;
   const lines = drawn(latest.current);
@@ -168,6 +204,13 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
       points: { show: false },
       bind: {
         dblclick: () => () => (latest.current.onBack(), null),
+        click: (u) => () => {
+          // A drag also ends with a click.
+          if (u.select.width === 0) {
+            latest.current.onCell?.();
+          }
+          return null;
+        },
         mousedown: (_u, _target, handle) => (event: MouseEvent) => {
           const handled = handle(event);
           // Start after uPlot has begun to listen, so that uPlot sees the end first.
@@ -209,14 +252,14 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
         (u) => {
           drawHeat(u, latest.current, isDark);
           drawGaps(u, latest.current.gaps, colours.hatch);
+          drawMoments(u, latest.current.moments, colours.text);
         },
       ],
       setSelect: [
         (u) => {
           const { left, width: selected } = u.select;
           if (selected > 0) {
-            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-            latest.current.onZoom(u.posToVal(left, 'x') * 1000, u.posToVal(left + selected, 'x') * 1000);
+            drag.choose({ since: u.posToVal(left, 'x') * 1000, until: u.posToVal(left + selected, 'x') * 1000, left: left + u.bbox.left / devicePixelRatio });
           }
         },
       ],
@@ -238,9 +281,23 @@ export function Chart(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const isDragging = useRef(false);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const close = () => {
+    setChosen(null);
+    plot.current?.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  };
   const drag = {
+    // All charts of a page select the same time; the chart with the drag asks what to do with it.
+    choose: (found: Chosen) => {
+      if (isDragging.current) {
+        setChosen(found);
+      } else {
+        close();
+      }
+    },
     begin: () => {
       isDragging.current = true;
+      setChosen(null);
       const ended = () => {
         isDragging.current = false;
         plot.current?.setData(dataOf(latest.current));
@@ -256,6 +313,15 @@ export function Chart(props: ChartProps) {
     }
     const made = new uPlot(options(latest, drag, element.clientWidth, isDark, zone), dataOf(latest.current), element);
     plot.current = made;
+    // uPlot only listens to the mouse. A finger selects a time from left to right; up and down scrolls the page.
+    const relayed = (event: TouchEvent, target: EventTarget, ...names: string[]) => {
+      const touch = event.changedTouches[0];
+      const at = touch === undefined ? {} : { clientX: touch.clientX, clientY: touch.clientY };
+      names.forEach((name) => target.dispatchEvent(new MouseEvent(name, { ...at, bubbles: true, button: 0 })));
+    };
+    made.over.addEventListener('touchstart', (event) => relayed(event, made.over, 'mousemove', 'mousedown'), { passive: true });
+    made.over.addEventListener('touchmove', (event) => relayed(event, made.over, 'mousemove'), { passive: true });
+    made.over.addEventListener('touchend', (event) => relayed(event, document, 'mouseup'), { passive: true });
     const resized = new ResizeObserver(() => {
       if (element.clientWidth > 0 && element.clientWidth !== made.width) {
         made.setSize({ width: element.clientWidth, height: latest.current.height });
@@ -274,5 +340,34 @@ export function Chart(props: ChartProps) {
       plot.current?.setData(dataOf(props));
     }
   }, [props.times, props.lines, props.heat, props.gaps, props.range.since, props.range.until]);
-  return <div ref={box} class={`chart chart-${props.height}`} role="img" aria-label={props.label} />;
+  useEffect(close, [props.range.since, props.range.until]);
+  const act = (action: (since: number, until: number) => void) => () => {
+    if (chosen !== null) {
+      close();
+      action(chosen.since, chosen.until);
+    }
+  };
+  return (
+    <div class="charted">
+      <div ref={box} class={`chart chart-${props.height}`} role="img" aria-label={props.label} />
+      {chosen !== null && (
+        <div
+          class="chosen group"
+          role="group"
+          aria-label="The chosen time"
+          style={{ left: `${chosen.left}px` }}
+          onKeyDown={(event) => {
+            if (event.key === 'Escape') {
+              event.stopPropagation();
+              close();
+            }
+          }}
+        >
+          <button type="button" ref={(button) => button?.focus({ preventScroll: true })} onClick={act(props.onZoom)}>zoom</button>
+          <button type="button" onClick={act(props.onCompare)}>what changed here?</button>
+          <button type="button" aria-label="close" onClick={close}>×</button>
+        </div>
+      )}
+    </div>
+  );
 }

@@ -1,20 +1,24 @@
-// What a page is about: range, files and direction, and the keys that change the range.
-import { useEffect, useState } from 'preact/hooks';
-import { now, type Meta } from '../api.ts';
+// Chooses what a page shows: range, files and direction, and the keys that change the range.
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { now, useAsk, type Meta, type Parameters } from '../api.ts';
 import { granularities } from '../recording.ts';
 import { report } from '../report/data.ts';
-import { fixedWords, typedTime, type Selection } from '../selection.ts';
+import { fixedWords, rangeParameters, typedTime, type Range, type Selection } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { parseLength, showLength, showTime, stepsFor, zoneName } from '../time.ts';
 import { go, goBack, place, withWords, type Place } from '../url.ts';
 
 const LENGTHS = ['10m', '1h', '6h', '24h', '7d'];
+/** Screens of at most so many pixels begin with a picture: filters are folded. */
+const NARROW = 760;
 /** Nothing is shorter than a few of the shortest windows. */
 const SHORTEST = 5000;
 
 export interface Moves {
   zoom: (since: number, until: number) => void;
   back: () => void;
+  /** Opens "What changed" with a range, and the time before it. */
+  compare: (since: number, until: number) => void;
   change: (words: Record<string, string | string[] | null>) => void;
   by: (factor: number) => void;
   pan: (share: number) => void;
@@ -43,6 +47,7 @@ export function moves(selection: Selection): Moves {
     change,
     zoom,
     by,
+    compare: (since, until) => go('/compare', withWords(place().words, { ...fixedWords(since, until), 'before-since': null, 'before-until': null, step: null, by: null, sort: null, where: null })),
     pan: (share) => {
       const [since, until] = range();
       zoom(since + (until - since) * share, until + (until - since) * share);
@@ -85,9 +90,22 @@ export function useKeys(to: Moves): void {
   }, [to]);
 }
 
-function Field({ label, value, name, onSet, placeholder, wide }: { label: string; name: string; value: string; onSet: (text: string) => void; placeholder?: string; wide?: boolean }) {
+interface FieldProps {
+  label: string;
+  name: string;
+  value: string;
+  onSet: (text: string) => void;
+  placeholder?: string;
+  wide?: boolean;
+  /** Hears what is typed, and has what it may become. */
+  onText?: (text: string) => void;
+  choices?: string[];
+}
+
+function Field({ label, value, name, onSet, placeholder, wide, onText, choices }: FieldProps) {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
+  const list = useId();
   const set = () => {
     if (text !== value) {
       onSet(text);
@@ -97,12 +115,17 @@ function Field({ label, value, name, onSet, placeholder, wide }: { label: string
     <label class={wide === true ? 'field wide' : 'field'}>
       <span>{label}</span>
       <input
+        type="text"
         name={name}
         value={text}
         placeholder={placeholder ?? ''}
         autocomplete="off"
         spellcheck={false}
-        onInput={(event) => setText(event.currentTarget.value)}
+        {...(choices === undefined ? {} : { list })}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          onText?.(event.currentTarget.value);
+        }}
         onBlur={set}
         onKeyDown={(event) => {
           if (event.key === 'Enter') {
@@ -114,7 +137,45 @@ function Field({ label, value, name, onSet, placeholder, wide }: { label: string
           }
         }}
       />
+      {choices !== undefined && <datalist id={list}>{choices.map((choice) => <option key={choice} value={choice} />)}</datalist>}
     </label>
+  );
+}
+
+/** Waits for the end of typing. */
+const TYPING_MS = 250;
+const CHOICES = '20';
+
+/** A field for a file, which offers those whose names have what was typed. */
+function FileField({ range, ...field }: FieldProps & { range: Range }) {
+  const [text, setText] = useState('');
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const timer = useRef(0);
+  const hear = (typed: string) => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setText(typed), TYPING_MS);
+  };
+  // A pattern, or a part of a name below the directory typed so far.
+  const dir = text.startsWith('/') ? text.slice(0, text.lastIndexOf('/')) : '';
+  const pattern = /[*?[]/.test(text) ? text : `${dir}/**/*${text.slice(text.lastIndexOf('/') + 1)}*`;
+  const parameters: Parameters = [...rangeParameters(range), ['file', pattern], ['top', CHOICES], ['columns', 'path']];
+  const found = useAsk('files', text.length < 2 || report() !== null ? null : parameters);
+  const paths = (found.data?.rows ?? []).flatMap((row) => (typeof row.path === 'string' ? [row.path] : []));
+  return <Field {...field} onText={hear} choices={[...new Set(paths)]} />;
+}
+
+/** That it is live, and how old the last window is. */
+function Live({ until }: { until: number }) {
+  const [at, setAt] = useState(now);
+  useEffect(() => {
+    const timer = setInterval(() => setAt(now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <>
+      <span class="live">live</span>
+      <span class="zone">{showLength(Math.max(0, Math.round((Math.max(at, until) - until) / 1000)) * 1000)} behind</span>
+    </>
   );
 }
 
@@ -134,6 +195,7 @@ interface ControlsProps {
 export function Controls({ place: { words }, selection, meta, moves: to, refresh, isLive, without = [] }: ControlsProps) {
   const { zone } = useSettings();
   const { range } = selection;
+  const data = report();
   const shown = (name: 'since' | 'until') => {
     if (report() !== null) {
       return showTime(range[name], zone);
@@ -150,7 +212,10 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
   const fields = (name: string, placeholder: string) => {
     const values = words.getAll(name);
     const set = (at: number) => (text: string) => to.change({ [name]: (values.length === 0 ? [text] : values.map((value, i) => (i === at ? text : value))).filter((one) => one !== '') });
-    return (values.length === 0 ? [''] : values).map((value, i) => <Field key={i} name={name} label={name} value={value} placeholder={placeholder} onSet={set(i)} wide />);
+    return (values.length === 0 ? [''] : values).map((value, i) => {
+      const field = { name, label: name, value, placeholder, onSet: set(i), wide: true };
+      return name === 'file' ? <FileField key={i} {...field} range={range} /> : <Field key={i} {...field} />;
+    });
   };
   return (
     <div class="panel">
@@ -161,10 +226,15 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
           {showLength(Math.round(length / 1000) * 1000)}, {zoneName(range.since, zone)}
         </span>
         <div class="group" role="group" aria-label="Change the range">
-          {report() !== null && (
-            <button type="button" onClick={() => to.change({ since: null, until: null, step: null })}>
-              all of it
-            </button>
+          {data !== null && (
+            <>
+              <button type="button" onClick={() => to.change({ since: null, until: null, step: null })}>
+                what it is about
+              </button>
+              <button type="button" onClick={() => to.change({ ...fixedWords(data.since, data.until), step: null })}>
+                and before
+              </button>
+            </>
           )}
           {(report() === null ? LENGTHS : []).map((of) => (
             <button type="button" key={of} aria-pressed={words.get('since') === of && !words.has('until')} onClick={() => to.change({ since: of, until: null, step: null })}>
@@ -181,7 +251,7 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
         </div>
         {range.moves ? (
           <div class="group">
-            {isLive ? <span class="live">live</span> : <button type="button" onClick={refresh}>refresh</button>}
+            {isLive ? <Live until={range.until} /> : <button type="button" onClick={refresh}>refresh</button>}
             <button type="button" title="Keep this range" onClick={() => to.zoom(range.since, range.until)}>pause</button>
           </div>
         ) : (
@@ -192,6 +262,8 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
           )
         )}
       </div>
+      <details class="filters" open={innerWidth > NARROW || ['file', 'dir', 'mount', 'volume', 'tenant', 'level', 'op', 'step'].some((name) => words.has(name))}>
+      <summary>filters</summary>
       <div class="row">
         {!without.includes('file') && fields('file', 'path or pattern')}
         {fields('dir', 'directory')}
@@ -205,6 +277,17 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
               <option value="both">read, write</option>
               <option value="read">read</option>
               <option value="write">write</option>
+            </select>
+          </label>
+        )}
+        {report() === null && (
+          <label class="field">
+            <span>level</span>
+            <select value={words.get('level') ?? ''} onChange={(event) => to.change({ level: event.currentTarget.value || null })}>
+              <option value="">as recorded</option>
+              <option value="wire">NFS</option>
+              <option value="block">devices</option>
+              <option value="app">calls</option>
             </select>
           </label>
         )}
@@ -222,6 +305,7 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
           </label>
         )}
       </div>
+      </details>
     </div>
   );
 }

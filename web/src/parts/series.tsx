@@ -2,16 +2,18 @@
 import { useMemo, useState } from 'preact/hooks';
 import { command } from '../command.ts';
 import { shade, logShare } from '../colours.ts';
-import { atMost, show, showBytes, showCount, showMicros, showShort } from '../format.ts';
+import { show, showBytes, showCount, showMicros, showShort } from '../format.ts';
 import { rowOf, rowStart } from '../histogram.ts';
 import type { Recording } from '../recording.ts';
-import type { Range } from '../selection.ts';
+import { report } from '../report/data.ts';
+import type { Range, Selection } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { showLength, showTime } from '../time.ts';
 import { answeredBy, points, type Op, type Point, type Row } from '../windows.ts';
-import { Chart, type ChartProps, type Line } from './chart.tsx';
+import { Chart, type ChartProps, type Line, type Moment } from './chart.tsx';
 import type { Moves } from './controls.tsx';
 import { Figure } from './figure.tsx';
+import { cellWord } from './requests.tsx';
 import { Table, type Column } from './table.tsx';
 
 export const OP_NAMES: Record<Op, string> = { both: 'reads and writes', read: 'reads', write: 'writes' };
@@ -45,7 +47,7 @@ const windowTable = (part: string): Column[] => [
   { name: 'write_iops', label: 'write iops', kind: 'rate' },
   { name: 'read_throughput', label: 'read throughput', kind: 'throughput' },
   { name: 'write_throughput', label: 'write throughput', kind: 'throughput' },
-  ...['p50', 'p99'].map((name): Column => ({ name, label: name, kind: 'us', text: (row) => show(atMost(row[name], row.max), 'us') })),
+  ...['p50', 'p99'].map((name): Column => ({ name, label: name, kind: 'us' })),
   { name: 'max', label: 'max', kind: 'us' },
   { name: 'queue', label: 'queue', kind: 'us' },
   { name: 'network', label: part, kind: 'us' },
@@ -93,7 +95,8 @@ function Keys({ keys }: { keys: [string, string][] }) {
   );
 }
 
-export function Series({ recording, op, moves, about }: { recording: Recording; op: Op; moves: Moves; about?: string }) {
+export function Series({ recording, selection, moves, moments }: { recording: Recording; selection: Selection; moves: Moves; moments: Moment[] }) {
+  const { op, ofCalls } = selection;
   const { zone } = useSettings();
   const [at, setAt] = useState<{ index: number; us: number | null } | null>(null);
   const { step, range, gaps } = recording;
@@ -116,8 +119,8 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
     const partLine = (name: 'queue' | 'network' | 'completion'): Line => ({ label: name === 'network' ? part : name, colour: name, area: true, values: values(slots, (point) => point.parts?.[name] ?? null) });
     return {
       latency: [
-        { label: 'p50', colour: 'p50', values: values(slots, (point) => atMost(point.p50, point.max)) },
-        { label: 'p99', colour: 'p99', values: values(slots, (point) => atMost(point.p99, point.max)) },
+        { label: 'p50', colour: 'p50', values: values(slots, (point) => point.p50) },
+        { label: 'p99', colour: 'p99', values: values(slots, (point) => point.p99) },
         { label: 'max', colour: 'max', dash: [4, 3], values: values(slots, (point) => (point.max > 0 ? point.max : null)) },
       ] satisfies Line[] as Line[],
       iops: ofRates((point) => point.iops),
@@ -127,7 +130,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   }, [slots, read, write, op, gaps, part]);
   const zoom = moves.zoom;
   const shared: Omit<ChartProps, 'label' | 'lines' | 'height' | 'showValue'> = {
-    range, step, times, gaps, onZoom: zoom, onBack: moves.back,
+    range, step, times, gaps, moments, onZoom: zoom, onCompare: moves.compare, onBack: moves.back,
     onPoint: (index, us) => setAt(index === null ? null : { index, us }),
   };
   const slot: Point | number | undefined = at === null ? undefined : slots[at.index];
@@ -136,7 +139,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
   const isUnrecorded = typeof slot === 'number' && isGap(slot);
   /** The numbers of a picture: as few columns as have them. */
   const asked = (...columns: string[]) => {
-    const names = columns.flatMap((column) => shownOf(column, op));
+    const names = columns.flatMap((column) => shownOf(column, op)).map((name) => (ofCalls ? `app_${name.replace('requests', 'calls')}` : name));
     return command('query', [...recording.parameters.filter(([name]) => name !== 'columns'), ['columns', ['time', 'host', ...names].join(',')]]);
   };
   const ratesAt = (of: (Point | number)[], i: number, name: string) => {
@@ -155,12 +158,21 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
     const row = rowOf(at.us);
     return `; ${showCount(point.heat.get(row) ?? 0)} from ${showMicros(rowStart(row))} to ${showMicros(rowStart(row + 1))}`;
   };
-  const hint = `windows of ${showLength(step)}; drag to zoom`;
+  const near = when === null || at === null ? [] : moments.filter(({ time }) => Math.abs(time - (times[at.index] ?? NaN) - step / 2) <= Math.max(step, (range.until - range.since) / 200)).map(({ about }) => about);
+  const nearText = near.length > 0 ? `; ${near.join(', ')}` : '';
+  const hint = `windows of ${showLength(step)}; drag to choose a time${moments.length > 0 ? '; dotted: marks and stalls' : ''}`;
   const gapText = gaps.length > 0 ? '; hatched: not recorded' : '';
   const unit = (value: number | null | undefined, kind: 'us' | 'rate' | 'throughput') => show(known(value), kind);
   const direction = (of: (Point | number)[]): Point | null => {
     const one = at === null ? undefined : of[at.index];
     return typeof one === 'object' ? one : null;
+  };
+  const what = ofCalls ? `calls: ${OP_NAMES[op]}` : OP_NAMES[op];
+  const openCell = () => {
+    if (point !== undefined && at !== null && at.us !== null && at.us > 0 && report() === null) {
+      const row = rowOf(at.us);
+      moves.change({ cell: cellWord({ since: point.time, until: point.time + step, from: rowStart(row), to: rowStart(row + 1) }) });
+    }
   };
   const shownOps: Op[] = op === 'both' ? ['read', 'write'] : [op];
   const rateText = (value: (point: Point) => number, kind: 'rate' | 'throughput') =>
@@ -170,7 +182,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
       <Figure
         {...figure}
         command={asked('+requests', '+latency_us_p50', '+latency_us_p99', '+latency_us_max', '+errors')}
-        title={`Latency of ${OP_NAMES[op]}${about ?? ''}`}
+        title={`Latency of ${what}`}
         table={table('Latency by window', ['requests', 'p50', 'p99', 'max', 'errors'])}
         about={
           <>
@@ -179,9 +191,9 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
           </>
         }
       >
-        <Chart {...shared} label={`Heat map of latencies over time, ${OP_NAMES[op]}, with lines of p50, p99 and max`} lines={lines.latency} heat={heat} isLog height={280} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
+        <Chart {...shared} onCell={openCell} label={`Heat map of latencies over time, ${what}, with lines of p50, p99 and max`} lines={lines.latency} heat={heat} isLog height={280} showValue={(us) => showMicros(us).replace('.00', '').replace('.0 ', ' ')} />
         <p class="readout">
-          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: ${showCount(point?.requests ?? 0)} requests, p50 ${unit(atMost(point?.p50, point?.max), 'us')}, p99 ${unit(atMost(point?.p99, point?.max), 'us')}, max ${unit(point?.max, 'us')}${cell()}`}
+          {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: ${showCount(point?.requests ?? 0)} requests, p50 ${unit(point?.p50, 'us')}, p99 ${unit(point?.p99, 'us')}, max ${unit(point?.max, 'us')}${cell()}${nearText}`}
         </p>
       </Figure>
       <div class="pair">
@@ -194,7 +206,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
           <p class="readout">{rateText((of) => of.throughput, 'throughput')}</p>
         </Figure>
       </div>
-      <Figure
+      {!ofCalls && <Figure
         {...figure}
         command={asked('+requests', '+queue_us_mean', '+rtt_us_mean', '+completion_us_mean')}
         title={`Parts of the mean latency of ${OP_NAMES[op]}`}
@@ -205,7 +217,7 @@ export function Series({ recording, op, moves, about }: { recording: Recording; 
         <p class="readout">
           {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, ${part} ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
         </p>
-      </Figure>
+      </Figure>}
     </>
   );
 }

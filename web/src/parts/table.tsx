@@ -1,5 +1,7 @@
-// Tables: text on the left, numbers on the right, sorted by the server or as they come.
+// Tables: text on the left, numbers on the right, sorted by the server or in order of arrival.
+import type { ComponentChildren } from 'preact';
 import { show, type Kind } from '../format.ts';
+import type { Range } from '../selection.ts';
 import type { Row } from '../windows.ts';
 
 export interface Column {
@@ -9,6 +11,35 @@ export interface Column {
   /** Where a row leads. */
   href?: (row: Row) => string | null;
   text?: (row: Row) => string;
+  /** A picture in place of the text. */
+  draw?: (row: Row) => ComponentChildren;
+}
+
+interface CourseProps {
+  values: Map<number, number>;
+  range: Range;
+  step: number;
+  /** The top of the picture. */
+  most: number;
+  about: string;
+}
+
+const COURSE = { width: 96, height: 18 };
+
+/** A small line over time. Windows without a value are 0. */
+export function Course({ values, range, step, most, about }: CourseProps) {
+  const first = Math.floor(range.since / step);
+  const count = Math.max(1, Math.ceil(range.until / step) - first);
+  const points = Array.from({ length: count }, (_, i) => {
+    const share = Math.min(1, (values.get((first + i) * step) ?? 0) / most);
+    return `${((i + 0.5) * COURSE.width) / count},${(COURSE.height - 1 - share * (COURSE.height - 2)).toFixed(1)}`;
+  });
+  return (
+    <svg class="course" viewBox={`0 0 ${COURSE.width} ${COURSE.height}`} preserveAspectRatio="none" role="img" aria-label={about}>
+      <title>{about}</title>
+      <polyline points={points.join(' ')} />
+    </svg>
+  );
 }
 
 export interface TableProps {
@@ -22,6 +53,9 @@ export interface TableProps {
 }
 
 function Cell({ column, row }: { column: Column; row: Row }) {
+  if (column.draw !== undefined) {
+    return <td class="drawn">{column.draw(row)}</td>;
+  }
   const value = row[column.name];
   const text = column.text === undefined ? show(value, column.kind) : column.text(row);
   const href = column.href?.(row) ?? null;

@@ -29,6 +29,7 @@ export function Verdict({ place, selection, again }: { place: Place; selection: 
         );
       })}
       {moments.length > SHOWN && <p>{moments.length - SHOWN} more moments were slow.</p>}
+      {data === null && error === null && <p class="none">looking for what was slow</p>}
       {data !== null && moments.length === 0 && <p class="none">Nothing was slow in this range.</p>}
       {error !== null && <p class="error">{error}</p>}
       {moments.length > 0 && <CopyCommand command={command('why', parameters)} />}

@@ -208,7 +208,7 @@ function rowsOf(data: Data, asked: Asked, usualBy: string): Answer {
   const by = asked.first('by') ?? usualBy;
   const windows = new Windows(data, asked);
   const selected = select(data, asked);
-  const sort = asked.first('sort') ?? 'bytes';
+  const sort = asked.first('sort') ?? 'latency_us_sum';
   const top = Number(asked.first('top') ?? Infinity);
   const isWhole = stepOf(data, asked) === null;
   let all = groups(data, by, windows, selected);
@@ -296,11 +296,11 @@ function operations(data: Data, asked: Asked): Answer {
       host: sums.host, mount: sums.mount, op: sums.op, requests: sums.requests, errors: sums.errors,
       requests_share: whole > 0 ? rounded(sums.requests / whole, 1e6) : null,
       iops: perSecond(sums.requests, recorded),
-      execute_us_mean: mean(sums.execute, sums.requests), queue_us_mean: mean(sums.queue, sums.requests), rtt_us_mean: mean(sums.rtt, sums.requests),
-      execute_us_p99: percentile(sums.histogram, 'p99'), execute_us_max: sums.max,
+      execute_us_sum: sums.execute, execute_us_mean: mean(sums.execute, sums.requests), queue_us_mean: mean(sums.queue, sums.requests), rtt_us_mean: mean(sums.rtt, sums.requests),
+      execute_us_p99: percentile(sums.histogram, 'p99', sums.max), execute_us_max: sums.max,
     };
   });
-  const sort = asked.first('sort') ?? 'requests';
+  const sort = asked.first('sort') ?? 'execute_us_sum';
   const order = bySort(sort);
   const sorted = sort.replace(/:asc$/, '');
   const names3 = (row: Row) => [row.host, row.mount, row.op].map(text);
@@ -312,7 +312,7 @@ function flame(data: Data, asked: Asked): Answer<Stack> {
   const { rows, places, names } = data;
   const windows = new Windows(data, asked, null);
   const selected = select(data, asked);
-  const measure = { requests: 'requests', time: 'latency_us_sum' }[asked.first('by') ?? ''] ?? 'bytes';
+  const measure = { requests: 'requests', bytes: 'bytes' }[asked.first('by') ?? ''] ?? 'latency_us_sum';
   const direction = asked.first('direction') ?? 'both';
   const sides = [direction === 'write' ? [] : [rows.read], direction === 'read' ? [] : [rows.write]].flat();
   const values = new Map<number, number>();

@@ -35,6 +35,9 @@ export interface Data {
   made: string;
   since: number;
   until: number;
+  /** What the report is about; the time before it is there to compare with. */
+  incident_since: number;
+  incident_until: number;
   step: number;
   level: string;
   is_anonymized: boolean;
@@ -80,7 +83,7 @@ export interface Data {
   notes: string[];
 }
 
-const FORMAT = 1;
+const FORMAT = 2;
 const element = document.getElementById('report');
 
 let loaded: Data | null = null;

@@ -1,4 +1,5 @@
-// Sums of rows of a report, and the columns of the command line that follow from them.
+// Sums of a report's rows, and the columns of the command line that follow from them.
+import { atMost } from '../format.ts';
 import { quantile, type Bucket, type Histogram } from '../histogram.ts';
 import type { Columns } from './data.ts';
 
@@ -73,9 +74,9 @@ export function perSecond(count: number, recordedMs: number): number | null {
 
 const QUANTILES: Record<string, number> = { p50: 0.5, p90: 0.9, p99: 0.99, p999: 0.999 };
 
-/** The percentile that ends a column's name. */
-export function percentile(histogram: Histogram, name: string): number | null {
-  const us = quantile(histogram, QUANTILES[name.split('_').at(-1) ?? ''] ?? NaN);
+/** The percentile that ends a column's name, at most the longest. */
+export function percentile(histogram: Histogram, name: string, max: number): number | null {
+  const us = atMost(quantile(histogram, QUANTILES[name.split('_').at(-1) ?? ''] ?? NaN), max);
   return us === null ? null : rounded(us);
 }
 
@@ -96,6 +97,6 @@ export function column(sums: Sums, name: string, recordedMs: number): unknown {
     case 'throughput':
       return perSecond(sums.bytes, recordedMs);
     default:
-      return percentile(sums.histogram, name);
+      return percentile(sums.histogram, name, sums.latency_us_max);
   }
 }
