@@ -567,7 +567,9 @@ class Row:
 
     def place(self):
         """What it is sorted by: the smallest first."""
-        name = self.asked.flags.sort or ("bytes" if self.asked.source == "rollup" else "requests")
+        if not self.asked.flags.sort:
+            return place_of([self])
+        name = self.asked.flags.sort
         value = self.number(name.removesuffix(":asc"))
         value = None if value is None else round(value, 3)
         return math.inf if value is None else value if name.endswith(":asc") else -value
@@ -586,6 +588,19 @@ class Row:
         return [of["host"], first(self.text("mount")), about, tenant, requests, of["op"], first(of.get("transport") if "transport" in self.asked.keys else None)]
 
 
+def place_of(rows):
+    """The place of rows that are ranked together: by the sum of their order, or by the time that they took.
+
+    Without a known time they follow, by their bytes or operations.
+    """
+    asked = rows[0].asked
+    if asked.flags.sort:
+        return sum(row.place() for row in rows)
+    took, second = ("latency_us_sum", "bytes") if asked.source == "rollup" else ("execute_us_sum", "requests")
+    total = lambda name: sum(row.number(name) for row in rows)
+    return -total(took) if total(took) else 1 / (1 + total(second))
+
+
 def ordered(asked, rows, whole):
     """Rows in the order that is asked for; `whole` are those of the whole range, by which the first of all are chosen."""
     flags, windows = asked.flags, asked.step is not None
@@ -595,7 +610,7 @@ def ordered(asked, rows, whole):
         for row in (whole if windows else filter(Row.holds, rows)):
             ranks.setdefault(keys(row), []).append(row)
         assert asked.source != "rollup" or not flags.sort or not re.search("p[0-9]|mean|iops", flags.sort), "ranks add up"
-        first = sorted(ranks, key=lambda key: (sum(row.place() for row in ranks[key]), key))[:flags.top]
+        first = sorted(ranks, key=lambda key: (place_of(ranks[key]), key))[:flags.top]
         rows = [row for row in rows if keys(row) in first]
         return sorted(filter(Row.holds, rows), key=lambda row: (first.index(keys(row)), 0 if windows and flags.top else row.place() if asked.source == "rollup" else 0, row.of["window"], row.identity()))
     is_sorted = flags.sort or (asked.source == "rollup" and not windows)

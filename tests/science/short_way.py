@@ -33,6 +33,8 @@ def installed():
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
     subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", "site", "./source"], check=True)
     assert Path("site/trackiops/py.typed").exists()
+    [licences] = Path("site").glob("trackiops-*.dist-info/licenses")
+    assert {path.name for path in licences.iterdir()} == {"LICENSE-APACHE", "LICENSE-MIT"}
     sys.path.insert(0, os.path.abspath("site"))
     import trackiops
 
@@ -204,6 +206,116 @@ def throughput(program, db, stores, trackiops):
     assert len(renamed) > 0, "no file was renamed in a window"
 
 
+def plots(program, db, stores, trackiops):
+    """What plots show, without a library that draws. contrib/python/check.sh draws them."""
+    from trackiops import _series
+
+    columns = "time,host,file_key,read_latency_hist"
+    answer = asked(program, "--step", "1m", "--columns", columns)
+    expected = {}
+    for row in answer:
+        for element in row["read_latency_hist"]:
+            key = row["time"], element["bucket"] // 8
+            expected[key] = expected.get(key, 0) + element["count"]
+    compared = Compared("heat map", [{"time": t, "lower_us": 2 ** (b / 4), "upper_us": 2 ** ((b + 1) / 4), "n": n} for (t, b), n in expected.items()], 3)
+    for granularity in ("1s", "1m"):
+        cells, window = _series.cells(stores.rollup(granularity), "read_latency_hist", "1m", 4)
+        assert window.total_seconds() == 60, window
+        compared("Polars", cells.lazy())
+    # Folded in advance, and both directions.
+    merged = stores.rollup("1s").group_by("time").agg(trackiops.merge("read_latency_hist"))
+    compared("Polars", _series.cells(merged, None, "1m", 4)[0].lazy())
+    both = _series.cells(stores.rollup("1s"), None, None, 1)[0]["requests"].sum()
+    counted = [stores.rollup("1s").select(pl.col(f"{d}_latency_hist").list.eval(pl.element().struct.field("count")).list.sum().sum()) for d in ("read", "write")]
+    assert both == sum(one.collect().item() for one in counted) > 0, both
+    # Single requests, by the same buckets.
+    single = trackiops.open("lake/h").requests()
+    cells, _ = _series.cells(single, None, None, 32)
+    by_us = single.filter(pl.col("latency_ns") >= 0).select(pl.col("latency_ns") / 1000).collect().to_series()
+    assert cells["requests"].sum() == len(by_us) > 0
+    for lower, upper, n in cells.group_by("lower_us", "upper_us").agg(pl.sum("requests")).rows():
+        assert by_us.is_between(lower, upper, closed="right").sum() == n, (lower, upper, n)
+
+    compared = Compared("line of p99", asked(program, "--by", "host", "--step", "1m", "--columns", "host,time,read_p99", "--where", "read_p99 > 0"), 2)
+    line = _series.lines(stores.rollup("1s"), "read_p99", "host", "1m").drop_nulls("value")
+    compared("Polars", line.select("line", "time", "value").lazy())
+    compared = Compared("line of throughput", asked(program, "--by", "host", "--step", "10s", "--columns", "host,time,read_throughput", "--where", "read_throughput >= 0", stores=["lake/h"]), 2)
+    of_host = trackiops.open("lake/h").throughput("1s", "10s")
+    line = _series.lines(of_host, "read_throughput", "host", None)
+    compared("Polars", line.drop_nulls("value").select("line", "time", "value").lazy())
+    # The line is broken where windows are missing, and nowhere else.
+    line = _series.lines(stores.rollup("1s").filter(pl.col("host") == "h"), "write_p50", None, "1s")
+    known = line.drop_nulls("value")["time"]
+    gaps = [(before, after) for before, after in zip(known, known[1:]) if (after - before).total_seconds() > 1]
+    nulls = line.filter(pl.col("value").is_null())["time"]
+    assert len(gaps) == len(nulls) > 0 and all(before < at < after for (before, after), at in zip(gaps, nulls)), (gaps, nulls)
+
+    rows, rates = stores.rollup("1s"), stores.throughput("1s")
+    hidden = {name: sys.modules.get(name) for name in ("altair", "matplotlib")}
+    sys.modules.update(dict.fromkeys(hidden))
+    no_library = "plots need altair or matplotlib: run `pip install 'trackiops[plots]'`, or `pip install matplotlib`"
+    refused({
+        lambda: rows.trackiops.heatmap(): no_library,
+        lambda: rows.collect().trackiops.line("read_p99"): no_library,
+        lambda: trackiops.Plots(rates).line("read_iops", engine="altair"): "plots need altair: run `pip install 'trackiops[plots]'`",
+        lambda: rows.trackiops.heatmap(engine="gnuplot"): "no engine gnuplot: there is altair, matplotlib",
+        lambda: _series.cells(rows, None, None, 3): "per_octave is 3",
+        lambda: _series.cells(rows, None, "fast", 1): "step fast is not a length of time",
+        lambda: _series.cells(rows, "read_p99", None, 1): "the rows have no column read_p99",
+        lambda: _series.cells(rates, None, None, 1): "the rows have no histogram",
+        lambda: _series.cells(rows.filter(pl.lit(False)), None, None, 1): "no latencies to plot",
+        lambda: _series.lines(rows, "read_mean", None, None): "no line of read_mean: there is read_iops",
+        lambda: _series.lines(rates, "read_p99", None, None): "the rows have no column read_latency_hist",
+        lambda: _series.lines(rows, "read_iops", None, None): "the rows have no column read_iops: plot those of `Stores.throughput`",
+        lambda: _series.lines(rates, "read_iops", None, "1m"): "give the step to `Stores.throughput`",
+        lambda: _series.lines(rates, "read_iops", "uid", None): "the rows have no column uid",
+        lambda: _series.lines(rows.filter(pl.lit(False)), "read_p99", None, None): "no read_p99 to plot",
+        lambda: _series.lines(rates, "read_iops", "covered_time", None): "the rows have no column covered_time",
+        lambda: _series.lines(rows.with_columns(key=pl.col("time")), "read_p99", "key", None): "values: filter the rows to at most 20",
+    })  # fmt: skip
+    for name, module in hidden.items():
+        sys.modules.pop(name)
+        sys.modules.update({name: module} if module else {})
+
+
+def levels(program, db, stores, trackiops):
+    """Rows of several levels never add up."""
+    from trackiops import _series
+
+    shutil.copytree("lake/h", "levels/h")
+    wire = trackiops.open("lake/h")
+    files = sorted(Path("levels/h/rollup/granularity=1m").glob("date=*/*.parquet"))
+    for file in files:
+        rows = pl.read_parquet(file, hive_partitioning=False)
+        rows.with_columns(level=pl.lit("block")).write_parquet(file.with_name(f"block-{file.name}"))
+    both = trackiops.open("levels/h")
+    in_order = lambda rows: rows.sort(pl.all()).collect()
+    assert in_order(both.throughput("1m")).equals(in_order(wire.throughput("1m"))), "rates of requests to devices are in those of the wire"
+    assert in_order(both.throughput("1m", level="block")).equals(in_order(wire.throughput("1m")))
+    assert wire.throughput("1m", level="block").collect().is_empty()
+    refused({
+        lambda: both.throughput("1m", level="app"): "no level app of windows: there is wire, block",
+        lambda: _series.cells(both.rollup("1m"), None, None, 1): "the rows are of the levels block, wire, which are never added up",
+        lambda: _series.lines(both.rollup("1m"), "read_p99", None, None): "the rows are of the levels block, wire",
+    })  # fmt: skip
+    shutil.rmtree("levels")
+
+
+def named_like_columns(program, db, stores, trackiops):
+    """Directories above a store do not replace columns of their names."""
+    os.makedirs("host=x/level=y")
+    os.rename("lake/i", "host=x/level=y/date=2001-01-01")
+    for moved in (trackiops.open("host=x"), trackiops.open(os.path.abspath("host=x"))):
+        parts = {name: getattr(moved, name)("1m").collect() for name in ("rollup", "ops", "health")}
+        day = parts["rollup"]["date"].unique().to_list()
+        assert len(moved.rollup("1m").filter(pl.col("date") == day[0]).collect()) == len(parts["rollup"]) > 0
+    os.rename("host=x/level=y/date=2001-01-01", "lake/i")
+    shutil.rmtree("host=x")
+    for name, rows in parts.items():
+        expected = getattr(trackiops.open("lake/i"), name)("1m").collect()
+        assert rows.schema == expected.schema and rows.equals(expected), f"{name} has other values below host=x"
+
+
 def operations(program, db, stores, trackiops):
     names = ["requests", "errors", "sent_bytes", "received_bytes", "execute_us_max"]
     columns = ",".join(["time", "host", "mount", "op", *names, "iops", "mean", "p50", "p99"])
@@ -297,11 +409,15 @@ def what_there_is(program, db, stores, trackiops):
     os.mkdir("empty")
     Path("other.parquet").write_bytes(Path("lake/h/catalog.db").read_bytes())
     pl.DataFrame({"a": [1]}).write_parquet("foreign.parquet")
-    for wrong, said in {
+    refused({
         lambda: trackiops.open("nowhere"): "no such store: nowhere",
         lambda: trackiops.open("empty"): "no store in empty",
         lambda: trackiops.open([]): "no store is named",
         lambda: trackiops.open("foreign.parquet"): "foreign.parquet is not an export of TrackIOps",
+        lambda: trackiops.open("other.parquet"): "other.parquet is not Parquet that can be read",
+        lambda: stores.granularities("rolup"): "no dataset rolup: there is rollup, ops, health, requests",
+        lambda: stores.throughput("1m", "10s"): "step 10s is not a multiple of 1m",
+        lambda: stores.covered("10s", "15s"): "step 15s is not a multiple of 10s",
         lambda: stores.rollup("10s"): "no rollup of 10s in lake/i: it has 1s, 1m",
         lambda: stores.rollup(): "name a granularity of rollup: there is 1s, 1m",
         lambda: trackiops.open("lake/i").requests(): "no requests in lake/i",
@@ -312,9 +428,14 @@ def what_there_is(program, db, stores, trackiops):
         lambda: opened("lake/i").sql("FROM requests").fetchall(): "no requests in lake/i: it has",
         lambda: opened("empty"): "no Parquet below empty",
         lambda: opened("it''s"): "no Parquet below it's",
-    }.items():
+    })  # fmt: skip
+
+
+def refused(wrong):
+    """Each call raises an error with these words."""
+    for call, said in wrong.items():
         try:
-            wrong()
+            call()
         except Exception as error:
             assert said in str(error), f"{error} is not {said}"
         else:
@@ -348,7 +469,9 @@ def odd_histograms(program, db, stores, trackiops):
 
 
 def declared(program, db, stores, trackiops):
-    """The least versions that the module declares are the tested ones."""
+    """The version is the crate's, and the least versions that the module declares are the tested ones."""
+    [crate] = re.findall(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[:1]
+    assert trackiops.__version__ == crate, f"the module is {trackiops.__version__}, and the crate {crate}"
     pinned = dict(re.findall(r"^(\w+)==(.+)$", (ROOT / "tests/science/least.txt").read_text(encoding="utf-8"), re.MULTILINE))
     project = (ROOT / "contrib/python/pyproject.toml").read_text(encoding="utf-8")
     least = re.findall(r'"(numpy|polars|pandas|pyarrow)(?:>=([\d.]+))?"', project)
@@ -422,8 +545,8 @@ def main():
     [program] = sys.argv[1:]
     trackiops = installed()
     db, stores = opened("lake"), trackiops.open("lake")
-    for check in (totals, top_files, percentiles, histograms, throughput, operations, errors, tenants, single_requests, what_there_is,
-                  odd_histograms, declared, examples, short_way):  # fmt: skip
+    for check in (totals, top_files, percentiles, histograms, throughput, plots, levels, named_like_columns, operations, errors, tenants,
+                  single_requests, what_there_is, odd_histograms, declared, examples, short_way):  # fmt: skip
         check(program, db, stores, trackiops)
     print(f"{Compared.count} rows of SQL, Polars and pandas are those of the query")
 

@@ -8,8 +8,17 @@ Rows of one file and window add up, so always aggregate. Windows that are still 
 yet: `trackiops query` and `trackiops export` have them.
 """
 
+from importlib.metadata import PackageNotFoundError, version
+
 from ._expressions import mean, rate
 from ._histogram import hist_merge, hist_percentile, merge, percentile
+from ._plots import Plots
 from ._store import Stores, open
 
-__all__ = ["Stores", "hist_merge", "hist_percentile", "mean", "merge", "open", "percentile", "rate"]
+try:
+    __version__ = version("trackiops")
+except PackageNotFoundError:
+    # Imported from its sources, which have the version in pyproject.toml.
+    __version__ = "0+uninstalled"
+
+__all__ = ["Plots", "Stores", "__version__", "hist_merge", "hist_percentile", "mean", "merge", "open", "percentile", "rate"]

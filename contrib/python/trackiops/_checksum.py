@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+_Numbers = npt.NDArray[np.unsignedinteger[Any]]
 
 _BLOCK = 8 << 10
 # Blocks to verify at a time.
@@ -18,17 +22,17 @@ _DIGITS = 8
 _WRITER = re.compile(rb"\x18[\x14-\x40]trackiops version \d")
 
 
-def _table() -> np.ndarray:
-    crc = np.arange(256, dtype=np.uint32)
+def _table() -> _Numbers:
+    crc: _Numbers = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        crc = (crc >> 1) ^ ((crc & 1) * np.uint32(0x82F63B78))
+        crc = (crc >> np.uint32(1)) ^ ((crc & np.uint32(1)) * np.uint32(0x82F63B78))
     return crc
 
 
 _TABLE = _table()
 
 
-def crc32c(blocks: np.ndarray) -> np.ndarray:
+def crc32c(blocks: _Numbers) -> _Numbers:
     """The CRC32C of each row."""
     crc = np.full(len(blocks), 0xFFFFFFFF, dtype=np.uint32)
     for column in np.ascontiguousarray(blocks.T):

@@ -34,7 +34,11 @@ try:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 except ImportError as error:
-    sys.exit(f"to_otf2: {error}; run `pip install 'trackiops[otf2]'`")
+    message = f"{error}; run `pip install 'trackiops[otf2]'`"
+    if __name__ == "__main__":
+        sys.exit(f"to_otf2: {message}")
+    # A program that imports this module may go on without it.
+    raise ImportError(message, name=error.name) from error
 
 from ._otf2_archive import Archive, Row
 
@@ -90,7 +94,17 @@ def _marks(path: Path) -> list[tuple[int, str]]:
 
 
 def convert(requests: Path, trace: Path, marks: Optional[Path] = None) -> None:
-    """Writes an archive. The directory appears when it is complete."""
+    """Writes single requests as an OTF2 archive. The directory appears when it is complete.
+
+    Args:
+        requests: a file of `trackiops export --requests --format parquet`, ordered by `end_time_ns`.
+        trace: a directory that does not exist, in one that does.
+        marks: a file of `trackiops marks --json`.
+
+    Raises:
+        Problem: a file has other content, or the archive cannot be written.
+        OSError: a file cannot be read.
+    """
     if os.path.lexists(trace):
         raise Problem(f"{trace} exists; name a new directory")
     if not trace.parent.is_dir():
