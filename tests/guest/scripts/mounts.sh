@@ -31,17 +31,17 @@ turn() {
     put "$SERVER:/exp-$1" "$2" "/mnt/turns/$1" 3
 }
 
-# Mounts in a private namespace. The recorder sees each one while it lasts.
+# Mounts in a private namespace. The recorder looks for each one when the window of its use ends, so it lasts longer.
 in_another_namespace() {
     attach /exp-c /mnt/inside
     put_at "$SERVER:/exp-c" /mnt/inside/f 5
     attach /exp-f /mnt/inside-too
     put_at "$SERVER:/exp-f" /mnt/inside-too/f 6
-    sleep 0.5
+    sleep 1.5
     umount /mnt/inside-too
     attach /exp-g /mnt/inside-too
     put_at "$SERVER:/exp-g" /mnt/inside-too/f 7
-    sleep 0.5
+    sleep 1.5
 }
 
 export SERVER=127.0.0.1
