@@ -59,7 +59,7 @@ fn storm(kernel: &str, flavour: Flavour, seconds: u64) -> Outcome {
         .expect("a disk");
     let append = [ALWAYS, flavour.words].into_iter().chain(HOLES);
     let append = append.collect::<Vec<_>>().join(" ");
-    let timeout = (seconds + 900).to_string();
+    let timeout = (seconds * 3 + 1800).to_string();
     let load = ["storm_load.sh", "churn.py"].map(|name| scripts().join(name));
     let mut flags = vec![
         "--mem",

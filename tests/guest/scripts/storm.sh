@@ -19,7 +19,7 @@ mkdir -p /run/recorders /run/count /sys/fs/cgroup/storm
 # phase SECONDS NAME: the next step must end within this time, or three times as long on a busy host.
 phase() {
     echo "storm: at $SECONDS s: $2" >&2
-    echo "$((SECONDS + $1)) $2" >/run/phase.next
+    echo "$((SECONDS + 3 * $1)) $2" >/run/phase.next
     mv /run/phase.next /run/phase
 }
 
@@ -163,14 +163,14 @@ for ((number = 0; SECONDS < end; number++)); do
     round $number
 done
 echo "$number rounds"
-phase 300 "the load ends"
+phase $((300 + seconds / 2)) "the load ends"
 wait "${loads[@]}"
 kill -- "${beside[@]/#/-}"
 wait "${beside[@]}" || true
 echo 1 >/sys/devices/system/cpu/cpu1/online
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpout) ' /proc/vmstat >"$OUT/vmstat.after"
 
-phase 300 "write what is dirty, and freeze"
+phase $((300 + seconds / 4)) "write what is dirty, and freeze"
 sync
 frozen --freeze
 sleep 1

@@ -29,11 +29,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The guest failed, or could not be made or started.
+/// The guest failed, or could not be built or started.
 const FAILED: u8 = 125;
-/// The script took too long. The status that `timeout` of coreutils uses.
+/// The script took too long. `timeout` of coreutils uses the same status.
 const TIMED_OUT: u8 = 124;
-/// The call was wrong. clap uses the same.
+/// Invalid arguments. clap uses the same status.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
