@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo demo-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
+.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser kubernetes docs
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -14,6 +14,14 @@ demo-nfs: setup
 ## make demo        the same workload on an ext4 of its own on this machine, in under a minute
 demo: setup
 	@$(FAST_RELEASE) scripts/demo.sh native
+
+## make tutorial    run each command of docs/tutorial.md beside a real incident on this machine, and renew its output; CHECK=1 only compares
+tutorial: setup
+	@$(FAST_RELEASE) scripts/tutorial.sh $(if $(CHECK),--check) native
+
+## make tutorial-nfs  the same on real NFS in a small emulated machine
+tutorial-nfs: setup
+	@$(FAST_RELEASE) scripts/tutorial.sh $(if $(CHECK),--check) nfs
 
 ## make test        format, lints, kernel object, unit and integration tests, one test in a guest
 test: lint unit guest-workloads
@@ -39,6 +47,8 @@ lint: setup
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FUZZED) -- -D warnings
 	@$(CARGO) metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 >/dev/null
+	@echo "==> words of what was written last"
+	@scripts/words.sh
 	@echo "==> the committed kernel object belongs to its sources"
 	@collector-ebpf/build.sh check-sources
 
@@ -119,7 +129,7 @@ storm: setup python
 release: setup
 	@scripts/release.sh $(TARGET)
 
-## make dist        archives, .deb, .rpm, container images, lists of contents and SHA256SUMS for x86_64 and aarch64, into target/dist
+## make dist        archives, .deb, .rpm, container images, lists of contents, a chart for Helm and SHA256SUMS for x86_64 and aarch64, into target/dist
 dist: setup
 	@scripts/dist.sh
 
@@ -229,6 +239,16 @@ browser: setup
 
 # The demo comes first: what it records is shown, too.
 test-long: web-check demo browser
+
+## make kubernetes  the manifests of contrib/kubernetes against the schemas of several releases; renews trackiops.yaml
+kubernetes:
+	@echo "==> manifests for Kubernetes"
+	@scripts/check-kubernetes.sh
+
+## make docs        docs/ as a site in target/book, with search and a dark theme; checks its links
+docs:
+	@echo "==> the docs as a site"
+	@scripts/docs.sh
 
 setup:
 	@scripts/setup.sh

@@ -122,7 +122,13 @@ make_image() {
     contrib/package/oci-image.py "$root" "$dist/trackiops-$version-linux-$arch.oci.tar" "$version" "$arch" "$epoch" "$licence"
 }
 
-# Fails when something is found. What may be is in contrib/package.
+# Helm needs only that everything is below the chart's name.
+make_chart() {
+    tar -C contrib/kubernetes/helm --create --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu \
+        --mode=u=rwX,go=rX trackiops | gzip -9 --no-name >"$dist/trackiops-chart-$version.tgz"
+}
+
+# Fails if the checkers find anything. Accepted findings are listed in contrib/package.
 check_packages() {
     lintian --fail-on error,warning --allow-root --tag-display-limit 0 "$dist"/*.deb >&2
     rpmlint --config contrib/package/rpmlint.toml "$dist"/*.rpm >&2
@@ -149,6 +155,7 @@ build() {
         make_image
         cp "$root/usr/share/doc/trackiops/trackiops.cdx.json" "$dist/trackiops-$version-linux-$arch.cdx.json"
     done
+    make_chart
     check_packages
     (cd "$dist" && sha256sum -- *[!S] >SHA256SUMS)
     ls "$dist"/*
