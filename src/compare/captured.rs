@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use std::collections::HashMap;
 use trackiops_capture::{Decoder, Handle, Receiver, Request, read_packets};
+use trackiops_import::captures::operations::Found;
 
-use crate::import::operations::Found;
 use crate::import::source::Source;
 use crate::output::{plural, say};
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use trackiops_capture::{Account, Peers, Receiver, Request, Transport};
+use trackiops_import::captures::files::Files;
+use trackiops_import::captures::operations::Found;
 use trackiops_schemas::captured::{Carrier, Stream, StreamBytes, StreamDirection};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::Operation;
 
-use super::files::Files;
 use super::hosts::{Completed, Done, Hosts, Names};
-use super::operations::Found;
 
 impl Names for Files {
     fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {

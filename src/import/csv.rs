@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_import::captures::operations::sums_of;
 use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, Tenant};
 use trackiops_schemas::level::IoLevel;
@@ -13,7 +14,6 @@ use super::account::print_time_range;
 use super::hosts::{Completed, Done, Hosts, is_in_store};
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
-use super::operations::sums_of;
 use super::outcome::{Backwards, tell};
 use super::source::{ID_BYTES, Source, was_ended};
 use super::table::{self, Row, Rows};

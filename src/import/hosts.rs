@@ -606,9 +606,9 @@ fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
 
 #[cfg(test)]
 mod tests {
+    use trackiops_import::captures::files;
     use trackiops_schemas::row::{FileRow, Row};
 
-    use super::super::files;
     use super::*;
 
     #[test]

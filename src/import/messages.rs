@@ -10,10 +10,9 @@ use anyhow::{Context, bail};
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use trackiops_capture::{Call, NFS_PROGRAM, Peers, Reply, Request, Seen};
+use trackiops_import::captures::operations::{Found, SeenFile, name_of_call};
 use trackiops_render::formats::{Kind, Writer};
 use trackiops_schemas::identity::path_text;
-
-use super::operations::{Found, SeenFile, name_of_call};
 
 /// Rows to write at once.
 const BATCH: usize = 1 << 16;

@@ -10,9 +10,9 @@ use anyhow::Context;
 use trackiops_capture::{
     ClientTally, DumpDecoder, DumpMessage, DumpReport, NotUnderstood, read_lines,
 };
+use trackiops_import::captures::files::Files;
 
 use super::account::print_time_range;
-use super::files::Files;
 use super::hosts::Hosts;
 use super::outcome::{Backwards, tell};
 use super::source::{ID_BYTES, Source, was_ended};

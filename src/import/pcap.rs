@@ -9,9 +9,9 @@ use anyhow::Context;
 use trackiops_capture::{
     Account, Call, Decoder, Peers, Receiver, Reply, Request, Seen, read_packets,
 };
+use trackiops_import::captures::files::Files;
 
 use super::account::print_account;
-use super::files::Files;
 use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};

@@ -1,0 +1,3 @@
+//! Imports other programs' recordings into a store.
+
+pub mod captures;
