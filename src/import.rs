@@ -12,7 +12,7 @@ mod messages;
 mod nfsdump;
 mod outcome;
 mod pcap;
-pub mod source;
+mod process;
 mod table;
 mod target_flags;
 mod values;

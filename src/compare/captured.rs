@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use std::collections::HashMap;
 use trackiops_capture::{Decoder, Handle, Receiver, Request, read_packets};
+use trackiops_import::Source;
 use trackiops_import::captures::operations::Found;
 
-use crate::import::source::Source;
 use crate::output::{plural, say};
 
 /// A READ or WRITE with its reply.
@@ -60,7 +60,7 @@ impl Captured {
     /// Reads the files of one capture, in order of time.
     pub fn read(paths: &[PathBuf], ports: &[u16]) -> anyhow::Result<Self> {
         let mut decoder = Decoder::new(Self::default(), ports);
-        for source in Source::all(paths, 0)? {
+        for source in Source::all(paths)? {
             let end = read_packets(source.open()?, |packet| {
                 decoder.packet(&packet);
                 ControlFlow::Continue(())

@@ -15,7 +15,7 @@ use super::hosts::{Completed, Done, Hosts, is_in_store};
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::outcome::{Backwards, tell};
-use super::source::{ID_BYTES, Source, was_ended};
+use super::process::{sources, was_ended};
 use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
 use super::values::{OutOfRange, Values};
@@ -53,7 +53,7 @@ pub struct Args {
 /// Imports tables.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.memory.apply();
-    let sources = Source::all(&args.files, ID_BYTES)?;
+    let sources = sources(&args.files)?;
     let mut import = Import {
         hosts: Hosts::new(args.target.target("csv", &sources, &args.map)),
         mappings: args.map,

@@ -23,7 +23,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Counts, Import, Options, RequestsWriter, Writer};
 
 use super::before::Before;
-use super::source::was_ended;
+use super::process::was_ended;
 use crate::output::{plural, say};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -112,7 +112,7 @@ pub struct Target {
     pub options: Options,
     /// Room for single requests, bytes; `None` keeps no single requests.
     pub requests_bytes: Option<u64>,
-    /// The id of the import, if its source can be read again from the beginning; see [`super::source::id`].
+    /// The id of the import, if its source can be read again from the beginning; see [`trackiops_import::id`].
     pub import: Option<String>,
 }
 

@@ -10,12 +10,13 @@ use anyhow::Context;
 use trackiops_capture::{
     ClientTally, DumpDecoder, DumpMessage, DumpReport, NotUnderstood, read_lines,
 };
+use trackiops_import::Source;
 use trackiops_import::captures::files::Files;
 
 use super::account::print_time_range;
 use super::hosts::Hosts;
 use super::outcome::{Backwards, tell};
-use super::source::{ID_BYTES, Source, was_ended};
+use super::process::{OwnProcess, sources, was_ended};
 use super::target_flags::TargetFlags;
 use crate::output::{plural, print, say};
 
@@ -63,7 +64,7 @@ struct Unread {
 
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sources = Source::all(&args.files, ID_BYTES)?;
+    let sources = sources(&args.files)?;
     let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target(
         "nfsdump",
         &sources,
@@ -125,7 +126,7 @@ fn read(
         }
         ControlFlow::Continue(())
     };
-    let end = read_lines(source.open_until_signal()?, take, was_ended);
+    let end = read_lines(source.open_until_signal(&OwnProcess)?, take, was_ended);
     ticked?;
     match end {
         Err(_) if was_ended() => {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use trackiops_query::times::{Zone, show};
 
 use super::hosts::{Hosts, Names};
-use super::source::was_ended;
+use super::process::was_ended;
 use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};
 use crate::signals;

@@ -10,12 +10,13 @@ use trackiops_capture::{
     Account, Call, Decoder, Peers, Receiver, Reply, Request, Seen, read_packets,
 };
 use trackiops_import::captures::files::Files;
+use trackiops_import::{Source, must_stop};
 
 use super::account::print_account;
 use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};
-use super::source::{ID_BYTES, Source, must_stop, was_ended};
+use super::process::{OwnProcess, sources, was_ended};
 use super::target_flags::TargetFlags;
 use crate::help_headings::{TARGET, WHAT};
 use crate::output::{plural, say};
@@ -49,7 +50,7 @@ pub struct Args {
 
 /// Imports captures.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sources = Source::all(&args.files, ID_BYTES)?;
+    let sources = sources(&args.files)?;
     let messages = args.messages.as_deref().map(MessageFiles::create);
     let found = Found {
         hosts: Hosts::new(args.target.target("pcap", &sources, &args.ports)),
@@ -123,12 +124,12 @@ impl Receiver for Found {
 
 fn read(source: &Source, decoder: &mut Decoder<Found>) -> anyhow::Result<()> {
     let mut ticked = Ok(());
-    let end = read_packets(source.open_until_signal()?, |packet| {
+    let end = read_packets(source.open_until_signal(&OwnProcess)?, |packet| {
         if decoder.receiver().hosts.is_due(packet.time_ns) {
             decoder.report_accounts();
         }
         ticked = decoder.receiver().hosts.tick(packet.time_ns);
-        if ticked.is_err() || must_stop() {
+        if ticked.is_err() || must_stop(&OwnProcess) {
             return ControlFlow::Break(());
         }
         decoder.packet(&packet);

@@ -9,9 +9,10 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use trackiops_analyses::source::files::{Batches, columns_of};
 use trackiops_capture::decompressed;
+use trackiops_import::Source;
 use trackiops_store::RecordLimit;
 
-use super::source::{Source, was_ended};
+use super::process::{OwnProcess, was_ended};
 use crate::output::plural;
 
 /// Bytes of the first line to inspect.
@@ -39,7 +40,7 @@ pub trait Rows {
 
 /// Reads a table. Its first bytes decide the format.
 pub fn read(source: &Source, rows: &mut impl Rows) -> anyhow::Result<()> {
-    let mut input = source.open_until_signal()?;
+    let mut input = source.open_until_signal(&OwnProcess)?;
     let mut magic = Vec::with_capacity(PARQUET.len());
     let name = &source.name;
     let mut begin = input.by_ref().take(PARQUET.len() as u64);

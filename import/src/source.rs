@@ -8,23 +8,49 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use trackiops_store::open_regular;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::progress::begin_reading;
-use crate::signals;
+use crate::process::Process;
 
 /// Parts of a file that identify it, together with its length. They are all of a file up to 1 GiB. For a longer file, they are the first
 /// part, the last part, and others at equal distances.
 const PARTS: u64 = 1024;
 const PART_BYTES: usize = 1 << 20;
 /// Most bytes of a file that are read for its [`id`].
-pub const ID_BYTES: u64 = PARTS * PART_BYTES as u64;
+const ID_BYTES: u64 = PARTS * PART_BYTES as u64;
 /// How long input that was already read may be processed after a signal.
 const LOOKING: Duration = Duration::from_millis(200);
+
+/// Why a source cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Standard input is named several times.
+    #[error("`-` is standard input and can be named once")]
+    StdinTwice,
+    /// Opening the file failed.
+    #[error("cannot open {name}; check its name and who may read it")]
+    Open {
+        /// The file.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The file is a device, which may have no end.
+    #[error("{0} is a device; name a file, or - for standard input")]
+    Device(String),
+    /// The kind of the file is unknown.
+    #[error(transparent)]
+    Kind(io::Error),
+    /// Standard input cannot be opened again.
+    #[error("cannot read standard input")]
+    Stdin(#[source] io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot listen to signals")]
+    Signals(#[source] io::Error),
+}
 
 /// A file, or standard input.
 pub struct Source {
@@ -34,8 +60,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// `-` is standard input, at most once. Each file will be read, and up to `again` bytes of it a second time.
-    pub fn all(paths: &[PathBuf], again: u64) -> anyhow::Result<Vec<Self>> {
+    /// `-` is standard input, at most once.
+    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, SourceError> {
         let sources: Vec<Self> = paths.iter().map(|path| Self::of(path)).collect();
         if sources
             .iter()
@@ -43,13 +69,8 @@ impl Source {
             .count()
             > 1
         {
-            bail!("`-` is standard input and can be named once");
+            return Err(SourceError::StdinTwice);
         }
-        let size = |source: &Self| {
-            let length = source.path()?.metadata().ok()?.len();
-            Some(length + length.min(again))
-        };
-        begin_reading("importing", sources.iter().map(size).sum());
         Ok(sources)
     }
 
@@ -68,35 +89,35 @@ impl Source {
     }
 
     /// Opens it for a question, which never waits for its input: a named pipe is refused.
-    pub fn open(&self) -> anyhow::Result<Box<dyn Read + Send>> {
+    pub fn open(&self) -> Result<Box<dyn Read + Send>, SourceError> {
         let file = match &self.path {
-            Some(path) => open_regular(path).with_context(|| self.cannot_open())?,
+            Some(path) => open_regular(path).map_err(|error| self.cannot_open(error))?,
             None => stdin()?,
         };
         Ok(Box::new(file))
     }
 
     /// Opens it for an import. A signal acts like the end of the file, so the import keeps the data before it.
-    pub fn open_until_signal(&self) -> anyhow::Result<Box<dyn Read + Send>> {
-        let asked = signals::asked_to_end().context("cannot listen to signals")?;
+    pub fn open_until_signal(
+        &self,
+        process: &dyn Process,
+    ) -> Result<Box<dyn Read + Send>, SourceError> {
+        let asked = process.asked_to_end().map_err(SourceError::Signals)?;
         let file = self.file()?;
         Ok(Box::new(UntilSignal { file, asked }))
     }
 
     /// Opening does not wait for the writer of a named pipe. Reading does, and a signal ends that.
-    fn file(&self) -> anyhow::Result<File> {
+    fn file(&self) -> Result<File, SourceError> {
         match &self.path {
             Some(path) => {
                 let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
                 let file = File::options().read(true).custom_flags(flags).open(path);
-                let file = file.with_context(|| self.cannot_open())?;
+                let file = file.map_err(|error| self.cannot_open(error))?;
                 // A device may have no end. A named pipe has one.
-                let kind = file.metadata()?.file_type();
+                let kind = file.metadata().map_err(SourceError::Kind)?.file_type();
                 if kind.is_char_device() || kind.is_block_device() {
-                    bail!(
-                        "{} is a device; name a file, or - for standard input",
-                        self.name
-                    );
+                    return Err(SourceError::Device(self.name.clone()));
                 }
                 Ok(file)
             }
@@ -104,17 +125,26 @@ impl Source {
         }
     }
 
-    fn cannot_open(&self) -> String {
-        format!(
-            "cannot open {}; check its name and who may read it",
-            self.name
-        )
+    fn cannot_open(&self, source: io::Error) -> SourceError {
+        SourceError::Open {
+            name: self.name.clone(),
+            source,
+        }
     }
 }
 
-fn stdin() -> anyhow::Result<File> {
+fn stdin() -> Result<File, SourceError> {
     let own = io::stdin().as_fd().try_clone_to_owned();
-    Ok(own.context("cannot read standard input")?.into())
+    Ok(own.map_err(SourceError::Stdin)?.into())
+}
+
+/// Bytes that an import of these files reads, including up to 1 GiB of each for its [`id`]. `None` if a source is not a file.
+pub fn bytes_to_read(sources: &[Source]) -> Option<u64> {
+    let size = |source: &Source| {
+        let length = source.path()?.metadata().ok()?.len();
+        Some(length + length.min(ID_BYTES))
+    };
+    sources.iter().map(size).sum()
 }
 
 /// The id of an import: a hash of the files and of the settings that change the result, so an equal id gives an equal result. `None` if a
@@ -139,15 +169,10 @@ pub fn id(sources: &[Source], settings: &str) -> Option<String> {
     Some(format!("{:032x}", hash.digest128()))
 }
 
-/// Whether a signal has ended the reading.
-pub fn was_ended() -> bool {
-    signals::was_asked()
-}
-
 /// Whether the time for processing input after a signal is over.
-pub fn must_stop() -> bool {
+pub fn must_stop(process: &dyn Process) -> bool {
     static ASKED: OnceLock<Instant> = OnceLock::new();
-    was_ended() && ASKED.get_or_init(Instant::now).elapsed() > LOOKING
+    process.was_ended() && ASKED.get_or_init(Instant::now).elapsed() > LOOKING
 }
 
 /// A file that ends when a signal asks the process to end.

@@ -1,0 +1,35 @@
+//! The process of an import: its signals and its progress.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use trackiops_import::{Process, Source, bytes_to_read};
+
+use crate::progress::begin_reading;
+use crate::signals;
+
+/// This process.
+pub struct OwnProcess;
+
+impl Process for OwnProcess {
+    fn was_ended(&self) -> bool {
+        was_ended()
+    }
+
+    fn asked_to_end(&self) -> io::Result<BorrowedFd<'static>> {
+        signals::asked_to_end()
+    }
+}
+
+/// Whether a signal has ended the reading.
+pub fn was_ended() -> bool {
+    signals::was_asked()
+}
+
+/// The sources of an import. From now on, the progress of reading them is shown.
+pub fn sources(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
+    let sources = Source::all(paths)?;
+    begin_reading("importing", bytes_to_read(&sources));
+    Ok(sources)
+}
