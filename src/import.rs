@@ -1,10 +1,7 @@
 //! `trackiops import`: imports other programs' recordings into a store.
 
 mod account;
-mod before;
-mod calls;
 mod csv;
-mod hosts;
 mod listed;
 mod listing;
 mod mapping;

@@ -1,7 +1,9 @@
-//! The process that runs an import, which decides when to end.
+//! The process that runs an import: it decides when to end, and shows notices.
 
 use std::io;
 use std::os::fd::BorrowedFd;
+
+use trackiops_store::Warning;
 
 /// The process that runs an import.
 pub trait Process: Sync {
@@ -10,4 +12,16 @@ pub trait Process: Sync {
 
     /// From now on, a signal that would end the process only makes the result readable.
     fn asked_to_end(&self) -> io::Result<BorrowedFd<'static>>;
+
+    /// Shows a notice to the user.
+    fn say(&self, notice: Notice);
+}
+
+/// A notice of a running import.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A warning of the store.
+    Store(Warning),
+    /// This many requests are not imported, because a store cannot represent their times.
+    LeftOut(u64),
 }

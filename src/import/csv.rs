@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use trackiops_import::captures::operations::sums_of;
+use trackiops_import::{Completed, Done, Hosts, is_in_store};
 use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, Tenant};
 use trackiops_schemas::level::IoLevel;
@@ -11,11 +12,10 @@ use trackiops_schemas::ops::Operation;
 use trackiops_schemas::shortened::short_list;
 
 use super::account::print_time_range;
-use super::hosts::{Completed, Done, Hosts, is_in_store};
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::outcome::{Backwards, tell};
-use super::process::{sources, was_ended};
+use super::process::{OwnProcess, sources, was_ended};
 use super::table::{self, Row, Rows};
 use super::target_flags::TargetFlags;
 use super::values::{OutOfRange, Values};
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.memory.apply();
     let sources = sources(&args.files)?;
     let mut import = Import {
-        hosts: Hosts::new(args.target.target("csv", &sources, &args.map)),
+        hosts: Hosts::new(args.target.target("csv", &sources, &args.map), &OwnProcess),
         mappings: args.map,
         header: Vec::new(),
         columns: None,

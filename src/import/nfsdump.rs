@@ -10,11 +10,10 @@ use anyhow::Context;
 use trackiops_capture::{
     ClientTally, DumpDecoder, DumpMessage, DumpReport, NotUnderstood, read_lines,
 };
-use trackiops_import::Source;
 use trackiops_import::captures::files::Files;
+use trackiops_import::{Hosts, Source};
 
 use super::account::print_time_range;
-use super::hosts::Hosts;
 use super::outcome::{Backwards, tell};
 use super::process::{OwnProcess, sources, was_ended};
 use super::target_flags::TargetFlags;
@@ -65,11 +64,8 @@ struct Unread {
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = sources(&args.files)?;
-    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(args.target.target(
-        "nfsdump",
-        &sources,
-        &(),
-    )));
+    let target = args.target.target("nfsdump", &sources, &());
+    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(target, &OwnProcess));
     let mut lines = Lines::default();
     for source in &sources {
         read(source, &mut decoder, &mut lines)?;

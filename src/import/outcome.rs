@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use trackiops_import::{Hosts, Names};
 use trackiops_query::times::{Zone, show};
 
-use super::hosts::{Hosts, Names};
 use super::process::was_ended;
 use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};

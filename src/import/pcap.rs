@@ -10,10 +10,9 @@ use trackiops_capture::{
     Account, Call, Decoder, Peers, Receiver, Reply, Request, Seen, read_packets,
 };
 use trackiops_import::captures::files::Files;
-use trackiops_import::{Source, must_stop};
+use trackiops_import::{Hosts, Source, must_stop};
 
 use super::account::print_account;
-use super::hosts::Hosts;
 use super::messages::MessageFiles;
 use super::outcome::{Backwards, tell};
 use super::process::{OwnProcess, sources, was_ended};
@@ -53,7 +52,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = sources(&args.files)?;
     let messages = args.messages.as_deref().map(MessageFiles::create);
     let found = Found {
-        hosts: Hosts::new(args.target.target("pcap", &sources, &args.ports)),
+        hosts: Hosts::new(
+            args.target.target("pcap", &sources, &args.ports),
+            &OwnProcess,
+        ),
         messages: messages.transpose()?,
     };
     let mut decoder = Decoder::new(found, &args.ports);

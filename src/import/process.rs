@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use trackiops_import::{Process, Source, bytes_to_read};
+use trackiops_import::{Notice, Process, Source, bytes_to_read};
 
+use crate::output::{plural, say};
 use crate::progress::begin_reading;
 use crate::signals;
 
@@ -19,6 +20,18 @@ impl Process for OwnProcess {
 
     fn asked_to_end(&self) -> io::Result<BorrowedFd<'static>> {
         signals::asked_to_end()
+    }
+
+    fn say(&self, notice: Notice) {
+        match notice {
+            Notice::Store(warning) => say(format_args!("warning: {warning}")),
+            Notice::LeftOut(rows) => {
+                let rows = plural(rows, "row");
+                say(format_args!(
+                    "warning: {rows} left out: their times are before 1970 or after 2262-04-11"
+                ));
+            }
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
-use trackiops_import::{Source, id};
+use trackiops_import::{Source, Target, id};
 use trackiops_store::{GranularitySet, Options, RetentionPolicy};
 
-use super::hosts::Target;
 use crate::help_headings::TARGET;
 use crate::record::args::{DEFAULT_GRANULARITIES, parse_requests_size, rotation};
 use crate::store_flag::StoreFlag;

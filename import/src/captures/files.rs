@@ -11,6 +11,8 @@ use trackiops_schemas::identity::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::names::Names;
+
 /// Most files that are known at a time: some 300 MiB.
 const MOST_FILES: usize = 1 << 20;
 /// Most bytes of their handles and names.
@@ -42,20 +44,6 @@ pub struct Files {
 }
 
 impl Files {
-    /// Whether it is time to close all windows and to [`Self::forget`].
-    pub fn is_full(&self) -> bool {
-        self.files.len() >= MOST_FILES || self.bytes >= MOST_BYTES
-    }
-
-    /// Forgets all files and their names. A file that appears again gets the same id.
-    pub fn forget(&mut self) {
-        self.files.clear();
-        self.by_handle.clear();
-        self.by_id.clear();
-        self.in_directory.clear();
-        self.bytes = 0;
-    }
-
     /// `server:/`, because a capture does not contain the exported directory that a client mounted.
     pub fn mount(server: IpAddr) -> String {
         match server {
@@ -183,8 +171,32 @@ impl Files {
         }
     }
 
-    /// The attributes that rows store about a file and its user.
-    pub fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
+    /// The names below the root. If a directory's parents are unknown, `?` and the hash of its handle replace them.
+    fn path(&self, index: Index) -> Option<String> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut at = index;
+        while let Some((directory, name)) = &self.files[at as usize].name
+            && names.len() < DEEPEST
+            && !self.files[at as usize].is_root
+        {
+            names.push(name);
+            at = *directory;
+        }
+        let top = &self.files[at as usize];
+        if names.is_empty() {
+            return top.is_root.then(|| "/".to_owned());
+        }
+        names.reverse();
+        let names = names.join("/");
+        Some(match top.is_root {
+            true => format!("/{names}"),
+            false => format!("/?{:08x}/{names}", top.id.handle_hash),
+        })
+    }
+}
+
+impl Names for Files {
+    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
         let known = self.by_id.get(&file).copied();
         let server = (file.dev.0 as usize).checked_sub(1);
         let server = server.and_then(|server| self.servers.get(server));
@@ -208,27 +220,16 @@ impl Files {
         })
     }
 
-    /// The names below the root. If a directory's parents are unknown, `?` and the hash of its handle replace them.
-    fn path(&self, index: Index) -> Option<String> {
-        let mut names: Vec<&str> = Vec::new();
-        let mut at = index;
-        while let Some((directory, name)) = &self.files[at as usize].name
-            && names.len() < DEEPEST
-            && !self.files[at as usize].is_root
-        {
-            names.push(name);
-            at = *directory;
-        }
-        let top = &self.files[at as usize];
-        if names.is_empty() {
-            return top.is_root.then(|| "/".to_owned());
-        }
-        names.reverse();
-        let names = names.join("/");
-        Some(match top.is_root {
-            true => format!("/{names}"),
-            false => format!("/?{:08x}/{names}", top.id.handle_hash),
-        })
+    fn is_full(&self) -> bool {
+        self.files.len() >= MOST_FILES || self.bytes >= MOST_BYTES
+    }
+
+    fn forget(&mut self) {
+        self.files.clear();
+        self.by_handle.clear();
+        self.by_id.clear();
+        self.in_directory.clear();
+        self.bytes = 0;
     }
 }
 

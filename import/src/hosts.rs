@@ -1,6 +1,8 @@
 //! Collects imported requests by host: each client of a capture is a host. As the imported time advances, windows are closed, and written
 //! host by host.
 
+mod before;
+
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +12,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use trackiops_capture::Peers;
 use trackiops_collector::Replay;
 use trackiops_schemas::captured::{Stream, StreamBytes};
@@ -20,11 +21,12 @@ use trackiops_schemas::ops::{Operation, OperationSums};
 use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Counts, Import, Options, RequestsWriter, Writer};
+use trackiops_store::{Counts, Import, Options, RequestsWriter, StoreError, Warning, Writer};
 
-use super::before::Before;
-use super::process::was_ended;
-use crate::output::{plural, say};
+use self::before::Before;
+use crate::error::ImportError;
+use crate::names::Names;
+use crate::process::{Notice, Process};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// A window is closed this long after its end: longer than a stream waits for missing packets.
@@ -51,16 +53,6 @@ const WRITING: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Connections of a host with separate names.
 const MOST_CONNECTIONS: usize = 1024;
-
-/// The files and users that are known so far.
-pub trait Names {
-    /// The attributes that rows store about a file and its user.
-    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes>;
-    /// Whether it is time to close all windows and to [`Self::forget`].
-    fn is_full(&self) -> bool;
-    /// Forgets all files and their names. A file that appears again gets the same id.
-    fn forget(&mut self);
-}
 
 /// An operation that completed.
 pub struct Completed<'a> {
@@ -112,7 +104,7 @@ pub struct Target {
     pub options: Options,
     /// Room for single requests, bytes; `None` keeps no single requests.
     pub requests_bytes: Option<u64>,
-    /// The id of the import, if its source can be read again from the beginning; see [`trackiops_import::id`].
+    /// The id of the import, if its source can be read again from the beginning; see [`crate::id`].
     pub import: Option<String>,
 }
 
@@ -121,15 +113,20 @@ struct Writers {
     windows: Writer,
     requests: Option<RequestsWriter>,
     import: Option<Import>,
+    process: &'static dyn Process,
 }
 
 impl Writers {
-    fn open(target: &Target, host: &str) -> anyhow::Result<Self> {
+    fn open(
+        target: &Target,
+        host: &str,
+        process: &'static dyn Process,
+    ) -> Result<Self, StoreError> {
         let options = Options {
             host: host.to_owned(),
             ..target.options.clone()
         };
-        let warn = |warning| say(format_args!("warning: {warning}"));
+        let warn = move |warning: Warning| process.say(Notice::Store(warning));
         let mut windows = Writer::open_after(&target.store, options, None, warn)?;
         let requests = target.requests_bytes;
         let requests = requests.map(|most_bytes| windows.requests(most_bytes, warn));
@@ -140,45 +137,50 @@ impl Writers {
             import: import.transpose()?,
             requests,
             windows,
+            process,
         })
     }
 
     /// Commits the written data, so that the same import does not write them again.
-    fn commit(&mut self) -> anyhow::Result<()> {
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let process = self.process;
         if let Some(import) = &mut self.import {
+            let was_ended = || process.was_ended();
             import.commit(&mut self.windows, self.requests.as_mut(), was_ended)?;
         }
         Ok(())
     }
 
     /// Seals everything. A signal ends the wait for sealing and leaves the rest in journals. Returns whether everything is sealed.
-    fn end(&mut self) -> anyhow::Result<bool> {
+    fn end(&mut self) -> Result<bool, StoreError> {
+        let process = self.process;
         if let Some(import) = self.import.take() {
             import.finish()?;
         }
         self.windows.end()?;
         if let Some(requests) = &mut self.requests {
-            requests.end(was_ended)?;
+            requests.end(|| process.was_ended())?;
         }
         let have_ended = |own: &Self| {
             let requests = own.requests.as_ref();
             own.windows.has_ended() && requests.is_none_or(RequestsWriter::has_ended)
         };
-        while !have_ended(self) && !was_ended() {
+        while !have_ended(self) && !process.was_ended() {
             thread::sleep(LOOK_EVERY);
         }
         Ok(have_ended(self))
     }
 
-    fn finish(self) -> anyhow::Result<()> {
+    fn finish(self) -> Result<(), StoreError> {
         self.requests.map_or(Ok(()), RequestsWriter::finish)?;
-        Ok(self.windows.finish()?)
+        self.windows.finish()
     }
 }
 
 /// All hosts of an import.
 pub struct Hosts<N> {
     target: Target,
+    process: &'static dyn Process,
     names: Rc<RefCell<N>>,
     hosts: BTreeMap<String, Host>,
     now_ns: i64,
@@ -202,9 +204,10 @@ pub struct Hosts<N> {
 
 impl<N: Names + Default + 'static> Hosts<N> {
     /// No hosts yet.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: Target, process: &'static dyn Process) -> Self {
         Self {
             target,
+            process,
             names: Rc::default(),
             hosts: BTreeMap::new(),
             now_ns: i64::MIN,
@@ -243,7 +246,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
     /// Whether a signal has ended an import that can be resumed. Everything after the signal is dropped, so that the store contains a
     /// prefix of the whole import.
     pub fn is_stopped(&mut self) -> bool {
-        self.is_stopped |= self.target.import.is_some() && was_ended();
+        self.is_stopped |= self.target.import.is_some() && self.process.was_ended();
         self.is_stopped
     }
 
@@ -276,7 +279,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// Advances the imported time.
-    pub fn tick(&mut self, time_ns: i64) -> anyhow::Result<()> {
+    pub fn tick(&mut self, time_ns: i64) -> Result<(), ImportError> {
         if self.is_stopped() {
             return Ok(());
         }
@@ -320,26 +323,25 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// Closes all windows and writes them. Writes nothing if there were no requests.
-    pub fn finish(&mut self) -> anyhow::Result<()> {
+    pub fn finish(&mut self) -> Result<(), ImportError> {
         if self.is_stopped() {
             return Ok(());
         }
         self.close(UtcMs(i64::MAX));
         if self.left_out > 0 {
-            let rows = plural(self.left_out, "row");
-            say(format_args!(
-                "warning: {rows} left out: their times are before 1970 or after 2262-04-11"
-            ));
+            self.process.say(Notice::LeftOut(self.left_out));
         }
         if self.counts.0 == 0 {
             return Ok(());
         }
         self.write()?;
         if let Some(mut writers) = self.writers.take() {
-            let store = self.target.store.display();
-            let failed = || format!("cannot write to {store}");
-            match writers.end().with_context(failed)? {
-                true => writers.finish().with_context(failed)?,
+            let failed = |source: StoreError| ImportError::Write {
+                store: self.target.store.clone(),
+                source: Box::new(source),
+            };
+            match writers.end().map_err(failed)? {
+                true => writers.finish().map_err(failed)?,
                 // Dropping them would wait.
                 false => self.writers = Some(writers),
             }
@@ -347,13 +349,15 @@ impl<N: Names + Default + 'static> Hosts<N> {
         Ok(())
     }
 
-    fn write(&mut self) -> anyhow::Result<()> {
+    fn write(&mut self) -> Result<(), ImportError> {
         self.written = Instant::now();
+        let process = self.process;
         let names = self.names.borrow();
         let can_go_on = self.target.import.is_some();
         let mut asked = None;
         let mut is_over = || {
-            was_ended() && (can_go_on || asked.get_or_insert_with(Instant::now).elapsed() > WRITING)
+            process.was_ended()
+                && (can_go_on || asked.get_or_insert_with(Instant::now).elapsed() > WRITING)
         };
         for (name, host) in &mut self.hosts {
             if host.windows.is_empty() && host.requests.is_empty() {
@@ -371,7 +375,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
                 Some(writers) => writers,
                 none => {
                     let before = Before::of(&self.target.store);
-                    let writers = none.insert(Writers::open(&self.target, name)?);
+                    let writers = none.insert(Writers::open(&self.target, name, process)?);
                     self.had = writers
                         .import
                         .as_ref()
@@ -383,11 +387,10 @@ impl<N: Names + Default + 'static> Hosts<N> {
                 }
             };
             let written = host.write(writers, name, &*names, &mut self.before, &mut is_over);
-            let is_whole = written.with_context(|| {
-                format!(
-                    "cannot write what {name} did to {}",
-                    self.target.store.display()
-                )
+            let is_whole = written.map_err(|source| ImportError::WriteHost {
+                host: name.clone(),
+                store: self.target.store.clone(),
+                source: Box::new(source),
             })?;
             if !is_whole && can_go_on {
                 self.is_stopped = true;
@@ -402,7 +405,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
         {
             requests.idle(UtcMs(self.now_ns.div_euclid(1_000_000)))?;
         }
-        self.writers.as_mut().map_or(Ok(()), Writers::commit)
+        self.writers.as_mut().map_or(Ok(()), Writers::commit)?;
+        Ok(())
     }
 
     fn host(&mut self, name: &str, begin_ns: i64) -> &mut Host {
@@ -513,11 +517,12 @@ impl Host {
         names: &impl Names,
         before: &mut Before,
         is_over: &mut impl FnMut() -> bool,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool, StoreError> {
         let Writers {
             windows,
             requests,
             import,
+            process: _,
         } = to;
         let next = Counts {
             windows: self.windows.len() as u64,
@@ -606,10 +611,10 @@ fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
 
 #[cfg(test)]
 mod tests {
-    use trackiops_import::captures::files;
     use trackiops_schemas::row::{FileRow, Row};
 
     use super::*;
+    use crate::captures::files;
 
     #[test]
     fn parts_of_a_window_have_all_of_its_rows_and_its_account_once() {

@@ -1,29 +1,12 @@
 //! Converts calls with their replies: each becomes an operation, READs and WRITEs, and names of files.
 
-use std::sync::Arc;
-
 use trackiops_capture::{Account, Peers, Receiver, Request, Transport};
-use trackiops_import::captures::files::Files;
-use trackiops_import::captures::operations::Found;
 use trackiops_schemas::captured::{Carrier, Stream, StreamBytes, StreamDirection};
-use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::ops::Operation;
 
-use super::hosts::{Completed, Done, Hosts, Names};
-
-impl Names for Files {
-    fn attributes(&self, file: FileId, tenant: TenantId) -> Arc<FileAttributes> {
-        Self::attributes(self, file, tenant)
-    }
-
-    fn is_full(&self) -> bool {
-        Self::is_full(self)
-    }
-
-    fn forget(&mut self) {
-        Self::forget(self);
-    }
-}
+use super::files::Files;
+use super::operations::Found;
+use crate::hosts::{Completed, Done, Hosts};
 
 impl Receiver for Hosts<Files> {
     fn account(&mut self, peers: &Peers, is_from_client: bool, last_ns: i64, more: &Account) {
