@@ -2,38 +2,34 @@
 //! host by host.
 
 mod before;
+mod host;
+mod writers;
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use trackiops_capture::Peers;
-use trackiops_collector::Replay;
 use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
-use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
+use trackiops_schemas::identity::{FileId, TenantId};
 use trackiops_schemas::ops::{Operation, OperationSums};
-use trackiops_schemas::request::{Request as SingleRequest, RequestBatch};
-use trackiops_schemas::row::{ClosedWindow, Health};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Counts, Import, Options, RequestsWriter, StoreError, Warning, Writer};
+use trackiops_store::{Counts, Import, StoreError};
+
+pub use self::writers::Target;
 
 use self::before::Before;
+use self::host::{Attributes, Host, LONGEST_PAUSE_NS, SECOND_NS};
+use self::writers::Writers;
 use crate::error::ImportError;
 use crate::names::Names;
 use crate::process::{Notice, Process};
 
-const SECOND_NS: i64 = 1_000_000_000;
 /// A window is closed this long after its end: longer than a stream waits for missing packets.
 const LATE_NS: i64 = 10 * SECOND_NS;
-/// A longer pause without packets counts as not captured.
-const LONGEST_PAUSE_NS: i64 = 300 * SECOND_NS;
-const BACK_NS: i64 = -LONGEST_PAUSE_NS;
 /// Most rows and single requests that wait to be written. Builds for tests write sooner, so that small inputs have several parts.
 const MOST_ROWS: usize = if cfg!(feature = "fail-points") {
     1 << 12
@@ -43,16 +39,8 @@ const MOST_ROWS: usize = if cfg!(feature = "fail-points") {
 const MOST_REQUESTS: usize = 1 << 19;
 /// Closed windows are written after this time, so that an import from a pipe loses little at a sudden end. Each write creates files.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
-/// Rows of a window to write together: as many as a journal has room for.
-const MOST_ROWS_OF_PART: usize = 1 << 16;
-/// Single requests to write at once.
-const BATCH: usize = 16 << 10;
 /// How long windows may still be written after a signal has ended the import.
 const WRITING: Duration = Duration::from_millis(400);
-/// Interval of checks whether everything is sealed, or a signal has come.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Connections of a host with separate names.
-const MOST_CONNECTIONS: usize = 1024;
 
 /// An operation that completed.
 pub struct Completed<'a> {
@@ -79,102 +67,6 @@ pub struct Done {
 /// Whether a store can represent a time: its calendar begins in 1970, and 64 bits of ns end in 2262.
 pub fn is_in_store(ns: i64) -> bool {
     (0..i64::MAX).contains(&ns)
-}
-
-/// Returns the attributes that rows store about a file.
-type Attributes = Box<dyn FnMut(FileId, TenantId) -> Arc<FileAttributes>>;
-
-struct Host {
-    replay: Replay<Attributes>,
-    /// The end of the time that is covered, ns.
-    covered_ns: i64,
-    connections: BTreeMap<(SocketAddr, SocketAddr), usize>,
-    windows: Vec<ClosedWindow>,
-    rows: usize,
-    requests: Vec<RequestRecord>,
-    /// A host without requests has only connections.
-    has_requests: bool,
-}
-
-/// The destination of an import.
-pub struct Target {
-    /// The store.
-    pub store: PathBuf,
-    /// Its options; the host is filled in later.
-    pub options: Options,
-    /// Room for single requests, bytes; `None` keeps no single requests.
-    pub requests_bytes: Option<u64>,
-    /// The id of the import, if its source can be read again from the beginning; see [`crate::id`].
-    pub import: Option<String>,
-}
-
-/// Writes to the store; opened with the first window.
-struct Writers {
-    windows: Writer,
-    requests: Option<RequestsWriter>,
-    import: Option<Import>,
-    process: &'static dyn Process,
-}
-
-impl Writers {
-    fn open(
-        target: &Target,
-        host: &str,
-        process: &'static dyn Process,
-    ) -> Result<Self, StoreError> {
-        let options = Options {
-            host: host.to_owned(),
-            ..target.options.clone()
-        };
-        let warn = move |warning: Warning| process.say(Notice::Store(warning));
-        let mut windows = Writer::open_after(&target.store, options, None, warn)?;
-        let requests = target.requests_bytes;
-        let requests = requests.map(|most_bytes| windows.requests(most_bytes, warn));
-        let mut requests = requests.transpose()?;
-        let import = target.import.as_deref();
-        let import = import.map(|id| Import::begin(id, &mut windows, requests.as_mut()));
-        Ok(Self {
-            import: import.transpose()?,
-            requests,
-            windows,
-            process,
-        })
-    }
-
-    /// Commits the written data, so that the same import does not write them again.
-    fn commit(&mut self) -> Result<(), StoreError> {
-        let process = self.process;
-        if let Some(import) = &mut self.import {
-            let was_ended = || process.was_ended();
-            import.commit(&mut self.windows, self.requests.as_mut(), was_ended)?;
-        }
-        Ok(())
-    }
-
-    /// Seals everything. A signal ends the wait for sealing and leaves the rest in journals. Returns whether everything is sealed.
-    fn end(&mut self) -> Result<bool, StoreError> {
-        let process = self.process;
-        if let Some(import) = self.import.take() {
-            import.finish()?;
-        }
-        self.windows.end()?;
-        if let Some(requests) = &mut self.requests {
-            requests.end(|| process.was_ended())?;
-        }
-        let have_ended = |own: &Self| {
-            let requests = own.requests.as_ref();
-            own.windows.has_ended() && requests.is_none_or(RequestsWriter::has_ended)
-        };
-        while !have_ended(self) && !process.was_ended() {
-            thread::sleep(LOOK_EVERY);
-        }
-        Ok(have_ended(self))
-    }
-
-    fn finish(self) -> Result<(), StoreError> {
-        self.requests.map_or(Ok(()), RequestsWriter::finish)?;
-        self.windows.finish()
-    }
 }
 
 /// All hosts of an import.
@@ -315,10 +207,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
         let covered_ns = self.now_ns;
         for host in self.hosts.values_mut() {
             host.cover(covered_ns);
-            for window in host.replay.close(until).into_iter().flat_map(in_parts) {
-                host.rows += 1 + window.rows.len() + window.ops.len();
-                host.windows.push(window);
-            }
+            host.close(until);
         }
     }
 
@@ -415,15 +304,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
             let names = Rc::clone(&self.names);
             let attributes: Attributes =
                 Box::new(move |file, tenant| names.borrow().attributes(file, tenant));
-            Host {
-                replay: Replay::new(finest, attributes),
-                covered_ns: begin_ns,
-                connections: BTreeMap::new(),
-                windows: Vec::new(),
-                rows: 0,
-                requests: Vec::new(),
-                has_requests: false,
-            }
+            Host::new(finest, attributes, begin_ns)
         })
     }
 
@@ -482,182 +363,5 @@ impl<N: Names + Default + 'static> Hosts<N> {
             host.requests.extend_from_slice(records);
         }
         true
-    }
-}
-
-impl Host {
-    /// Covers the time up to `until_ns`, unless there was a pause, or time went back.
-    fn cover(&mut self, until_ns: i64) {
-        match until_ns.saturating_sub(self.covered_ns) {
-            1..=LONGEST_PAUSE_NS => self.replay.cover(self.covered_ns, until_ns),
-            // Packets that several CPUs captured are not exactly in order.
-            BACK_NS..=0 => return,
-            _ => {}
-        }
-        self.covered_ns = until_ns;
-    }
-
-    fn transport(&mut self, peers: &Peers) -> Option<String> {
-        let next = self.connections.len() + 1;
-        let ends = (peers.client, peers.server);
-        let number = match self.connections.get(&ends) {
-            Some(number) => *number,
-            None if next > MOST_CONNECTIONS => return None,
-            None => *self.connections.entry(ends).or_insert(next),
-        };
-        Some(format!("{}-{number}", peers.transport))
-    }
-
-    /// Writes closed windows, except windows that the store already has. Stops when `is_over`: windows of many days go to as many journals,
-    /// and each journal waits for the disk. Returns whether everything was written.
-    fn write(
-        &mut self,
-        to: &mut Writers,
-        name: &str,
-        names: &impl Names,
-        before: &mut Before,
-        is_over: &mut impl FnMut() -> bool,
-    ) -> Result<bool, StoreError> {
-        let Writers {
-            windows,
-            requests,
-            import,
-            process: _,
-        } = to;
-        let next = Counts {
-            windows: self.windows.len() as u64,
-            requests: requests.as_ref().map_or(0, |_| self.requests.len() as u64),
-        };
-        let had = import.as_mut().map(|import| import.skip(name, next));
-        let had = had.unwrap_or_default();
-        windows.set_host(name)?;
-        let finest = windows.options().granularities.finest();
-        let new = &self.windows[had.windows as usize..];
-        let mut appended = Counts::default();
-        let mut is_whole = true;
-        let mut left = new;
-        while !left.is_empty() && is_whole {
-            let count = windows.append_first(finest, left)?;
-            appended.windows += count as u64;
-            left = &left[count..];
-            is_whole = left.is_empty() || !is_over();
-        }
-        before.added(name, &new[..new.len() - left.len()]);
-        if let Some(requests) = requests
-            && is_whole
-        {
-            requests.set_host(name)?;
-            for records in self.requests[had.requests as usize..].chunks(BATCH) {
-                if is_over() {
-                    is_whole = false;
-                    break;
-                }
-                requests.append(&batch(records, names))?;
-                appended.requests += records.len() as u64;
-            }
-        }
-        if let Some(import) = import {
-            import.appended(name, appended);
-        }
-        self.windows.clear();
-        self.requests.clear();
-        self.rows = 0;
-        Ok(is_whole)
-    }
-}
-
-/// Splits a window into parts, which add up to it. The first part has the operations and the account.
-fn in_parts(mut window: ClosedWindow) -> Vec<ClosedWindow> {
-    let mut parts = Vec::new();
-    while window.rows.len() > MOST_ROWS_OF_PART {
-        let rows = window.rows.split_off(window.rows.len() - MOST_ROWS_OF_PART);
-        parts.push(ClosedWindow {
-            start: window.start,
-            rows,
-            ops: Vec::new(),
-            health: Health::default(),
-        });
-    }
-    parts.insert(0, window);
-    parts
-}
-
-fn batch(records: &[RequestRecord], names: &impl Names) -> RequestBatch {
-    let mut batch = RequestBatch::default();
-    let mut places = std::collections::HashMap::new();
-    for record in records {
-        let file = FileId {
-            dev: trackiops_schemas::identity::Dev(record.dev),
-            fileid: record.fileid,
-            handle_hash: record.handle_hash,
-        };
-        let place = *places
-            .entry((file, record.uid, record.cgroup))
-            .or_insert_with(|| {
-                let tenant = TenantId {
-                    uid: record.uid,
-                    cgroup: record.cgroup,
-                };
-                batch.files.push(names.attributes(file, tenant));
-                batch.files.len() as u32 - 1
-            });
-        let end_ns = record.end_ns.cast_signed();
-        batch
-            .requests
-            .push(SingleRequest::new(record, end_ns, place));
-    }
-    batch
-}
-
-#[cfg(test)]
-mod tests {
-    use trackiops_schemas::row::{FileRow, Row};
-
-    use super::*;
-    use crate::captures::files;
-
-    #[test]
-    fn parts_of_a_window_have_all_of_its_rows_and_its_account_once() {
-        for count in [
-            0,
-            1,
-            MOST_ROWS_OF_PART,
-            MOST_ROWS_OF_PART + 1,
-            3 * MOST_ROWS_OF_PART + 5,
-        ] {
-            let files = files::Files::default();
-            let row = |number: usize| FileRow {
-                file: files.attributes(
-                    FileId {
-                        fileid: number as u64,
-                        ..FileId::others(trackiops_schemas::identity::Dev(1))
-                    },
-                    TenantId { uid: 1, cgroup: 0 },
-                ),
-                row: Row::default(),
-            };
-            let window = ClosedWindow {
-                start: UtcMs(1000),
-                rows: (0..count).map(row).collect(),
-                ops: Vec::new(),
-                health: Health {
-                    covered_ms: 7,
-                    ..Health::default()
-                },
-            };
-            let parts = in_parts(window.clone());
-            let mut covered = parts.iter().map(|part| part.health.covered_ms);
-            assert_eq!(covered.next(), Some(7));
-            assert_eq!(covered.sum::<u64>(), 0);
-            assert!(parts.iter().all(|part| part.start == window.start));
-            assert!(
-                parts
-                    .iter()
-                    .all(|part| part.rows.len() <= MOST_ROWS_OF_PART)
-            );
-            let mut rows: Vec<_> = parts.into_iter().flat_map(|part| part.rows).collect();
-            rows.sort_by_key(|row| row.file.id.fileid);
-            assert_eq!(rows, window.rows);
-        }
     }
 }
