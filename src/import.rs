@@ -2,17 +2,13 @@
 
 mod account;
 mod csv;
-mod listed;
 mod listing;
-mod mapping;
 mod messages;
 mod nfsdump;
 mod outcome;
 mod pcap;
 mod process;
-mod table;
 mod target_flags;
-mod values;
 
 use std::process::ExitCode;
 

@@ -6,9 +6,10 @@ mod hosts;
 mod names;
 mod process;
 mod source;
+pub mod tables;
 
 pub use error::ImportError;
-pub use hosts::{Completed, Done, Hosts, Target, is_in_store};
+pub use hosts::{Hosts, Target};
 pub use names::Names;
 pub use process::{Notice, Process};
 pub use source::{Source, SourceError, bytes_to_read, id, must_stop};

@@ -22,6 +22,8 @@ pub trait Process: Sync {
 pub enum Notice {
     /// A warning of the store.
     Store(Warning),
+    /// These columns of a table are not imported.
+    Unused(String),
     /// This many requests are not imported, because a store cannot represent their times.
     LeftOut(u64),
 }

@@ -25,6 +25,9 @@ impl Process for OwnProcess {
     fn say(&self, notice: Notice) {
         match notice {
             Notice::Store(warning) => say(format_args!("warning: {warning}")),
+            Notice::Unused(columns) => say(format_args!(
+                "note: columns that are not imported: {columns}; --map FIELD=COLUMN says what one has"
+            )),
             Notice::LeftOut(rows) => {
                 let rows = plural(rows, "row");
                 say(format_args!(

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use anyhow::bail;
 use trackiops_schemas::columns;
 use trackiops_schemas::shortened::{short_list, short_name};
 
@@ -116,6 +115,10 @@ pub const FIELDS: [(Field, &str, &[&str]); 31] = [
     (Field::Piece, "piece", &[columns::PIECE]),
 ];
 
+fn field_names() -> String {
+    FIELDS.map(|(_, name, _)| name).join(", ")
+}
+
 /// The unit of a column of times, or their text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -138,6 +141,50 @@ impl Unit {
     }
 }
 
+/// Why a mapping is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappingError {
+    /// It does not name a column.
+    #[error("write FIELD=COLUMN, such as time=start_time:ms")]
+    NoColumn,
+    /// There is no field of this name.
+    #[error("`{0}` is no field; fields are {fields}", fields = field_names())]
+    NoField(String),
+    /// The field of this name does not have the unit.
+    #[error("`{0}` does not have that unit; leave it out")]
+    OtherUnit(String),
+}
+
+/// Why the columns of a table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnsError {
+    /// A mapping names a column that the table does not have.
+    #[error("there is no column `{column}`; the columns are {columns}")]
+    Missing {
+        /// The column.
+        column: String,
+        /// The columns of the table.
+        columns: String,
+    },
+    /// This column has durations, and its name does not end with a unit.
+    #[error("the unit of column `{0}` is not known; name it in --map, such as latency={0}:ms")]
+    NoUnit(String),
+    /// No column is known to have a field that every request needs.
+    #[error(
+        "no column has {what} of a request; name one with --map {field}=COLUMN, or call it {known}; the columns are {columns}"
+    )]
+    Lacking {
+        /// The field in words.
+        what: &'static str,
+        /// The field in a mapping.
+        field: &'static str,
+        /// Names of columns that are found without a mapping.
+        known: &'static str,
+        /// The columns of the table.
+        columns: String,
+    },
+}
+
 /// `FIELD=COLUMN`, or `FIELD=COLUMN:UNIT`.
 #[derive(Clone, Debug)]
 pub struct Mapping {
@@ -147,16 +194,15 @@ pub struct Mapping {
 }
 
 impl FromStr for Mapping {
-    type Err = String;
+    type Err = MappingError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, MappingError> {
         let Some((name, column)) = text.split_once('=') else {
-            return Err("write FIELD=COLUMN, such as time=start_time:ms".to_owned());
+            return Err(MappingError::NoColumn);
         };
         let found = FIELDS.iter().find(|(_, field, _)| *field == name);
         let Some((field, ..)) = found else {
-            let names = FIELDS.map(|(_, name, _)| name).join(", ");
-            return Err(format!("`{name}` is no field; fields are {names}"));
+            return Err(MappingError::NoField(name.to_owned()));
         };
         let with_unit = column.rsplit_once(':');
         let with_unit = with_unit.and_then(|(column, unit)| Some((column, Unit::named(unit)?)));
@@ -166,7 +212,7 @@ impl FromStr for Mapping {
         };
         let is_time = field.is_time() || field.is_length();
         if unit.is_some() && !is_time || unit == Some(Unit::Rfc3339) && field.is_length() {
-            return Err(format!("`{name}` does not have that unit; leave it out"));
+            return Err(MappingError::OtherUnit(name.to_owned()));
         }
         Ok(Self {
             field: *field,
@@ -218,7 +264,8 @@ pub struct Columns {
 
 impl Columns {
     /// Finds the mapped columns, and columns with the names of an export or of a field.
-    pub fn of(header: &[String], mappings: &[Mapping]) -> anyhow::Result<Self> {
+    pub fn of(header: &[String], mappings: &[Mapping]) -> Result<Self, ColumnsError> {
+        let all = || short_list(header.iter().map(String::as_str));
         let position = |name: &str| header.iter().position(|column| column == name);
         let mut places = [None; FIELDS.len()];
         for (field, own, names) in FIELDS {
@@ -226,11 +273,12 @@ impl Columns {
             let (column, unit) = match mapped {
                 Some(mapping) => match position(&mapping.column) {
                     Some(column) => (column, mapping.unit),
-                    None => bail!(
-                        "there is no column `{}`; the columns are {}",
-                        mapping.column,
-                        short_list(header.iter().map(String::as_str))
-                    ),
+                    None => {
+                        return Err(ColumnsError::Missing {
+                            column: mapping.column.clone(),
+                            columns: all(),
+                        });
+                    }
                 },
                 None => {
                     let of_export = names.iter().find_map(|name| position(name));
@@ -256,9 +304,7 @@ impl Columns {
             let unit = match unit {
                 None if field.is_length() => {
                     let name = short_name(&header[column]);
-                    bail!(
-                        "the unit of column `{name}` is not known; name it in --map, such as latency={name}:ms"
-                    )
+                    return Err(ColumnsError::NoUnit(name.into_owned()));
                 }
                 unit => unit.unwrap_or(Unit::Rfc3339),
             };
@@ -277,10 +323,12 @@ impl Columns {
             (lacks(Field::Bytes), "bytes", "bytes", "bytes or done_bytes"),
         ];
         if let Some((_, field, what, known)) = lacking.into_iter().find(|(lacks, ..)| *lacks) {
-            bail!(
-                "no column has {what} of a request; name one with --map {field}=COLUMN, or call it {known}; the columns are {}",
-                short_list(header.iter().map(String::as_str))
-            );
+            return Err(ColumnsError::Lacking {
+                what,
+                field,
+                known,
+                columns: all(),
+            });
         }
         Ok(columns)
     }
@@ -317,7 +365,7 @@ mod tests {
         }
     }
 
-    fn found(header: &str, map: &str) -> anyhow::Result<Vec<(Field, usize, Unit)>> {
+    fn found(header: &str, map: &str) -> Result<Vec<(Field, usize, Unit)>, ColumnsError> {
         let header: Vec<_> = header.split(',').map(str::to_owned).collect();
         let mappings = map.split(',').filter(|text| !text.is_empty());
         let mappings: Vec<Mapping> = mappings.map(|text| text.parse().unwrap()).collect();

@@ -3,17 +3,17 @@
 use std::io::{self, BufRead as _, Read};
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use arrow::array::{Array, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use trackiops_analyses::source::files::{Batches, columns_of};
 use trackiops_capture::decompressed;
-use trackiops_import::Source;
 use trackiops_store::RecordLimit;
 
-use super::process::{OwnProcess, was_ended};
-use crate::output::plural;
+use super::values::Row;
+use crate::error::ImportError;
+use crate::process::Process;
+use crate::source::Source;
 
 /// Bytes of the first line to inspect.
 const LONGEST_LINE: u64 = 1 << 16;
@@ -22,41 +22,41 @@ const MOST_COLUMNS: usize = 1000;
 /// Magic number of Parquet files.
 const PARQUET: [u8; 4] = *b"PAR1";
 
-/// A row.
-pub trait Row {
-    /// The value of a column; `None` if it is empty or null.
-    fn value(&self, column: usize) -> Option<&str>;
-    /// Its position, for messages.
-    fn place(&self) -> String;
-}
-
 /// Receives the names of columns first, and then each row.
 pub trait Rows {
     /// Names of the columns.
-    fn header(&mut self, header: &[String]) -> anyhow::Result<()>;
+    fn header(&mut self, header: &[String]) -> Result<(), ImportError>;
     /// Takes the next row.
-    fn row(&mut self, row: &dyn Row) -> anyhow::Result<()>;
+    fn row(&mut self, row: &dyn Row) -> Result<(), ImportError>;
 }
 
 /// Reads a table. Its first bytes decide the format.
-pub fn read(source: &Source, rows: &mut impl Rows) -> anyhow::Result<()> {
-    let mut input = source.open_until_signal(&OwnProcess)?;
+pub fn read(
+    source: &Source,
+    process: &dyn Process,
+    rows: &mut impl Rows,
+) -> Result<(), ImportError> {
+    let mut input = source.open_until_signal(process)?;
     let mut magic = Vec::with_capacity(PARQUET.len());
     let name = &source.name;
     let mut begin = input.by_ref().take(PARQUET.len() as u64);
     let read = begin.read_to_end(&mut magic);
-    read.with_context(|| format!("cannot read {name}"))?;
+    read.map_err(|source| ImportError::Read {
+        name: name.clone(),
+        source,
+    })?;
     match source.path() {
         Some(path) if magic == PARQUET => {
             drop(input);
-            parquet(path, rows)
+            parquet(path, process, rows)
         }
-        None if magic == PARQUET => {
-            bail!("this is Parquet, which cannot be read from standard input; name its file")
-        }
-        _ => csv(io::Cursor::new(magic).chain(input), rows),
+        None if magic == PARQUET => Err(ImportError::ParquetOfStdin),
+        _ => csv(io::Cursor::new(magic).chain(input), process, rows),
     }
-    .with_context(|| format!("cannot import {name}"))
+    .map_err(|error| ImportError::Table {
+        name: name.clone(),
+        source: Box::new(error),
+    })
 }
 
 struct CsvRow<'a> {
@@ -74,7 +74,11 @@ impl Row for CsvRow<'_> {
     }
 }
 
-fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
+fn csv(
+    input: impl Read + Send,
+    process: &dyn Process,
+    rows: &mut impl Rows,
+) -> Result<(), ImportError> {
     let (input, ends) = RecordLimit::new(decompressed(input)?);
     let mut input = io::BufReader::new(input);
     let mut first = Vec::new();
@@ -87,25 +91,27 @@ fn csv(input: impl Read + Send, rows: &mut impl Rows) -> anyhow::Result<()> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
     let header = reader.headers()?;
     if header.len() > MOST_COLUMNS {
-        let count = header.len();
-        bail!("its first line names {count} columns, and at most {MOST_COLUMNS} are read");
+        return Err(ImportError::TooManyColumns {
+            count: header.len(),
+            most: MOST_COLUMNS,
+        });
     }
     let header: Vec<String> = header.iter().map(str::to_owned).collect();
     rows.header(&header)?;
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record)? {
         ends.ended();
-        if was_ended() {
+        if process.was_ended() {
             // The last line may be incomplete.
             break;
         }
         let line = line_end.line_of(&record);
         if record.len() != header.len() {
-            let (fields, columns) = (record.len(), header.len());
-            bail!(
-                "line {line} has {}, and the header {columns}",
-                plural(fields as u64, "field")
-            );
+            return Err(ImportError::FieldCount {
+                line,
+                fields: record.len(),
+                columns: header.len(),
+            });
         }
         let record = &record;
         rows.row(&CsvRow { record, line })?;
@@ -158,7 +164,7 @@ impl Row for ParquetRow<'_> {
     }
 }
 
-fn parquet(path: &Path, rows: &mut impl Rows) -> anyhow::Result<()> {
+fn parquet(path: &Path, process: &dyn Process, rows: &mut impl Rows) -> Result<(), ImportError> {
     let header = columns_of(path)?;
     rows.header(&header)?;
     let names: Vec<&str> = header.iter().map(String::as_str).collect();
@@ -177,7 +183,7 @@ fn parquet(path: &Path, rows: &mut impl Rows) -> anyhow::Result<()> {
         let columns: Vec<StringArray> = columns.collect();
         for row in 0..batch.num_rows() {
             number += 1;
-            if was_ended() {
+            if process.was_ended() {
                 return Ok(());
             }
             rows.row(&ParquetRow {

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use trackiops_import::Names;
 use trackiops_schemas::ebpf::ring::NO_USER;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, TenantId};
 use trackiops_schemas::level::IoLevel;
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::names::Names;
 
 /// Most files that are known at a time.
 const MOST_FILES: usize = 1 << 19;

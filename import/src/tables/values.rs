@@ -3,13 +3,28 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use anyhow::{anyhow, bail};
 use chrono::DateTime;
 use chrono::NaiveDateTime;
 use trackiops_schemas::shortened::short_name;
 
 use super::mapping::{Columns, Field, Unit};
-use super::table::Row;
+
+/// A row.
+pub trait Row {
+    /// The value of a column; `None` if it is empty or null.
+    fn value(&self, column: usize) -> Option<&str>;
+    /// Its position, for messages.
+    fn place(&self) -> String;
+}
+
+/// Why a value of a row cannot be imported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}, column `{column}`: {why}")]
+pub struct ValueError {
+    place: String,
+    column: String,
+    why: String,
+}
 
 /// The fields of a row.
 pub struct Values<'a> {
@@ -28,21 +43,25 @@ impl Values<'_> {
     }
 
     /// The text of a field that every row must have.
-    pub fn needed(&self, field: Field) -> anyhow::Result<&str> {
+    pub fn needed(&self, field: Field) -> Result<&str, ValueError> {
         self.text(field)
             .ok_or_else(|| self.error(field, &"it is empty"))
     }
 
     /// An error about a field's value.
-    pub fn error(&self, field: Field, why: &dyn Display) -> anyhow::Error {
+    pub fn error(&self, field: Field, why: &dyn Display) -> ValueError {
         let place = self.columns.place(field);
         let column = place.and_then(|place| self.header.get(place.column));
         let column = short_name(column.map_or("", String::as_str));
-        anyhow!("{}, column `{column}`: {why}", self.row.place())
+        ValueError {
+            place: self.row.place(),
+            column: column.into_owned(),
+            why: why.to_string(),
+        }
     }
 
     /// A number, or another value with a text form.
-    pub fn parsed<T: FromStr>(&self, field: Field, what: &str) -> anyhow::Result<Option<T>> {
+    pub fn parsed<T: FromStr>(&self, field: Field, what: &str) -> Result<Option<T>, ValueError> {
         let Some(text) = self.text(field) else {
             return Ok(None);
         };
@@ -54,12 +73,12 @@ impl Values<'_> {
     }
 
     /// A count of bytes or the like.
-    pub fn count(&self, field: Field) -> anyhow::Result<Option<u32>> {
+    pub fn count(&self, field: Field) -> Result<Option<u32>, ValueError> {
         self.parsed(field, "a whole number below 4294967296")
     }
 
     /// A flag: true or false, 1 or 0.
-    pub fn flag(&self, field: Field) -> anyhow::Result<Option<bool>> {
+    pub fn flag(&self, field: Field) -> Result<Option<bool>, ValueError> {
         let Some(text) = self.text(field) else {
             return Ok(None);
         };
@@ -74,11 +93,11 @@ impl Values<'_> {
     }
 
     /// A time since the epoch, ns. The inner `Err` is a time that no store can represent, such as the year 1 or 9999.
-    pub fn time_ns(&self, field: Field) -> anyhow::Result<Option<Result<i64, OutOfRange>>> {
+    pub fn time_ns(&self, field: Field) -> Result<Option<Result<i64, OutOfRange>>, ValueError> {
         self.ns(field)
     }
 
-    fn ns(&self, field: Field) -> anyhow::Result<Option<Result<i64, OutOfRange>>> {
+    fn ns(&self, field: Field) -> Result<Option<Result<i64, OutOfRange>>, ValueError> {
         let (Some(text), Some(place)) = (self.text(field), self.columns.place(field)) else {
             return Ok(None);
         };
@@ -90,17 +109,17 @@ impl Values<'_> {
         match (ns, place.unit) {
             (Some(ns), _) => Ok(Some(ns)),
             (None, Unit::Ns(_)) => Err(self.error(field, &format!("`{text}` is not a number"))),
-            (None, Unit::Rfc3339) => bail!(self.error(
+            (None, Unit::Rfc3339) => Err(self.error(
                 field,
                 &format!(
                     "`{text}` is not a date as in RFC 3339; for numbers name the unit in --map, such as time=COLUMN:ms"
-                )
+                ),
             )),
         }
     }
 
     /// A non-negative duration, ns.
-    pub fn length_ns(&self, field: Field) -> anyhow::Result<Option<u64>> {
+    pub fn length_ns(&self, field: Field) -> Result<Option<u64>, ValueError> {
         match self.ns(field)? {
             None => Ok(None),
             Some(Err(OutOfRange)) => Err(self.error(field, &"it is longer than 292 years")),
