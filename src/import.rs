@@ -3,7 +3,6 @@
 mod account;
 mod csv;
 mod listing;
-mod messages;
 mod nfsdump;
 mod outcome;
 mod pcap;

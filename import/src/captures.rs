@@ -1,6 +1,12 @@
-//! NFS requests of captures, as a recorder would have seen them.
+//! NFS requests of captures and of nfsdump text, as a recorder would have seen them.
 
 mod calls;
-pub mod files;
+mod files;
+mod messages;
+pub mod nfsdump;
 pub mod operations;
+pub mod pcap;
 mod status;
+
+pub use files::Files;
+pub use messages::{MessageFiles, MessagesError};

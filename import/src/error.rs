@@ -4,8 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use trackiops_analyses::AnalysisError;
+use trackiops_capture::PacketsError;
 use trackiops_store::StoreError;
 
+use crate::captures::MessagesError;
 use crate::source::SourceError;
 use crate::tables::{ColumnsError, ValueError};
 
@@ -44,6 +46,17 @@ pub enum ImportError {
         /// The system's error.
         source: io::Error,
     },
+    /// A capture cannot be imported.
+    #[error("cannot import {name}")]
+    Capture {
+        /// The capture.
+        name: String,
+        /// The cause.
+        source: PacketsError,
+    },
+    /// Messages of a capture cannot be written.
+    #[error(transparent)]
+    Messages(#[from] MessagesError),
     /// A table cannot be imported.
     #[error("cannot import {name}")]
     Table {

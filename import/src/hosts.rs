@@ -96,7 +96,7 @@ pub struct Hosts<N> {
 
 impl<N: Names + Default + 'static> Hosts<N> {
     /// No hosts yet.
-    pub fn new(target: Target, process: &'static dyn Process) -> Self {
+    pub(crate) fn new(target: Target, process: &'static dyn Process) -> Self {
         Self {
             target,
             process,
@@ -159,19 +159,19 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// Files and their users.
-    pub fn names(&self) -> RefMut<'_, N> {
+    pub(crate) fn names(&self) -> RefMut<'_, N> {
         self.names.borrow_mut()
     }
 
     /// Whether [`Self::tick`] is due.
-    pub fn is_due(&self, time_ns: i64) -> bool {
+    pub(crate) fn is_due(&self, time_ns: i64) -> bool {
         // The time may also go back.
         time_ns >= self.next_ns
             || time_ns <= self.next_ns.saturating_sub(SECOND_NS + LONGEST_PAUSE_NS)
     }
 
     /// Advances the imported time.
-    pub fn tick(&mut self, time_ns: i64) -> Result<(), ImportError> {
+    pub(crate) fn tick(&mut self, time_ns: i64) -> Result<(), ImportError> {
         if self.is_stopped() {
             return Ok(());
         }
@@ -212,7 +212,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// Closes all windows and writes them. Writes nothing if there were no requests.
-    pub fn finish(&mut self) -> Result<(), ImportError> {
+    pub(crate) fn finish(&mut self) -> Result<(), ImportError> {
         if self.is_stopped() {
             return Ok(());
         }
@@ -309,12 +309,12 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// `tcp-1` is the first connection of a host.
-    pub fn transport(&mut self, host: &str, begin_ns: i64, peers: &Peers) -> Option<String> {
+    pub(crate) fn transport(&mut self, host: &str, begin_ns: i64, peers: &Peers) -> Option<String> {
         self.host(host, begin_ns).transport(peers)
     }
 
     /// Adds bytes of a captured stream to its client.
-    pub fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
+    pub(crate) fn add_captured(&mut self, at_ns: i64, stream: Stream, bytes: &StreamBytes) {
         if is_in_store(at_ns) && !self.is_stopped() {
             let host = stream.client.ip().to_string();
             let host = self.host(&host, at_ns);
@@ -323,12 +323,12 @@ impl<N: Names + Default + 'static> Hosts<N> {
     }
 
     /// Counts a request whose time a store cannot represent.
-    pub fn leave_out(&mut self) {
+    pub(crate) fn leave_out(&mut self) {
         self.left_out += 1;
     }
 
     /// Adds a completed operation. Returns whether a store can represent its time.
-    pub fn add(&mut self, host: &str, completed: &Completed<'_>) -> bool {
+    pub(crate) fn add(&mut self, host: &str, completed: &Completed<'_>) -> bool {
         let Completed {
             begin_ns,
             end_ns,

@@ -11,5 +11,5 @@ pub mod tables;
 pub use error::ImportError;
 pub use hosts::{Hosts, Target};
 pub use names::Names;
-pub use process::{Notice, Process};
-pub use source::{Source, SourceError, bytes_to_read, id, must_stop};
+pub use process::{CutShort, Notice, Process};
+pub use source::{Source, SourceError, bytes_to_read, id};

@@ -24,6 +24,28 @@ pub enum Notice {
     Store(Warning),
     /// These columns of a table are not imported.
     Unused(String),
+    /// The end of a capture cannot be read.
+    CaptureCutShort(CutShort),
+    /// The end of a text cannot be read.
+    TextCutShort {
+        /// Its name.
+        name: String,
+        /// The last line before that.
+        line: u64,
+        /// The reason.
+        why: String,
+    },
     /// This many requests are not imported, because a store cannot represent their times.
     LeftOut(u64),
+}
+
+/// A capture whose end cannot be read.
+#[derive(Clone, Debug)]
+pub struct CutShort {
+    /// Its name.
+    pub name: String,
+    /// The reason.
+    pub why: String,
+    /// Packets before that.
+    pub packets: u64,
 }

@@ -1,23 +1,17 @@
 //! `trackiops import nfsdump`: text with one line for each call and each reply.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use trackiops_capture::{
-    ClientTally, DumpDecoder, DumpMessage, DumpReport, NotUnderstood, read_lines,
-};
-use trackiops_import::captures::files::Files;
-use trackiops_import::{Hosts, Source};
+use trackiops_capture::{ClientTally, DumpReport};
+use trackiops_import::captures::nfsdump::{Imported, Lines, Unread, import};
 
 use super::account::print_time_range;
 use super::outcome::{Backwards, tell};
-use super::process::{OwnProcess, sources, was_ended};
+use super::process::{OwnProcess, sources};
 use super::target_flags::TargetFlags;
-use crate::output::{plural, print, say};
+use crate::output::{plural, print};
 
 /// Most clients in separate rows.
 const MOST_SHOWN: usize = 100;
@@ -46,35 +40,15 @@ pub struct Args {
     target: TargetFlags,
 }
 
-/// Lines of all files.
-#[derive(Default)]
-struct Lines {
-    read: u64,
-    comments: u64,
-    not_understood: BTreeMap<NotUnderstood, Unread>,
-}
-
-/// Lines that were not understood for the same reason.
-struct Unread {
-    lines: u64,
-    /// File and number of the first such line.
-    first: (String, u64),
-}
-
 /// Imports texts.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sources = sources(&args.files)?;
     let target = args.target.target("nfsdump", &sources, &());
-    let mut decoder = DumpDecoder::new(Hosts::<Files>::new(target, &OwnProcess));
-    let mut lines = Lines::default();
-    for source in &sources {
-        read(source, &mut decoder, &mut lines)?;
-        if was_ended() {
-            break;
-        }
-    }
-    let (mut hosts, report) = decoder.finish();
-    hosts.finish()?;
+    let Imported {
+        mut hosts,
+        lines,
+        report,
+    } = import(&sources, target, &OwnProcess)?;
     let backwards = Backwards {
         number: report.backwards,
         what: "line",
@@ -83,56 +57,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     tell(&mut hosts, "client", &backwards, |out| {
         print_account(&lines, &report, out)
     })
-}
-
-fn read(
-    source: &Source,
-    decoder: &mut DumpDecoder<Hosts<Files>>,
-    lines: &mut Lines,
-) -> anyhow::Result<()> {
-    let mut number = 0;
-    let mut ticked = Ok(());
-    let take = |line: &[u8]| {
-        if was_ended() {
-            // The last line may be incomplete.
-            return ControlFlow::Break(());
-        }
-        number += 1;
-        lines.read += 1;
-        if line.is_empty() || line.starts_with(b"#") {
-            lines.comments += 1;
-            return ControlFlow::Continue(());
-        }
-        match DumpMessage::parse(line) {
-            Ok(message) => {
-                ticked = decoder.receiver().tick(message.time_ns());
-                if ticked.is_err() {
-                    return ControlFlow::Break(());
-                }
-                decoder.message(message);
-            }
-            Err(reason) => {
-                let unread = lines.not_understood.entry(reason);
-                let unread = unread.or_insert_with(|| Unread {
-                    lines: 0,
-                    first: (source.name.clone(), number),
-                });
-                unread.lines += 1;
-            }
-        }
-        ControlFlow::Continue(())
-    };
-    let end = read_lines(source.open_until_signal(&OwnProcess)?, take, was_ended);
-    ticked?;
-    match end {
-        Err(_) if was_ended() => {}
-        Err(error) if number > 0 => say(format_args!(
-            "warning: {} cannot be read after line {number}: {error}; what comes before was imported",
-            source.name
-        )),
-        end => end.with_context(|| format!("cannot read {}", source.name))?,
-    }
-    Ok(())
 }
 
 /// Prints the account of all lines.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use trackiops_import::{Hosts, Names};
 use trackiops_query::times::{Zone, show};
 
-use super::process::was_ended;
 use crate::exit_status::ExitStatus;
 use crate::output::{Output, plural, print, say};
 use crate::signals;
@@ -36,7 +35,7 @@ pub fn tell<N: Names + Default + 'static>(
         0 => ExitStatus::Negative,
         _ => ExitStatus::Success,
     };
-    if was_ended() {
+    if signals::was_asked() {
         thread::spawn(move || {
             thread::sleep(SAYING);
             signals::exit_now(status as u8)
@@ -73,7 +72,7 @@ pub fn tell<N: Names + Default + 'static>(
         say(format_args!(
             "ended by a signal at {until}; the same command goes on with the import, and adds nothing twice"
         ));
-    } else if was_ended() && requests > 0 {
+    } else if signals::was_asked() && requests > 0 {
         let store = hosts.store().display();
         let until = hosts.now().map_or_else(
             || "then".to_owned(),
@@ -88,7 +87,7 @@ pub fn tell<N: Names + Default + 'static>(
                 "warning: the last windows of {hosts} were not written"
             ));
         }
-    } else if was_ended() {
+    } else if signals::was_asked() {
         say("ended by a signal: nothing was imported");
     }
     Output::Stdout.write(|out| {
@@ -101,7 +100,7 @@ pub fn tell<N: Names + Default + 'static>(
         )?;
         account(out)
     })?;
-    if was_ended() {
+    if signals::was_asked() {
         // Sealing continues when the store is opened next.
         signals::exit_now(status as u8);
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use trackiops_import::{Notice, Process, Source, bytes_to_read};
+use trackiops_import::{CutShort, Notice, Process, Source, bytes_to_read};
 
 use crate::output::{plural, say};
 use crate::progress::begin_reading;
@@ -15,7 +15,7 @@ pub struct OwnProcess;
 
 impl Process for OwnProcess {
     fn was_ended(&self) -> bool {
-        was_ended()
+        signals::was_asked()
     }
 
     fn asked_to_end(&self) -> io::Result<BorrowedFd<'static>> {
@@ -28,6 +28,15 @@ impl Process for OwnProcess {
             Notice::Unused(columns) => say(format_args!(
                 "note: columns that are not imported: {columns}; --map FIELD=COLUMN says what one has"
             )),
+            Notice::CaptureCutShort(CutShort { name, why, packets }) => {
+                let packets = plural(packets, "packet");
+                say(format_args!(
+                    "warning: {name}: {why}; what comes before it was imported, {packets}"
+                ));
+            }
+            Notice::TextCutShort { name, line, why } => say(format_args!(
+                "warning: {name} cannot be read after line {line}: {why}; what comes before was imported"
+            )),
             Notice::LeftOut(rows) => {
                 let rows = plural(rows, "row");
                 say(format_args!(
@@ -36,11 +45,6 @@ impl Process for OwnProcess {
             }
         }
     }
-}
-
-/// Whether a signal has ended the reading.
-pub fn was_ended() -> bool {
-    signals::was_asked()
 }
 
 /// The sources of an import. From now on, the progress of reading them is shown.

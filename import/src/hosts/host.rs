@@ -196,7 +196,7 @@ mod tests {
     use trackiops_schemas::row::{FileRow, Row};
 
     use super::*;
-    use crate::captures::files::Files;
+    use crate::captures::Files;
 
     #[test]
     fn parts_of_a_window_have_all_of_its_rows_and_its_account_once() {

@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use trackiops_capture::{Call, NFS_PROGRAM, Peers, Reply, Request, Seen};
-use trackiops_import::captures::operations::{Found, SeenFile, name_of_call};
 use trackiops_render::formats::{Kind, Writer};
 use trackiops_schemas::identity::path_text;
+
+use super::operations::{Found, SeenFile, name_of_call};
 
 /// Rows to write at once.
 const BATCH: usize = 1 << 16;
@@ -20,6 +21,33 @@ const BATCH: usize = 1 << 16;
 const REORDERED: usize = 1 << 14;
 /// Most calls that wait for a reply: as many as the capture's connections remember. Further ones are forgotten.
 const MOST_CALLS: usize = 1 << 20;
+
+/// Why messages cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum MessagesError {
+    /// A directory or a file cannot be created.
+    #[error("cannot create {path}", path = .path.display())]
+    Create {
+        /// The directory or the file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file is there already.
+    #[error("cannot create {path}, which exists; name a directory without it", path = .0.display())]
+    Exists(PathBuf),
+    /// Writing to a file failed.
+    #[error("cannot write {path}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Messages do not fit into columns.
+    #[error(transparent)]
+    Rows(#[from] ArrowError),
+}
 
 /// A call or a reply.
 struct Message {
@@ -58,13 +86,13 @@ pub struct MessageFiles {
     /// Calls without a reply yet.
     calls: HashMap<(Peers, u32), i64>,
     next_id: i64,
-    failed: anyhow::Result<()>,
+    failed: Result<(), MessagesError>,
 }
 
 impl MessageFiles {
     /// Creates `records.parquet` and `attrs.parquet` in a directory.
-    pub fn create(dir: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    pub fn create(dir: &Path) -> Result<Self, MessagesError> {
+        fs::create_dir_all(dir).map_err(cannot_create(dir))?;
         let number = |name| Field::new(name, DataType::Int64, true);
         let text = |name| Field::new(name, DataType::Utf8, true);
         let messages = Schema::new(vec![
@@ -195,7 +223,7 @@ impl MessageFiles {
         self.fail(written);
     }
 
-    fn fail(&mut self, written: anyhow::Result<()>) {
+    fn fail(&mut self, written: Result<(), MessagesError>) {
         if self.failed.is_ok() {
             self.failed = written;
         }
@@ -209,7 +237,7 @@ impl MessageFiles {
     }
 
     /// Completes the files. Also returns the error of any earlier write.
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    pub fn finish(mut self) -> Result<(), MessagesError> {
         self.write_messages(self.waiting.len());
         self.write_told();
         self.failed?;
@@ -307,6 +335,20 @@ fn of_told(rows: &[Told]) -> Vec<ArrayRef> {
     ]
 }
 
+fn cannot_create(path: &Path) -> impl FnOnce(io::Error) -> MessagesError + use<'_> {
+    move |source| MessagesError::Create {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> MessagesError + use<'_> {
+    move |source| MessagesError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
 /// A file that is being written.
 struct Table {
     path: PathBuf,
@@ -317,22 +359,18 @@ struct Table {
 }
 
 impl Table {
-    fn create(path: PathBuf, schema: Schema) -> anyhow::Result<Self> {
+    fn create(path: PathBuf, schema: Schema) -> Result<Self, MessagesError> {
         let schema = Arc::new(schema);
         if path.symlink_metadata().is_ok() {
-            bail!(
-                "cannot create {}, which exists; name a directory without it",
-                path.display()
-            );
+            return Err(MessagesError::Exists(path));
         }
         let mut draft = path.clone().into_os_string();
         draft.push(".part");
         let draft = PathBuf::from(draft);
         // An interrupted import may have left one behind.
-        let file =
-            File::create(&draft).with_context(|| format!("cannot create {}", draft.display()))?;
+        let file = File::create(&draft).map_err(cannot_create(&draft))?;
         let writer = Writer::new(Kind::Parquet, &schema, BufWriter::new(file));
-        let writer = writer.with_context(|| format!("cannot write {}", path.display()))?;
+        let writer = writer.map_err(cannot_write(&path))?;
         Ok(Self {
             path,
             draft,
@@ -341,26 +379,25 @@ impl Table {
         })
     }
 
-    fn write(&mut self, columns: Vec<ArrayRef>) -> anyhow::Result<()> {
+    fn write(&mut self, columns: Vec<ArrayRef>) -> Result<(), MessagesError> {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         let written = self.writer.write(&batch);
-        written.with_context(|| format!("cannot write {}", self.path.display()))
+        written.map_err(cannot_write(&self.path))
     }
 
-    fn finish(self) -> anyhow::Result<()> {
+    fn finish(self) -> Result<(), MessagesError> {
         let Self {
             path,
             draft,
             writer,
             ..
         } = self;
-        let cannot = || format!("cannot write {}", path.display());
-        let out = writer.finish().with_context(cannot)?;
+        let out = writer.finish().map_err(cannot_write(&path))?;
         out.out
             .into_inner()
             .map_err(|error| error.into_error())
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(draft, &path))
-            .with_context(cannot)
+            .map_err(cannot_write(&path))
     }
 }
