@@ -1,33 +1,19 @@
 //! `trackiops compare`: compares single requests of a store with a capture of the same traffic.
 
-mod captured;
-mod comparison;
-mod matching;
-mod recorded;
-mod sheets;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use trackiops_query::coverage::Interval;
+use trackiops_import::compare::{Captured, Comparison, RowsWanted, TABLES, compare, sheets};
+use trackiops_import::{CutShort, Source};
 use trackiops_query::coverage::note::Note;
-use trackiops_query::requests::KeptRequests;
 use trackiops_query::times::Zone;
-use trackiops_query::{KeptRequest, Question};
 use trackiops_render::report::ReportTable;
 use trackiops_reports::report::About;
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::time::UtcMs;
-use trackiops_store::Snapshot;
 
-use self::captured::Captured;
-use self::comparison::{Comparison, RowsWanted};
-use self::matching::Matching;
-use self::recorded::Recorded;
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
-use crate::output::plural;
+use crate::output::{plural, say};
 use crate::progress::begin_reading;
 use crate::question_flags::{FileFlags, WhenFlags, now};
 use crate::report::form::FormFlags;
@@ -50,8 +36,6 @@ Exit status 0: they are equal; 1: a request is missing on one side, or something
 
 /// Rows of differing requests, in tables for people.
 const MOST_ROWS: usize = 20;
-/// The two sides' ends of one request differ by less than this, ms.
-const APART_MS: i64 = 60_000;
 
 const METHOD: &[&str] = &[
     "A request is the same on both sides if xid and operation are, and the ends are at most a minute apart; of several the one with the same \
@@ -87,39 +71,31 @@ pub struct Args {
 
 /// Runs the command. Status 0: equal; 1: something differs; 3: a part of the store is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let form = args.form.choose(&sheets::TABLES)?;
+    let form = args.form.choose(&TABLES)?;
     let time = (Zone::Local, now());
     let range = args.when.range(time)?;
     let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     // A capture only contains the wire level.
     question.levels = vec![IoLevel::Wire];
     begin_reading("comparing", None);
-    let captured = Captured::read(&args.pcap, &args.ports)?;
-    let shared = shared(&question, &captured)?;
-    let mut matching = Matching::new(&captured.transfers);
+    let captured = Captured::read(&Source::all(&args.pcap)?, &args.ports, say_cut_short)?;
     let wanted = match (args.rows, form.is_for_people()) {
         (true, _) => RowsWanted::All,
         (false, true) => RowsWanted::Differing(MOST_ROWS),
         (false, false) => RowsWanted::Differing(usize::MAX),
     };
-    let mut comparison = Comparison::new(&captured, wanted);
-    let (notes, without_xid) = read(&question, &shared, &mut matching, &mut comparison)?;
-    for transfer in matching.rest() {
-        if shared.has(transfer.end_ns, transfer.end_ns) {
-            comparison.only_captured(transfer);
-        }
-    }
-    comparison.rows.sort_by_key(comparison::Pair::end_ns);
+    let compared = compare(&question, &captured, wanted)?;
+    let (comparison, without_xid) = (compared.comparison, compared.without_xid);
     let about = About {
         verdict: None,
         name: "compare",
         title: "Recording and capture",
         method: METHOD,
-        range: shared.interval(),
-        notes,
+        range: compared.range,
+        notes: compared.notes,
         remarks: remarks(&captured, &comparison, without_xid),
     };
-    let tables: Vec<_> = sheets::sheets(&comparison)
+    let tables: Vec<_> = sheets(&comparison)
         .into_iter()
         .map(|sheet| sheet.into_table(&about))
         .collect();
@@ -135,90 +111,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// The time that recording and capture share, ns since the epoch, both ends inclusive.
-struct Shared {
-    start_ns: i64,
-    end_ns: i64,
-}
-
-impl Shared {
-    fn has(&self, begin_ns: i64, end_ns: i64) -> bool {
-        self.start_ns <= begin_ns && end_ns <= self.end_ns
-    }
-
-    fn interval(&self) -> Interval {
-        let ms = |ns: i64| UtcMs(ns.div_euclid(1_000_000));
-        Interval::new(ms(self.start_ns), UtcMs(ms(self.end_ns).0 + 1))
-    }
-}
-
-fn shared(question: &Question, captured: &Captured) -> anyhow::Result<Shared> {
-    let snapshot = Snapshot::open_all(question.stores.iter().map(|store| &**store))?;
-    let Some((start, end)) = snapshot.span() else {
-        bail!("nothing is recorded in the store yet; record with `trackiops record --requests`");
-    };
-    let start = question.range.since.map_or(start, |since| since.max(start));
-    let end = question.range.until.map_or(end, |until| until.min(end));
-    let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
-    let (first_ns, last_ns) = captured.range_ns;
-    let shared = Shared {
-        start_ns: ns(start).max(first_ns),
-        end_ns: ns(end).saturating_sub(1).min(last_ns),
-    };
-    if shared.start_ns > shared.end_ns {
-        bail!(
-            "the capture has nothing of the time of the recording that is asked for: compare its times with those of `trackiops query`"
-        );
-    }
-    Ok(shared)
-}
-
-/// Compares all requests of the store in the shared time. Returns notes, and the number of requests without an xid.
-fn read<'c>(
-    question: &Question,
-    shared: &Shared,
-    matching: &mut Matching<'c>,
-    comparison: &mut Comparison<'c>,
-) -> anyhow::Result<(Vec<Note>, u64)> {
-    let none = "no single requests are kept in the store for the time of the capture; record with `trackiops record --requests`";
-    let Ok(mut kept) = KeptRequests::open(question)? else {
-        bail!(none);
-    };
-    let (mut all, mut without_xid) = (0_u64, 0_u64);
-    let Interval { start, end } = shared.interval();
-    let around = Interval::new(UtcMs(start.0 - APART_MS), UtcMs(end.0 + APART_MS));
-    kept.read(around, &mut |batch| {
-        for row in KeptRequest::all_of(&batch) {
-            let recorded = Recorded::new(&row);
-            let captured = matching.take(&recorded);
-            // The client completes the request after its last packet, perhaps after the last packet of the capture.
-            let is_shared = match captured {
-                Some(captured) => shared.has(captured.end_ns, captured.end_ns),
-                None => shared.has(recorded.begin_ns(), recorded.end_ns),
-            };
-            if !is_shared {
-                continue;
-            }
-            all += 1;
-            match recorded.xid {
-                None => without_xid += 1,
-                Some(_) => comparison.recorded(recorded, captured),
-            }
-        }
-        Ok(true)
-    })
-    .context("single requests cannot be read")?;
-    if all == 0 {
-        bail!(none);
-    }
-    if all == without_xid {
-        bail!(
-            "the single requests of the store have no xids, so they cannot be found in a capture; \
-             they are recorded on kernels with BTF (see `trackiops doctor`)"
-        );
-    }
-    let (_, _, notes) = kept.finish(question);
-    Ok((notes, without_xid))
+fn say_cut_short(CutShort { name, why, packets }: CutShort) {
+    let packets = plural(packets, "packet");
+    say(format_args!(
+        "warning: {name}: {why}; what comes before it is compared, {packets}"
+    ));
 }
 
 fn remarks(captured: &Captured, comparison: &Comparison<'_>, without_xid: u64) -> Vec<String> {

@@ -4,7 +4,7 @@ mod calls;
 mod files;
 mod messages;
 pub mod nfsdump;
-pub mod operations;
+pub(crate) mod operations;
 pub mod pcap;
 mod status;
 

@@ -1,6 +1,7 @@
-//! Imports other programs' recordings into a store.
+//! Imports other programs' recordings into a store, and compares a store with a capture.
 
 pub mod captures;
+pub mod compare;
 mod error;
 mod hosts;
 mod names;

@@ -1,16 +1,15 @@
 //! READs and WRITEs of a capture.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
-use anyhow::{Context, bail};
-use std::collections::HashMap;
 use trackiops_capture::{Decoder, Handle, Receiver, Request, read_packets};
-use trackiops_import::Source;
-use trackiops_import::captures::operations::Found;
 
-use crate::output::{plural, say};
+use super::error::CompareError;
+use crate::captures::operations::Found;
+use crate::process::CutShort;
+use crate::source::Source;
 
 /// A READ or WRITE with its reply.
 pub struct Transfer {
@@ -57,27 +56,34 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Reads the files of one capture, in order of time.
-    pub fn read(paths: &[PathBuf], ports: &[u16]) -> anyhow::Result<Self> {
+    /// Reads the files of one capture, in order of time. `warn` receives the files whose ends cannot be read.
+    pub fn read(
+        sources: &[Source],
+        ports: &[u16],
+        mut warn: impl FnMut(CutShort),
+    ) -> Result<Self, CompareError> {
         let mut decoder = Decoder::new(Self::default(), ports);
-        for source in Source::all(paths)? {
+        for source in sources {
             let end = read_packets(source.open()?, |packet| {
                 decoder.packet(&packet);
                 ControlFlow::Continue(())
             });
-            let end = end.with_context(|| format!("cannot read {}", source.name))?;
-            if let Some(damage) = end.damage {
-                say(format_args!(
-                    "warning: {}: {damage}; what comes before it is compared, {}",
-                    source.name,
-                    plural(end.packets, "packet")
-                ));
+            let end = end.map_err(|error| CompareError::Capture {
+                name: source.name.clone(),
+                source: error,
+            })?;
+            if let Some(why) = end.damage {
+                warn(CutShort {
+                    name: source.name.clone(),
+                    why,
+                    packets: end.packets,
+                });
             }
         }
         let (captured, report) = decoder.finish();
         let total = report.total();
         let Some(range_ns) = report.time_range_ns else {
-            bail!("--pcap: there is no packet in the capture; capture with `tcpdump port 2049`");
+            return Err(CompareError::NoPackets);
         };
         Ok(Self {
             range_ns,
