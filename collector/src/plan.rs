@@ -4,13 +4,12 @@
 mod block_offsets;
 mod cache_offsets;
 mod direct_offsets;
+mod levels;
 mod local_offsets;
 pub(crate) mod members;
 mod syscall_offsets;
 mod tracepoint_offsets;
 mod unsupported;
-
-use std::str::FromStr;
 
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
@@ -25,6 +24,7 @@ use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::block_offsets::add_block_offsets;
 use crate::plan::cache_offsets::add_cache_offsets;
 use crate::plan::direct_offsets::direct_offsets;
+pub use crate::plan::levels::{Levels, RecordedLevel};
 use crate::plan::local_offsets::add_local_offsets;
 use crate::plan::syscall_offsets::add_syscall_offsets;
 pub(crate) use crate::plan::syscall_offsets::syscall_kinds;
@@ -41,92 +41,6 @@ pub enum EngineChoice {
     Direct,
     /// By following the request through classic tracepoints.
     Tracepoint,
-}
-
-/// The recorded levels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
-    /// Requests of the NFS client to its servers.
-    pub wire: bool,
-    /// Calls of applications on files of local file systems. Calls on NFS files belong to the wire.
-    pub app: bool,
-    /// Requests to block devices.
-    pub block: bool,
-    /// Changes of the page cache, in the rows of files of the other levels.
-    pub cache: bool,
-}
-
-/// One of the recorded levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordedLevel {
-    /// [`Levels::wire`].
-    Wire,
-    /// [`Levels::app`].
-    App,
-    /// [`Levels::block`].
-    Block,
-    /// [`Levels::cache`].
-    Cache,
-}
-
-impl FromStr for RecordedLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim() {
-            "wire" => Ok(Self::Wire),
-            "app" => Ok(Self::App),
-            "block" => Ok(Self::Block),
-            "cache" => Ok(Self::Cache),
-            other => Err(format!(
-                "there is no level `{other}`: write wire, app, block or cache"
-            )),
-        }
-    }
-}
-
-impl Levels {
-    /// The wire alone.
-    pub const WIRE: Self = Self {
-        wire: true,
-        app: false,
-        block: false,
-        cache: false,
-    };
-    /// The calls on files of local file systems alone.
-    pub const APP: Self = Self {
-        wire: false,
-        app: true,
-        block: false,
-        cache: false,
-    };
-    /// The block level alone.
-    pub const BLOCK: Self = Self {
-        wire: false,
-        app: false,
-        block: true,
-        cache: false,
-    };
-
-    /// Whether there are rows of files of local file systems.
-    pub fn has_local(self) -> bool {
-        self.app || self.block
-    }
-}
-
-impl FromIterator<RecordedLevel> for Levels {
-    fn from_iter<I: IntoIterator<Item = RecordedLevel>>(levels: I) -> Self {
-        let mut all = Self::default();
-        for level in levels {
-            match level {
-                RecordedLevel::Wire => all.wire = true,
-                RecordedLevel::App => all.app = true,
-                RecordedLevel::Block => all.block = true,
-                RecordedLevel::Cache => all.cache = true,
-            }
-        }
-        all
-    }
 }
 
 /// Which programs to load, and the facts that they need about this kernel.

@@ -4,7 +4,7 @@ use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
 
 use crate::facts::KernelFacts;
-use crate::plan::Levels;
+use crate::plan::levels::Levels;
 use crate::plan::members::LevelMembers;
 use crate::plan::unsupported::Unsupported;
 
