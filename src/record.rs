@@ -186,11 +186,11 @@ async fn record_with_plan(
     if args.requests && !args.memory().is_some_and(leaves_out) {
         plan = plan.keeping_calls();
     }
-    if !args.user.is_empty() {
-        plan = plan.following_functions().context(
+    if !args.user.is_empty() && !plan.may_follow_functions() {
+        bail!(
             "the tracepoint engine does not follow functions of programs: leave out --user, or see `trackiops doctor` for what the direct \
-             engine lacks",
-        )?;
+             engine lacks"
+        );
     }
     let settings = Settings {
         // The current rules: SIGHUP may have changed them while it waited for the NFS client.

@@ -43,7 +43,7 @@ pub use filter::{Filter, FilterError, Procedure, ProcedureError};
 pub use loads::{KernelLoad, KernelLoads, LoadSafety, kernel_loads};
 pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,
-    Unsupported, plan,
+    Switches, Unsupported, plan,
 };
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage, SharedUnprobed};
 pub use replay::Replay;

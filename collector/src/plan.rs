@@ -7,25 +7,26 @@ mod direct_offsets;
 mod levels;
 mod local_offsets;
 pub(crate) mod members;
+mod switches;
 mod syscall_offsets;
 mod tracepoint_offsets;
 mod unsupported;
 
-use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
+use trackiops_schemas::ebpf::app_sums::AppOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::OpOffsets;
 use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
-use trackiops_schemas::ebpf::syscalls::kept;
 
 use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::block_offsets::add_block_offsets;
 use crate::plan::cache_offsets::add_cache_offsets;
-use crate::plan::direct_offsets::direct_offsets;
+use crate::plan::direct_offsets::{REGISTERS, direct_offsets};
 pub use crate::plan::levels::{Levels, RecordedLevel};
 use crate::plan::local_offsets::add_local_offsets;
+pub use crate::plan::switches::Switches;
 use crate::plan::syscall_offsets::add_syscall_offsets;
 pub(crate) use crate::plan::syscall_offsets::syscall_kinds;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
@@ -53,6 +54,8 @@ pub enum Programs {
         offsets: Box<DirectOffsets>,
         /// The levels that they record.
         levels: Levels,
+        /// What they record in addition to requests.
+        switches: Switches,
         /// The tracepoint on dirtied pages.
         dirty_event: &'static str,
         /// The tracepoint on the submission of an io_uring request, if it names the request.
@@ -136,21 +139,32 @@ impl Plan {
         }
     }
 
+    /// What is recorded in addition to requests: nothing by the tracepoint engine.
+    fn switches(&self) -> Switches {
+        match &self.programs {
+            Programs::Direct { switches, .. } => *switches,
+            Programs::Tracepoint(_) => Switches::default(),
+        }
+    }
+
+    /// The switches of the direct engine.
+    fn switches_mut(&mut self) -> Option<&mut Switches> {
+        match &mut self.programs {
+            Programs::Direct { switches, .. } => Some(switches),
+            Programs::Tracepoint(_) => None,
+        }
+    }
+
     /// Whether operations are recorded, not only requests for files.
     pub fn has_operations(&self) -> bool {
-        match &self.programs {
-            Programs::Direct { offsets, .. } => offsets.operation != OpOffsets::default(),
-            Programs::Tracepoint(_) => false,
-        }
+        self.switches().rpcs
     }
 
     /// Whether all recorded levels with operations record them: the NFS client, or without the wire local files.
     pub fn covers_operations(&self) -> bool {
-        match &self.programs {
-            Programs::Direct {
-                offsets, levels, ..
-            } if !levels.wire => offsets.syscalls.counts_operations != 0,
-            _ => self.has_operations(),
+        match self.levels().wire {
+            true => self.switches().rpcs,
+            false => self.switches().opens_and_syncs,
         }
     }
 
@@ -180,37 +194,26 @@ impl Plan {
 
     /// Whether calls of applications are timed as well.
     pub fn times_calls(&self) -> bool {
-        matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.app.is_timed != 0)
+        self.switches().call_times
     }
 
     /// Whether single calls of applications are handed over as well.
     pub fn keeps_calls(&self) -> bool {
-        matches!(&self.programs, Programs::Direct { offsets, .. } if offsets.syscalls.keeps != 0)
+        self.switches().single_calls
     }
 
-    /// The same plan, following functions of programs; `None` for the tracepoint engine.
-    pub fn following_functions(mut self) -> Option<Self> {
-        let Programs::Direct { offsets, .. } = &mut self.programs else {
-            return None;
-        };
-        if cfg!(target_arch = "x86_64") {
-            offsets.app.registers |= registers::X86_64;
-        }
-        Some(self)
+    /// Whether functions of programs can be followed.
+    pub fn may_follow_functions(&self) -> bool {
+        matches!(self.programs, Programs::Direct { .. })
     }
 
     /// The same plan, with timed single calls if the level of applications is recorded.
     pub fn keeping_calls(mut self) -> Self {
-        if let Programs::Direct {
-            offsets, levels, ..
-        } = &mut self.programs
-            && levels.app
+        if self.levels().app
+            && let Some(switches) = self.switches_mut()
         {
-            offsets.app.is_timed = 1;
-            offsets.syscalls.keeps = match levels.wire {
-                true => kept::LOCAL | kept::NFS,
-                false => kept::LOCAL,
-            };
+            switches.call_times = true;
+            switches.single_calls = true;
         }
         self
     }
@@ -219,8 +222,8 @@ impl Plan {
     pub fn with_app_view(mut self, wanted: AppView) -> Self {
         if let Programs::Direct {
             calls,
-            offsets,
             levels,
+            switches,
             ..
         } = &mut self.programs
         {
@@ -228,25 +231,23 @@ impl Plan {
                 *calls = None;
             }
             let has_any = calls.is_some() || levels.app;
-            offsets.app.is_timed = u32::from(wanted == AppView::Timed && has_any);
+            switches.call_times = wanted == AppView::Timed && has_any;
         }
         self
     }
 
     /// The same plan without operations, on any files.
     pub fn without_operations(mut self) -> Self {
-        if let Programs::Direct { offsets, .. } = &mut self.programs {
-            offsets.syscalls.counts_operations = 0;
+        if let Some(switches) = self.switches_mut() {
+            switches.opens_and_syncs = false;
         }
         self.without_rpcs()
     }
 
     /// The same plan without operations of the NFS client.
     pub fn without_rpcs(mut self) -> Self {
-        if let Programs::Direct { offsets, .. } = &mut self.programs {
-            offsets.operation = OpOffsets::default();
-            // Calls of applications still find the handles of their files by the remaining members.
-            offsets.file_operation.is_known = 0;
+        if let Some(switches) = self.switches_mut() {
+            switches.rpcs = false;
         }
         self
     }
@@ -325,8 +326,10 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
         add_syscall_offsets(&mut offsets, facts)?;
     }
     if levels.cache {
-        add_cache_offsets(&mut offsets, facts, levels)?;
+        add_cache_offsets(&mut offsets, facts)?;
     }
+    // Functions of programs may be followed at any level.
+    offsets.app.registers = REGISTERS;
     // All programs hand over their records in the same way, so all must read in the same way.
     let cast = facts.cast.filter(|cast| {
         (!levels.wire || cast.events.is_some())
@@ -338,6 +341,11 @@ fn direct_programs(facts: &KernelFacts, levels: Levels) -> Result<Programs, Unsu
     let has_releases = cast.is_none_or(|cast| cast.has_releases);
     Ok(Programs::Direct {
         levels,
+        switches: Switches {
+            rpcs: offsets.operation != OpOffsets::default(),
+            opens_and_syncs: levels.app,
+            ..Switches::default()
+        },
         dirty_event: facts.dirty_event,
         ring_submission: facts.ring_submission,
         recovers: levels.wire

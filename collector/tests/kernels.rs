@@ -10,7 +10,7 @@ use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
 use trackiops_collector::{
     CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Levels, Plan, PreemptedCalls, Programs,
-    Unsupported, plan,
+    Switches, Unsupported, plan,
 };
 use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::block::BlockOffsets;
@@ -206,6 +206,7 @@ fn each_kernel_can_be_read_directly() {
                 recovers,
                 cast,
                 calls,
+                switches,
                 levels: _,
                 dirty_event: _,
                 ring_submission: _,
@@ -214,6 +215,11 @@ fn each_kernel_can_be_read_directly() {
                 panic!("{kernel}: {plan:?}");
             };
             assert_eq!(*offsets, expected(&kernel), "{kernel}");
+            let operations = Switches {
+                rpcs: true,
+                ..Switches::default()
+            };
+            assert_eq!(switches, operations, "{kernel}");
             assert_eq!(recovers, kernel == "newest", "{kernel}");
             // `bpf_rdonly_cast` came with Linux 6.2.
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
@@ -503,6 +509,8 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
         assert!(plan.has_sums_of_files() && !plan.has_calls(), "{kernel}");
         let Programs::Direct {
             offsets,
+            levels,
+            switches,
             cast,
             dirty_event,
             ..
@@ -510,7 +518,7 @@ fn the_page_cache_is_counted_in_rows_of_other_levels() {
         else {
             panic!("{kernel}");
         };
-        let of = offsets.cache;
+        let of = switches.applied_to(&offsets, levels).cache;
         assert_eq!((of.has_wire, of.has_local), (0, 1), "{kernel}");
         assert_eq!(
             (of.folio_mapping, of.mapping_host),
@@ -547,6 +555,9 @@ fn calls_for_local_files_need_no_nfs() {
         let plan = plan(&facts, EngineChoice::Auto, Some(Levels::APP)).unwrap();
         assert!(plan.counts_calls() && !plan.has_calls(), "{kernel}");
         assert!(plan.has_paths() && !plan.has_operations(), "{kernel}");
+        assert!(plan.covers_operations(), "{kernel}: opens and syncs");
+        let without = plan.clone().without_operations();
+        assert!(!without.covers_operations(), "{kernel}");
         let Programs::Direct { offsets, cast, .. } = plan.programs else {
             panic!("{kernel}");
         };

@@ -215,6 +215,8 @@ pub fn load_by_cast(
 ) -> Option<io::Result<LoadedByCast>> {
     let Programs::Direct {
         offsets,
+        levels,
+        switches,
         recovers,
         cast,
         ..
@@ -223,10 +225,10 @@ pub fn load_by_cast(
         return None;
     };
     let cast = (*cast)?;
+    let offsets = switches.applied_to(offsets, *levels);
     let object = relocations::complete(OBJECT, Some(cast), &offsets.words())?;
     let used = used_programs(plan);
     // A plan has `cast` only if the types of all tracepoints are known.
-    let levels = plan.levels();
     let syscalls = cast.syscalls.into_iter();
     let syscalls = syscalls.flat_map(|(exit, ring)| [Some(exit), ring]);
     let syscalls = syscalls.flatten().take(used_syscalls(plan).len());
@@ -406,6 +408,8 @@ pub fn load_calls(
 ) -> Result<Vec<LoadedCall>, EngineError> {
     let Programs::Direct {
         offsets,
+        levels,
+        switches,
         calls: Some(calls),
         ..
     } = &plan.programs
@@ -449,6 +453,7 @@ pub fn load_calls(
     let names: Vec<_> = used.iter().map(|(name, ..)| *name).collect();
     let types: Vec<_> = used.iter().filter_map(|(_, on, _)| on.of()).collect();
     // Loading the programs on completions has already checked that the offsets fit.
+    let offsets = switches.applied_to(offsets, *levels);
     let object = relocations::complete(OBJECT, None, &offsets.words());
     let object = object.ok_or(EngineError::Object("app_read"))?;
     let cannot = |event| move |source| EngineError::AttachTyped { event, source };

@@ -76,8 +76,13 @@ impl ProgramGlobals {
     pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes, cpus: u32) -> Self {
         Self {
             offsets: match &plan.programs {
-                Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
-                    offsets: Box::new(offsets.words()),
+                Programs::Direct {
+                    offsets,
+                    levels,
+                    switches,
+                    ..
+                } => OffsetGlobals::Direct {
+                    offsets: Box::new(switches.applied_to(offsets, *levels).words()),
                     cells: Box::new(by_operation::bucket_cells()),
                 },
                 Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),

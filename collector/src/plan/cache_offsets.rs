@@ -4,7 +4,6 @@ use trackiops_schemas::ebpf::cache::CacheOffsets;
 use trackiops_schemas::ebpf::ring::DirectOffsets;
 
 use crate::facts::KernelFacts;
-use crate::plan::levels::Levels;
 use crate::plan::members::LevelMembers;
 use crate::plan::unsupported::Unsupported;
 
@@ -12,7 +11,6 @@ use crate::plan::unsupported::Unsupported;
 pub fn add_cache_offsets(
     offsets: &mut DirectOffsets,
     facts: &KernelFacts,
-    levels: Levels,
 ) -> Result<(), Unsupported> {
     let members = LevelMembers::new(facts, "cache")?;
     let offset = |structure, member, size| members.offset(structure, member, size);
@@ -27,14 +25,15 @@ pub fn add_cache_offsets(
     };
     offsets.cache = CacheOffsets {
         is_known: 1,
-        has_wire: u32::from(levels.wire),
-        has_local: u32::from(levels.has_local()),
         page_bytes: u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX),
         folio_mapping: members.held("page", "mapping", 8)?,
         folio_flags: members.held("page", "flags", 8)?,
         head_bit,
         folio_pages,
         mapping_host: offset("address_space", "host", 8)?,
+        // Not members: the levels say whose pages are counted.
+        has_wire: 0,
+        has_local: 0,
     };
     Ok(())
 }

@@ -22,6 +22,13 @@ const ADDRESS_STRINGS: u32 = 6;
 /// Index of the protocol among them (`RPC_DISPLAY_PROTO`). The first one is the server's address.
 const PROTOCOL_STRING: u32 = 2;
 
+/// The registers that hold the parameters of a function on this architecture, as bits of [`registers`].
+pub const REGISTERS: u32 = if cfg!(target_arch = "x86_64") {
+    registers::X86_64
+} else {
+    0
+};
+
 /// The offsets in this kernel, or which member is missing. Members for directories, cgroups,
 /// operations and names are optional.
 pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
@@ -262,11 +269,8 @@ pub fn app(members: &Members) -> Option<AppOffsets> {
         file_inode: of("file", "f_inode")?,
         file_cred: of("file", "f_cred")?,
         file_entry: of("file", "f_path.dentry").unwrap_or(0),
-        registers: if cfg!(target_arch = "x86_64") {
-            registers::X86_64
-        } else {
-            0
-        },
+        // Not members: the plan sets them.
+        registers: 0,
         is_timed: 0,
     })
 }

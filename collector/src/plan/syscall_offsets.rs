@@ -76,9 +76,7 @@ pub fn add_syscall_offsets(
         file_flags: offset("file", "f_flags", 4)?,
         file_position: offset("file", "f_pos", 8)?,
         direct_flag: libc::O_DIRECT.cast_unsigned(),
-        counts_operations: 1,
-        keeps: 0,
-        // Zeros mark io_uring requests as invisible.
+        // Zeros mark io_uring requests as invisible. The switches are 0, too: the plan sets them.
         ..ring.unwrap_or_default()
     };
     offsets.app = app(members.all()).ok_or_else(|| members.lacks("file", "f_inode"))?;
