@@ -42,7 +42,7 @@ impl Mappings {
     }
 
     /// Without a thread: finds nothing.
-    pub fn none() -> Self {
+    fn none() -> Self {
         Self {
             wanted: HashSet::new(),
             thread: None,

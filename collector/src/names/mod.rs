@@ -1,5 +1,7 @@
 //! Attributes of this host's files: mount, key on disk, name.
 
+mod attributes;
+mod known_files;
 pub(crate) mod local_mounts;
 pub(crate) mod mappings;
 pub(crate) mod mount_names;
@@ -8,81 +10,60 @@ pub(crate) mod mounts;
 pub(crate) mod open_files;
 pub(crate) mod path_ring;
 pub(crate) mod paths;
+mod proc_search;
 pub(crate) mod processes;
 pub(crate) mod superblocks;
 pub(crate) mod volumes;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
-use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{Dev, FILE_SYSTEM, FileAttributes, FileId, FileKey, OTHERS};
+use trackiops_schemas::identity::{Dev, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::request::ProcessName;
 use trackiops_tenants::Rules;
 
 use crate::clock::{MonotonicNs, is_due};
-use crate::generations::Generations;
+use crate::names::known_files::KnownFiles;
 use crate::names::local_mounts::{Counted, LocalFileSystem, LocalMounts};
-use crate::names::mappings::Mappings;
-use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
+use crate::names::mountinfo::{HOST, NfsMount, mounts_of};
 use crate::names::mounts::Mounts;
-use crate::names::open_files::{OpenFile, descriptors};
 use crate::names::path_ring::{PathChange, PathEvent};
-use crate::names::paths::{ExportPath, KnownPaths};
+use crate::names::paths::KnownPaths;
+use crate::names::proc_search::ProcSearch;
 use crate::names::processes::Processes;
 use crate::plan::Levels;
 use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
-use crate::tenants::naming::{Named, Naming};
+use crate::tenants::naming::Naming;
 
-/// A name is checked again after this time: files are renamed while they are open.
-const RECHECK: Duration = Duration::from_secs(30);
-/// Least time between searches of all processes for files without a name, and of all mount
-/// namespaces for a device without a mount.
+/// Least time between searches of all mount namespaces for a device without a mount.
 const FULL_SCAN: Duration = Duration::from_secs(5);
 /// All mount namespaces are read at least this often.
 const MOUNT_SCAN: Duration = Duration::from_secs(60);
-/// Number of searches through all processes before a file stays without a name.
-const FULL_SCAN_TRIES: u8 = 3;
-/// Descriptors that are read in one go: about 20 ms of system calls.
-const DESCRIPTORS: usize = 8192;
-
-struct KnownFile {
-    attributes: Arc<FileAttributes>,
-    /// The reported path from which the attributes were made.
-    place: Option<ExportPath>,
-    checked: MonotonicNs,
-    tries_left: u8,
-    /// The result of the tenant rules for the attributes.
-    named: Option<Named>,
-}
 
 /// Names and mounts of recently active files.
 pub struct Names {
     mounts: Mounts,
     /// Readable for exceptions (`POLLPRI`) when a mount came or went.
     mountinfo: Option<OwnedFd>,
-    known: Generations<RowKey, KnownFile>,
+    known: KnownFiles,
     tenants: Tenants,
     processes: Processes,
     naming: Naming,
-    nameless: HashSet<RowKey>,
-    mappings: Mappings,
-    scanned: Option<MonotonicNs>,
     /// Recent searches in all mount namespaces, with their times: devices, and `server:/export`
     /// if that is known.
     looked_for: HashMap<(Dev, Option<String>), MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
-    /// Paths that the kernel side reports. If it does, `/proc` is not searched for paths.
+    /// Paths that the kernel side reports.
     paths: Option<KnownPaths>,
+    /// Finds paths if the kernel side reports none.
+    search: Option<ProcSearch>,
     /// Local file systems, if rows are about their files.
     local: Option<LocalMounts>,
     /// The local file systems whose files have rows.
@@ -111,20 +92,17 @@ impl Names {
         Ok(Self {
             mounts,
             mountinfo,
-            known: Generations::new(),
+            known: KnownFiles::new(),
             tenants: Tenants::new(),
             processes: Processes::new(),
             naming: Naming::new(rules),
-            nameless: HashSet::new(),
-            mappings: if are_told {
-                Mappings::none()
-            } else {
-                Mappings::new()?
-            },
-            scanned: None,
             looked_for: HashMap::new(),
             mounts_scanned: None,
             paths: are_told.then(KnownPaths::new),
+            search: match are_told {
+                true => None,
+                false => Some(ProcSearch::start()?),
+            },
             local: levels.has_local().then(|| {
                 let mut local = LocalMounts::default();
                 local.follow(local_mounts::read(counted));
@@ -297,72 +275,8 @@ impl Names {
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
         self.naming.follow(now);
-        if self.paths.is_some() {
-            return;
-        }
-        // Files found since by searches that earlier calls did not wait for.
-        let mapped = self.mappings.look();
-        self.name(mapped, now);
-        if seen.is_empty() {
-            return;
-        }
-        let mut processes = HashSet::new();
-        for (row, pid) in seen.iter().filter(|(row, _)| row.level == IoLevel::Wire) {
-            let known = self.known(*row, now);
-            let stale = now.0.saturating_sub(known.checked.0) > RECHECK.as_nanos() as u64;
-            if known.attributes.path.is_none() || stale {
-                known.checked = now;
-                processes.insert(*pid);
-                if known.attributes.path.is_none() && known.tries_left > 0 {
-                    self.nameless.insert(*row);
-                }
-            }
-        }
-        processes.remove(&0);
-        self.look_into(processes.into_iter(), now);
-        self.scan_for_the_nameless(now);
-    }
-
-    fn scan_for_the_nameless(&mut self, now: MonotonicNs) {
-        if self.nameless.is_empty() || !is_due(&mut self.scanned, now, FULL_SCAN) {
-            return;
-        }
-        self.look_into(pids(), now);
-        for row in mem::take(&mut self.nameless) {
-            let known = self.known(row, now);
-            known.tries_left = known.tries_left.saturating_sub(1);
-        }
-    }
-
-    fn look_into(&mut self, processes: impl Iterator<Item = u32>, now: MonotonicNs) {
-        let mut limit = DESCRIPTORS;
-        let mut open = Vec::new();
-        for pid in processes {
-            open.extend(descriptors(pid, &mut limit));
-            self.mappings.want(pid);
-        }
-        open.extend(self.mappings.look());
-        self.name(open, now);
-    }
-
-    fn name(&mut self, open: Vec<OpenFile>, now: MonotonicNs) {
-        let names = open.into_iter();
-        let names: AHashMap<(Dev, u64), String> = names
-            .map(|open| ((open.dev, open.fileid), open.path))
-            .collect();
-        if names.is_empty() {
-            return;
-        }
-        for (row, known) in self.known.recent() {
-            if let Some(path) = names.get(&(row.file.dev, row.file.fileid)) {
-                known.checked = now;
-                if known.attributes.path.as_ref() != Some(path) {
-                    let attributes = Arc::make_mut(&mut known.attributes);
-                    attributes.path = Some(path.clone());
-                    attributes.path_inferred = true;
-                }
-                self.nameless.remove(row);
-            }
+        if let Some(search) = &mut self.search {
+            search.observe(seen, &mut self.known, &self.mounts, now);
         }
     }
 
@@ -391,12 +305,8 @@ impl Names {
     /// Forgets paths on this host, because mount points may have changed.
     fn forget_begins(&mut self) {
         if self.paths.is_some() {
-            self.known = Generations::new();
+            self.known = KnownFiles::new();
         }
-    }
-
-    fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut KnownFile {
-        known_file(&mut self.known, &self.mounts, row, now)
     }
 
     /// The rules that name tenants.
@@ -404,119 +314,9 @@ impl Names {
         &mut self.naming
     }
 
-    /// The attributes of a row, from current knowledge.
-    pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
-        let RowKey {
-            file,
-            tenant,
-            level,
-        } = row;
-        match level {
-            IoLevel::Block => return self.local_attributes(row, now),
-            IoLevel::User => return self.function_attributes(row).into(),
-            _ => {}
-        }
-        self.look_for_mount(file, now);
-        let tenant = self.tenants.tenant(tenant);
-        let place = self.paths.as_mut().and_then(|paths| paths.get(file));
-        let mount = self.mounts.name_of(file.dev, place.as_deref());
-        // Compared by address, because each path is stored only once.
-        let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
-        let known = known_file(&mut self.known, &self.mounts, row, now);
-        let is_mount_new = known.attributes.mount != mount;
-        let is_place_new = at(&known.place) != at(&place);
-        // When mounts change, attributes are forgotten, except where no paths are reported.
-        let may_be_another = is_mount_new || is_place_new || self.paths.is_none();
-        if is_place_new || is_mount_new && place.is_some() {
-            let path = place.as_ref();
-            let path = path.and_then(|place| self.mounts.path(file.dev, place));
-            Arc::make_mut(&mut known.attributes).path =
-                path.and_then(|path| String::from_utf8(path).ok());
-            known.place = place;
-        }
-        let key = match may_be_another {
-            true => self.mounts.key(file, known.place.as_deref()),
-            false => known.attributes.key,
-        };
-        if known.attributes.mount != mount
-            || known.attributes.key != key
-            || *known.attributes.tenant != tenant
-        {
-            // Another mount behind the same device number means another file, whose name is
-            // unknown.
-            let path = known.attributes.path.clone().filter(|_| {
-                known.attributes.mount.is_none()
-                    || known.attributes.mount == mount
-                    || known.place.is_some()
-            });
-            known.attributes = Arc::new(FileAttributes {
-                key,
-                id: file,
-                mount,
-                path_inferred: known.attributes.path_inferred && path.is_some(),
-                path,
-                tenant: tenant.into(),
-                level: Default::default(),
-            });
-            known.tries_left = FULL_SCAN_TRIES;
-        }
-        self.naming.named(&known.attributes, &mut known.named)
-    }
-
     /// Sets the names of the followed functions of programs.
     pub fn follow_functions(&mut self, functions: Vec<String>) {
         self.functions = functions;
-    }
-
-    /// The attributes of a function, which takes the place of a file.
-    fn function_attributes(&self, row: RowKey) -> FileAttributes {
-        let name = usize::try_from(row.file.fileid)
-            .ok()
-            .and_then(|number| self.functions.get(number));
-        FileAttributes {
-            key: FileKey::new(name.map(String::as_str), row.file),
-            id: row.file,
-            mount: None,
-            path: name.cloned(),
-            path_inferred: false,
-            tenant: self.tenants.tenant(row.tenant).into(),
-            level: row.level,
-        }
-    }
-
-    /// The attributes of a row of the block level.
-    fn local_attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
-        let RowKey {
-            file,
-            tenant,
-            level,
-        } = row;
-        self.look_for_local_mount(file.dev, now);
-        let local = self.local.get_or_insert_default();
-        let source = local.source(file.dev);
-        let path = match file {
-            _ if is_others(file) => Some(OTHERS.to_owned()),
-            _ if file == FileId::file_system(file.dev) => Some(FILE_SYSTEM.to_owned()),
-            _ => {
-                let place = self.paths.as_mut().and_then(|paths| paths.get(file));
-                let path = place.and_then(|place| local.path(file.dev, &place));
-                path.and_then(|path| String::from_utf8(path).ok())
-            }
-        };
-        let attributes = FileAttributes {
-            key: local_mounts::key(source, file),
-            id: file,
-            mount: source.map(str::to_owned),
-            path,
-            path_inferred: false,
-            tenant: self.tenants.tenant(tenant).into(),
-            level,
-        };
-        let known = known_file(&mut self.known, &self.mounts, row, now);
-        if *known.attributes != attributes {
-            known.attributes = Arc::new(attributes);
-        }
-        self.naming.named(&known.attributes, &mut known.named)
     }
 
     /// Looks for the file system on an unknown device: it may be mounted where no changes are reported.
@@ -535,7 +335,9 @@ impl Names {
     /// again.
     pub fn rotate(&mut self, open: impl Iterator<Item = FileId>) {
         self.known.rotate();
-        self.nameless.clear();
+        if let Some(search) = &mut self.search {
+            search.forget_nameless();
+        }
         if let Some(paths) = &mut self.paths {
             paths.rotate();
             for file in open {
@@ -543,36 +345,6 @@ impl Names {
             }
         }
     }
-}
-
-/// The entry of a row. A new entry has only the mount.
-fn known_file<'k>(
-    known: &'k mut Generations<RowKey, KnownFile>,
-    mounts: &Mounts,
-    row: RowKey,
-    now: MonotonicNs,
-) -> &'k mut KnownFile {
-    let file = row.file;
-    let path = is_others(file).then(|| OTHERS.to_owned());
-    known.entry(row, || KnownFile {
-        attributes: Arc::new(FileAttributes {
-            key: mounts.key(file, None),
-            id: file,
-            mount: mounts.name_of(file.dev, None),
-            path,
-            path_inferred: false,
-            tenant: Arc::default(),
-            level: Default::default(),
-        }),
-        place: None,
-        checked: now,
-        tries_left: FULL_SCAN_TRIES,
-        named: None,
-    })
-}
-
-fn is_others(file: FileId) -> bool {
-    file == FileId::others(file.dev)
 }
 
 #[cfg(test)]
