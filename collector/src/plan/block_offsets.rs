@@ -29,8 +29,7 @@ pub fn add_block_offsets(
     }
     let page_head =
         offset("page", "compound_head", 8).or_else(|_| offset("page", "compound_info", 8))?;
-    let groups = groups(members.all(), facts.io_cgroups);
-    let (bio_group, group_owner, owner_cgroup, _, _) = groups.unwrap_or_default();
+    let groups = groups(members.all(), facts.io_cgroups).unwrap_or_default();
     offsets.block = BlockOffsets {
         is_known: 1,
         request_operation: held("request", "cmd_flags", 4)?,
@@ -61,9 +60,9 @@ pub fn add_block_offsets(
         direct_call: offset("iomap_dio", "iocb", 8)?,
         call_file: offset("kiocb", "ki_filp", 8)?,
         file_inode: offset("file", "f_inode", 8)?,
-        bio_group,
-        group_owner,
-        owner_cgroup,
+        bio_group: groups.bio_group,
+        group_owner: groups.group_owner,
+        owner_cgroup: groups.owner_cgroup,
     };
     offsets.cgroup.page_head = page_head;
     Ok(())

@@ -30,9 +30,9 @@ pub fn add_local_offsets(
         type_flags: offset("file_system_type", "fs_flags", 4)?,
         has_groups: u32::from(groups.is_some()),
     };
-    if let Some((.., cgroup_node, node_id)) = groups {
-        offsets.cgroup.cgroup_node = cgroup_node;
-        offsets.cgroup.node_id = node_id;
+    if let Some(groups) = groups {
+        offsets.cgroup.cgroup_node = groups.cgroup_node;
+        offsets.cgroup.node_id = groups.node_id;
     }
     // Equal to the offsets of the wire, if it is recorded.
     offsets.inode_superblock = offset("inode", "i_sb", 8)?;
@@ -89,18 +89,33 @@ impl Names {
     }
 }
 
+/// The way from a bio to its cgroup, pointer by pointer.
+#[derive(Default)]
+pub struct GroupOffsets {
+    /// `struct blkcg_gq *bi_blkg` of `struct bio`.
+    pub bio_group: u32,
+    /// `struct blkcg *blkcg` of `struct blkcg_gq`.
+    pub group_owner: u32,
+    /// `struct cgroup *css.cgroup` of `struct blkcg`.
+    pub owner_cgroup: u32,
+    /// `struct kernfs_node *kn` of `struct cgroup`.
+    pub cgroup_node: Held,
+    /// `u64 id` of `struct kernfs_node`.
+    pub node_id: Held,
+}
+
 /// The way from a bio to its cgroup, if all of it is known and cgroups of I/O are those that distinguish users.
-pub fn groups(members: &Members, io_cgroups: bool) -> Option<(u32, u32, u32, Held, Held)> {
+pub fn groups(members: &Members, io_cgroups: bool) -> Option<GroupOffsets> {
     let offset = |structure, member| {
         let found = find(members, structure, member)?;
         (found.size == 8).then_some(found.offset)
     };
-    let known = (
-        offset("bio", "bi_blkg")?,
-        offset("blkcg_gq", "blkcg")?,
-        offset("blkcg", "css.cgroup")?,
-        find_held(members, "cgroup", "kn", &[8])?,
-        find_held(members, "kernfs_node", "id", &[8])?,
-    );
+    let known = GroupOffsets {
+        bio_group: offset("bio", "bi_blkg")?,
+        group_owner: offset("blkcg_gq", "blkcg")?,
+        owner_cgroup: offset("blkcg", "css.cgroup")?,
+        cgroup_node: find_held(members, "cgroup", "kn", &[8])?,
+        node_id: find_held(members, "kernfs_node", "id", &[8])?,
+    };
     io_cgroups.then_some(known)
 }

@@ -92,6 +92,18 @@ struct RowState {
     index: usize,
 }
 
+/// A row in an open window.
+struct OpenRow<'r> {
+    /// Its key. Without room for another row it is the key of the mount's other files.
+    key: RowKey,
+    row: &'r mut Row,
+    state: &'r mut RowState,
+    /// The health of its window.
+    health: &'r mut Health,
+    /// Whether this call has made it.
+    is_new: bool,
+}
+
 /// Requests to be counted.
 pub trait RequestStream {
     /// Some of the next requests; empty at the end.
@@ -222,9 +234,15 @@ impl Rollup {
                     .count();
                 let (run, others) = next.split_at(1 + alike);
                 let has_cache = self.has_cache;
-                let (own, row, state, health, first) = self.row(RowKey::from(record), index);
-                if first {
-                    newcomer(own, record);
+                let OpenRow {
+                    key,
+                    row,
+                    state,
+                    health,
+                    is_new,
+                } = self.row(RowKey::from(record), index);
+                if is_new {
+                    newcomer(key, record);
                 }
                 count(row, &mut state.history, run);
                 if has_cache {
@@ -246,7 +264,12 @@ impl Rollup {
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let has_cache = self.has_cache;
-        let (_, row, _, health, first) = self.row(key.into(), index);
+        let OpenRow {
+            row,
+            health,
+            is_new,
+            ..
+        } = self.row(key.into(), index);
         if has_cache && key.direction & flags::WRITE != 0 {
             row.cache.written += sum.bytes.saturating_sub(sum.direct_bytes);
         }
@@ -257,7 +280,7 @@ impl Rollup {
         direction.merge(&folded(sum));
         health.folded += sum.requests;
         health.seen += sum.requests;
-        first
+        is_new
     }
 
     /// Counts operations that the kernel has added up by file. Calls `newcomer` for the first one of each
@@ -296,10 +319,12 @@ impl Rollup {
             if self.states.peek(&row).is_none() && !self.new_files.spend() {
                 row = divert(row);
             }
-            let (row, counters, _, _, first) = self.row(row, index);
-            counters.ops.add(&op);
-            if first {
-                newcomer(row, pid);
+            let OpenRow {
+                key, row, is_new, ..
+            } = self.row(row, index);
+            row.ops.add(&op);
+            if is_new {
+                newcomer(key, pid);
             }
         }
     }
@@ -316,30 +341,28 @@ impl Rollup {
         {
             let start = window.cast_signed().saturating_mul(self.granularity.ms());
             let index = self.window_index(UtcMs(start));
-            let (row, counters, _, _, first) = self.row(row, index);
+            let OpenRow {
+                key, row, is_new, ..
+            } = self.row(row, index);
             match what {
-                Summed::Reads => counters.app_read.merge(&calls),
-                Summed::Writes => counters.app_write.merge(&calls),
-                Summed::PagesAdded => counters.cache.added += calls.bytes,
-                Summed::PagesEvicted => counters.cache.evicted += calls.bytes,
-                Summed::PagesDirtied => counters.cache.dirtied += calls.bytes,
-                Summed::Syncs => counters.ops.add(&calls.as_operation("fsync")),
-                Summed::Opens => counters.ops.add(&calls.as_operation("open")),
+                Summed::Reads => row.app_read.merge(&calls),
+                Summed::Writes => row.app_write.merge(&calls),
+                Summed::PagesAdded => row.cache.added += calls.bytes,
+                Summed::PagesEvicted => row.cache.evicted += calls.bytes,
+                Summed::PagesDirtied => row.cache.dirtied += calls.bytes,
+                Summed::Syncs => row.ops.add(&calls.as_operation("fsync")),
+                Summed::Opens => row.ops.add(&calls.as_operation("open")),
             }
-            if first {
-                newcomer(row, pid);
+            if is_new {
+                newcomer(key, pid);
             }
         }
     }
 
     /// The row of `key` in the open window `index`, or that of its mount's other files if there is
-    /// no room. The first value is the key of that row, the last one whether the row is new.
+    /// no room.
     #[inline]
-    fn row(
-        &mut self,
-        mut key: RowKey,
-        index: usize,
-    ) -> (RowKey, &mut Row, &mut RowState, &mut Health, bool) {
+    fn row(&mut self, mut key: RowKey, index: usize) -> OpenRow<'_> {
         let window = &mut self.open[index];
         let has_row = || Some(self.states.peek(&key)?.window == window.serial);
         if has_no_room(self.most, self.states.len(), window.rows.len(), has_row) {
@@ -349,14 +372,20 @@ impl Rollup {
             self.states.entry(key, RowState::default).history = Default::default();
         }
         let state = self.states.entry(key, RowState::default);
-        let first = state.window != window.serial;
-        if first {
+        let is_new = state.window != window.serial;
+        if is_new {
             state.window = window.serial;
             state.index = window.rows.len();
             window.rows.push((key, Row::default()));
         }
         let (_, row) = &mut window.rows[state.index];
-        (key, row, state, &mut window.health, first)
+        OpenRow {
+            key,
+            row,
+            state,
+            health: &mut window.health,
+            is_new,
+        }
     }
 
     /// Whether there was no room for a file since the last rotation.

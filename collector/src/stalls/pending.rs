@@ -1,6 +1,7 @@
 //! How long the requests in the kernel's lists of RPC tasks have waited. The lists hold no times,
 //! so the age of a request counts from the look that first saw it.
 
+use std::cell::OnceCell;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub struct WaitingRequests {
 struct Client {
     tasks: AHashMap<u32, WaitingTask>,
     /// Read when the client has its first task.
-    server: Option<Option<Server>>,
+    server: OnceCell<Option<Server>>,
     /// Looked up while the server is stalled.
     mounts: Vec<String>,
     /// When the client was last looked at, and whether this look has seen it.
@@ -120,9 +121,7 @@ impl Client {
             self.mounts.clear();
             return None;
         }
-        let server = self
-            .server
-            .get_or_insert_with(|| server(directory, id.number));
+        let server = self.server.get_or_init(|| server(directory, id.number));
         let mut pending = PendingClient {
             client: id.number,
             server: server.as_ref().map(ToString::to_string),

@@ -16,17 +16,21 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Above this number of volumes, those that have left are forgotten.
 const MOST_VOLUMES: usize = 4096;
 
-/// Passes replacement rules to a recorder; `None` names no tenants.
+/// Passes replacement rules to a recorder.
 #[derive(Clone, Debug, Default)]
-pub struct NewRules(Arc<Mutex<Option<Option<Rules>>>>);
+pub struct NewRules(Arc<Mutex<Option<Replacement>>>);
+
+/// What replaces the rules: other ones, or none, so that no tenant is named.
+#[derive(Debug)]
+struct Replacement(Option<Rules>);
 
 impl NewRules {
     /// Replaces the rules.
     pub fn put(&self, rules: Option<Rules>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Replacement(rules));
     }
 
-    fn take(&self) -> Option<Option<Rules>> {
+    fn take(&self) -> Option<Replacement> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -92,7 +96,7 @@ impl Naming {
 
     /// Takes new rules, if there are any. Call it regularly.
     pub(crate) fn follow(&mut self, now: MonotonicNs) {
-        if let Some(rules) = self.new.take() {
+        if let Some(Replacement(rules)) = self.new.take() {
             self.rules = rules;
             self.version += 1;
             self.changes += 1;
