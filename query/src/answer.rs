@@ -119,6 +119,9 @@ impl<R> Answer<R> {
     }
 }
 
+/// What an answer needs, or why the answer has no rows without it.
+pub type OrEmpty<T> = Result<T, EmptyReason>;
+
 /// Why an answer has no rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmptyReason {

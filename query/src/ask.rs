@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trackiops_store::{Snapshot, StoreError};
 
-use crate::answer::{EmptyReason, Outcome};
+use crate::answer::{EmptyReason, OrEmpty, Outcome};
 use crate::coverage::Interval;
 use crate::coverage::damage::{LeftOut, of_journals};
 use crate::error::QueryError;
@@ -84,7 +84,7 @@ pub fn nothing<R>(why: EmptyReason) -> Outcome<R> {
 }
 
 /// The recorded time of all stores, from its first to its last point. Fails for an empty store.
-pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, EmptyReason> {
+pub fn recorded(snapshot: &Snapshot, question: &Question) -> OrEmpty<Interval> {
     let (start, end) = snapshot
         .span()
         .ok_or_else(|| EmptyReason::EmptyStore(question.stores.clone()))?;
@@ -92,7 +92,7 @@ pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Em
 }
 
 /// The recorded time of a question's stores or view; or the reason why there is none.
-pub fn ask_span(question: &Question) -> Result<Result<Interval, EmptyReason>, QueryError> {
+pub fn ask_span(question: &Question) -> Result<OrEmpty<Interval>, QueryError> {
     if let Some(view) = &question.view {
         return Ok(recorded(view, question));
     }
@@ -107,7 +107,7 @@ pub fn asked(span: Interval, question: &Question) -> Interval {
 }
 
 /// Fails if the range does not overlap the recorded time.
-pub fn within(span: Interval, question: &Question) -> Result<(), EmptyReason> {
+pub fn within(span: Interval, question: &Question) -> OrEmpty<()> {
     let asked = asked(span, question);
     if !asked.intersect(span).is_empty() {
         return Ok(());

@@ -13,7 +13,7 @@ use trackiops_schemas::row::{AppCalls, Direction};
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::aggregation::{Group, GroupKey, Groups};
-use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome, Which};
+use crate::answer::{Answer, AnswerRow, EmptyReason, OrEmpty, Outcome, Which};
 use crate::ask::{ask_with, asked, nothing, recorded, within};
 use crate::columns::Column;
 use crate::coverage::needed_notes::{calls_out_of_percentiles, folded, notes};
@@ -41,7 +41,7 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
 }
 
 /// Notes about the recorded time in the range of a question; or the reason why there is none, with notes.
-pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing>, QueryError> {
+pub(crate) fn ask_notes(question: &Question) -> Result<OrNothing<Vec<Note>>, QueryError> {
     let about_all = Question {
         step: Some(Step::All),
         by: GroupBy {
@@ -73,6 +73,9 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
 
 /// Why there are no rows, and notes.
 pub type Nothing = (EmptyReason, Vec<Note>);
+
+/// What was found, or why nothing was.
+pub type OrNothing<T> = Result<T, Nothing>;
 
 /// Answers a question with one row per `by` for the whole range. `make` builds the final outcome from these rows.
 pub fn ask_whole<R>(
@@ -307,7 +310,7 @@ fn select(
     snapshot: &Snapshot,
     question: &Question,
     span: Interval,
-) -> Result<Result<Selection, EmptyReason>, QueryError> {
+) -> Result<OrEmpty<Selection>, QueryError> {
     let found = resolve(snapshot, &question.files, asked(span, question))?;
     if found.wanted.is_none() && !question.files.is_empty() {
         return Ok(Err(EmptyReason::UnknownFile(found.never.join("; "))));

@@ -29,7 +29,7 @@ use crate::coverage::Interval;
 use crate::coverage::damage::unread;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
-use crate::file_rows::{Nothing, ask_notes};
+use crate::file_rows::{OrNothing, ask_notes};
 use crate::file_selector::{FileMatch, FileSelection, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping};
@@ -224,7 +224,7 @@ pub struct KeptRequests {
 
 impl KeptRequests {
     /// Opens them, or returns why there are none.
-    pub fn open(question: &Question) -> Result<Result<Self, Nothing>, QueryError> {
+    pub fn open(question: &Question) -> Result<OrNothing<Self>, QueryError> {
         let notes = match ask_notes(question)? {
             Ok(notes) => notes,
             Err(nothing) => return Ok(Err(nothing)),

@@ -2,7 +2,7 @@
 
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
-use trackiops_query::file_rows::Nothing;
+use trackiops_query::file_rows::OrNothing;
 use trackiops_query::{Answer, Columns, GroupBy, QueryError, Step};
 
 use trackiops_query::columns::Column;
@@ -19,7 +19,7 @@ pub enum ReportError {
 }
 
 /// A report, or why there is nothing to report, with notes.
-pub type Made<T> = Result<Result<T, Nothing>, ReportError>;
+pub type Made<T> = Result<OrNothing<T>, ReportError>;
 
 /// Texts of a report besides its tables.
 #[derive(Clone, Debug)]

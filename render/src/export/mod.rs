@@ -23,7 +23,7 @@ use trackiops_schemas::columns::{
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
 
-use trackiops_query::answer::{AnswerRow, EmptyReason};
+use trackiops_query::answer::{AnswerRow, EmptyReason, OrEmpty};
 use trackiops_query::ask::{check, recorded, within};
 use trackiops_query::columns::Columns;
 use trackiops_query::coverage::Interval;
@@ -165,7 +165,7 @@ impl Export {
     }
 
     /// The part of the range that was recorded, or the reason why there is none.
-    fn range(&self, snapshot: &Snapshot) -> Result<Result<Interval, EmptyReason>, QueryError> {
+    fn range(&self, snapshot: &Snapshot) -> Result<OrEmpty<Interval>, QueryError> {
         check(&self.question)?;
         let span = recorded(snapshot, &self.question);
         Ok(span.and_then(|span| {

@@ -18,6 +18,7 @@ use trackiops_query::ask::{asked, recorded, within};
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::error::QueryError;
+use trackiops_query::file_rows::OrNothing;
 use trackiops_query::files::ask_files;
 use trackiops_query::group::{GroupBy, Grouping, TenantKey};
 use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
@@ -200,7 +201,7 @@ impl Incident {
     }
 
     /// Asks all questions. Each question opens the stores again, which a recorder may be writing. All questions have the same range.
-    fn find(&self) -> Result<Result<Found, (EmptyReason, Vec<Note>)>, IncidentError> {
+    fn find(&self) -> Result<OrNothing<Found>, IncidentError> {
         let about_all = Question {
             by: GroupBy::HOST,
             step: Some(Step::All),
