@@ -2,8 +2,8 @@
 
 use crate::source::Request;
 
-/// A request in the form that runs need: 40 bytes, because a long group has millions of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A request in the form that runs need: 40 bytes, because a long group has millions of them. Ordered by start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Io {
     /// Its start, ns.
     pub start_ns: i64,

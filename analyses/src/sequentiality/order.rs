@@ -75,17 +75,15 @@ impl Turn {
     ) {
         match self.order {
             Order::Request => {
-                ios.sort_unstable_by_key(by_start);
+                ios.sort_unstable();
                 self.take_first(ios, |io| io.start_ns, each);
             }
             Order::Reply => {
-                ios.sort_unstable_by_key(|io| {
-                    (io.end_ns, io.start_ns, io.offset, io.bytes, io.is_read)
-                });
+                ios.sort_unstable_by_key(|io| (io.end_ns, *io));
                 self.take_first(ios, |io| io.end_ns, each);
             }
             Order::Overlap => {
-                ios.sort_unstable_by_key(by_start);
+                ios.sort_unstable();
                 self.take_concurrent(ios, &mut scratch.is_taken, wanted, each);
             }
         }
@@ -142,10 +140,6 @@ impl Turn {
         let mut left = is_taken.iter();
         ios.retain(|_| left.next() == Some(&false));
     }
-}
-
-fn by_start(io: &Io) -> (i64, i64, u64, u64, bool) {
-    (io.start_ns, io.end_ns, io.offset, io.bytes, io.is_read)
 }
 
 /// The index of the next request, among those that started before the horizon: one at the wanted byte, or else the farthest before it, or

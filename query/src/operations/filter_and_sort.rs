@@ -5,9 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::FileKey;
-
-use super::{About, Connections, OperationAnswer};
+use super::{About, Connections, Identity, OperationAnswer};
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::coverage::note::Note;
 use crate::filter_and_sort::{FilterAndSort, in_words};
@@ -74,30 +72,32 @@ fn is_asked(asked: &str, op: &str) -> bool {
     asked.eq_ignore_ascii_case(op) || (asked == READ && op == READ_PLUS)
 }
 
-/// Key of an operation, without the window.
-type Which = (
-    Arc<str>,
-    Option<Arc<str>>,
-    Arc<str>,
-    Option<Arc<str>>,
-    Option<(Option<FileKey>, Option<Arc<str>>)>,
-    TenantKey,
-);
+/// Identifies an operation in all windows.
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct OperationKey {
+    host: Arc<str>,
+    mount: Option<Arc<str>>,
+    op: Arc<str>,
+    /// `None` if connections are added up: one window may have one connection, and another one several.
+    transport: Option<Arc<str>>,
+    about: Option<Identity>,
+    tenant: TenantKey,
+}
 
-/// Ignores the connection unless connections are separate: one window may have one connection, and another one several.
-fn which(row: &OperationAnswer, connections: Connections) -> Which {
-    let transport = match connections {
-        Connections::Together => None,
-        Connections::Apart => row.transport.clone(),
-    };
-    (
-        Arc::clone(&row.host),
-        row.mount.clone(),
-        Arc::clone(&row.op),
-        transport,
-        row.about.as_ref().map(About::identity),
-        TenantKey::of(&row.tenant),
-    )
+impl OperationKey {
+    fn of(row: &OperationAnswer, connections: Connections) -> Self {
+        Self {
+            host: Arc::clone(&row.host),
+            mount: row.mount.clone(),
+            op: Arc::clone(&row.op),
+            transport: match connections {
+                Connections::Together => None,
+                Connections::Apart => row.transport.clone(),
+            },
+            about: row.about.as_ref().map(About::identity),
+            tenant: TenantKey::of(&row.tenant),
+        }
+    }
 }
 
 /// Keeps the first operations over the whole range, by `--sort` or else by the time that they took. If the answer has
@@ -108,9 +108,9 @@ fn keep_top(
     connections: Connections,
     top: NonZeroUsize,
 ) {
-    let mut sums: HashMap<Which, OperationAnswer> = HashMap::new();
+    let mut sums: HashMap<OperationKey, OperationAnswer> = HashMap::new();
     for row in &answer.rows {
-        match sums.entry(which(row, connections)) {
+        match sums.entry(OperationKey::of(row, connections)) {
             Entry::Vacant(entry) => {
                 entry.insert(row.clone());
             }
@@ -136,8 +136,11 @@ fn keep_top(
     let ranks = rank(sums.into_iter().map(|(of, row)| (place(&row), of)), top);
     answer
         .rows
-        .retain(|row| ranks.contains_key(&which(row, connections)));
-    answer
-        .rows
-        .sort_by_key(|row| (ranks.get(&which(row, connections)).copied(), row.time));
+        .retain(|row| ranks.contains_key(&OperationKey::of(row, connections)));
+    answer.rows.sort_by_key(|row| {
+        (
+            ranks.get(&OperationKey::of(row, connections)).copied(),
+            row.time,
+        )
+    });
 }

@@ -125,13 +125,21 @@ pub struct About {
 }
 
 impl About {
-    /// The file with all of its names, or else the name.
-    fn identity(&self) -> (Option<FileKey>, Option<Arc<str>>) {
+    fn identity(&self) -> Identity {
         match self.file {
-            Some(file) => (Some(file.key), None),
-            None => (None, Some(Arc::clone(&self.shown))),
+            Some(file) => Identity::File(file.key),
+            None => Identity::Name(Arc::clone(&self.shown)),
         }
     }
+}
+
+/// Identifies what operations are about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Identity {
+    /// A path, or the substitute for an unknown one.
+    Name(Arc<str>),
+    /// A file with all of its names.
+    File(FileKey),
 }
 
 /// Numbers that identify a file, whatever its name.

@@ -7,6 +7,7 @@ use trackiops_query::columns::{Column, Unit, Value};
 use trackiops_query::group::TenantKey;
 use trackiops_query::{Level, Projection, Question};
 use trackiops_schemas::columns::{DIRECTIONS, UNSPLIT};
+use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::Granularity;
 
@@ -177,13 +178,15 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
 }
 
 /// Identifies a candidate across the mounts of a server.
-type CandidateKey<'s> = (
-    &'s Option<Arc<str>>,
-    Option<trackiops_schemas::identity::FileKey>,
-    &'s Option<Arc<str>>,
-    TenantKey,
-    Option<&'s Arc<str>>,
-);
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct CandidateKey<'s> {
+    host: Option<&'s Arc<str>>,
+    file: Option<FileKey>,
+    path: Option<&'s Arc<str>>,
+    tenant: TenantKey,
+    /// `None` unless the candidates are mounts, which are not added up.
+    mount: Option<&'s Arc<str>>,
+}
 
 /// Series of one candidate.
 type Candidates<'s> = Vec<Vec<&'s Series<Flows>>>;
@@ -212,10 +215,13 @@ fn places(
             let mut candidates: BTreeMap<CandidateKey<'_>, Vec<_>> = BTreeMap::new();
             for series in mounts.values().flatten() {
                 let of = &series.subject;
-                // If the candidates are mounts, do not add them up.
-                let mount = of.mount.as_ref().filter(|_| by_mount);
-                let tenant = TenantKey::of(&of.tenant);
-                let key = (&of.host, of.file, &of.path, tenant, mount);
+                let key = CandidateKey {
+                    host: of.host.as_ref(),
+                    file: of.file,
+                    path: of.path.as_ref(),
+                    tenant: TenantKey::of(&of.tenant),
+                    mount: of.mount.as_ref().filter(|_| by_mount),
+                };
                 candidates.entry(key).or_default().push(*series);
             }
             places.push((
