@@ -8,7 +8,7 @@ use trackiops_query::ask_files;
 
 use crate::outcome;
 use crate::progress::with_progress;
-use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub struct Args {
 /// Runs the command. Status 0: there are files; 1: nothing matched.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.selection.add_files(mem::take(&mut args.named));
-    let Some(columns) = args.rows.columns()? else {
+    let ColumnsFlag::Rows(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
     let (format, output) = args.form.choose()?;

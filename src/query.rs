@@ -25,7 +25,7 @@ use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Output, write_stderr};
 use crate::progress::with_progress;
-use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
 use crate::{drawing, outcome, terminal};
 
 const EXAMPLES: &str = "\
@@ -155,7 +155,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
     match args.about.subject() {
         Subject::Files(by) => {
-            let Some(columns) = args.rows.columns()? else {
+            let ColumnsFlag::Rows(columns) = args.rows.columns()? else {
                 return Ok(ExitCode::SUCCESS);
             };
             let (target, row_limit) = (target(&args)?, row_limit(&args));
@@ -343,7 +343,7 @@ fn ask_about(
     by: GroupBy,
     ask: impl Fn(&Question) -> Result<Outcome<OperationAnswer>, QueryError>,
 ) -> anyhow::Result<ExitCode> {
-    let Some(columns) = args.rows.columns()? else {
+    let ColumnsFlag::Rows(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
     let drawing = Drawing::new(target(&args)?, columns.as_ref(), |_| false)?;

@@ -276,17 +276,37 @@ pub struct RowFlags {
     columns: Option<String>,
 }
 
+/// What `--columns` asks for.
+pub enum ColumnsFlag<R> {
+    /// The list of all columns. It was written, so the command is done.
+    List,
+    /// Rows with these columns, or with the usual ones.
+    Rows(Option<Columns<R>>),
+}
+
+impl<R> ColumnsFlag<R> {
+    /// The columns of rows, unless they are the usual ones.
+    pub fn of_rows(self) -> Option<Columns<R>> {
+        match self {
+            Self::List => None,
+            Self::Rows(columns) => columns,
+        }
+    }
+}
+
 impl RowFlags {
-    /// The columns in `--columns`, if it is given. For `--columns help`, lists all columns and returns `None`.
-    pub fn columns<R: Record>(&self) -> anyhow::Result<Option<Option<Columns<R>>>> {
+    /// Reads `--columns`, and lists all columns if that is what it asks for.
+    pub fn columns<R: Record>(&self) -> anyhow::Result<ColumnsFlag<R>> {
         match self.columns.as_deref() {
-            None => Ok(Some(None)),
+            None => Ok(ColumnsFlag::Rows(None)),
             Some("help") => {
                 let output = Output::Stdout;
                 output.write(|out| trackiops_render::list_columns::<R>(output.look(), out))?;
-                Ok(None)
+                Ok(ColumnsFlag::List)
             }
-            Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
+            Some(list) => Ok(ColumnsFlag::Rows(Some(
+                Columns::parse(list).context("--columns")?,
+            ))),
         }
     }
 

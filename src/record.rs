@@ -95,7 +95,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     let store = args.store.dir();
     // Check before creating a store, so that a host that cannot record gets none.
     allow_open_files()?;
-    let planned = match plan_with(&args)? {
+    let planned = match plan_on(&facts(args.btf.as_deref())?, &args) {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
     };
@@ -144,7 +144,9 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
                                 }
                             }),
                         },
-                        () = nfs_client_loaded(&manager) => break plan_with(&args)??,
+                        () = nfs_client_loaded(&manager) => {
+                            break plan_on(&facts(args.btf.as_deref())?, &args)?;
+                        }
                     }
                 }
             }
@@ -391,9 +393,8 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
     }
 }
 
-fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
-    let facts = facts(args.btf.as_deref())?;
-    Ok(plan(&facts, args.engine.into(), args.levels()))
+fn plan_on(facts: &KernelFacts, args: &Args) -> Result<Plan, Unsupported> {
+    plan(facts, args.engine.into(), args.levels())
 }
 
 /// The plan, without operations if they are not wanted or the filter excludes them. Reports excluded operations.

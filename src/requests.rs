@@ -12,7 +12,7 @@ use crate::help_headings::ROWS;
 use crate::outcome;
 use crate::progress::with_progress;
 use crate::query::{op_names, style};
-use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ fn write<R: Render>(
     args: Args,
     ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
 ) -> anyhow::Result<ExitCode> {
-    let Some(columns) = args.rows.columns()? else {
+    let ColumnsFlag::Rows(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
     let (format, output) = args.form.choose()?;

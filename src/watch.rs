@@ -42,7 +42,7 @@ use crate::notes::say_notes;
 use crate::output::{Output, plural, say};
 use crate::paper;
 use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
-use crate::question_flags::{FileFlags, RowFlags, now, since_of};
+use crate::question_flags::{ColumnsFlag, FileFlags, RowFlags, now, since_of};
 use crate::watch::commands::{Commands, OnEvent};
 use crate::watch::events::{Event, Events};
 use crate::watch::frames::Frames;
@@ -313,16 +313,18 @@ impl Watch {
         }
         let columns = match (subject, form) {
             (Subject::Files(_), Form::Answer(_) | Form::Windows) => match args.rows.columns()? {
-                None => return Ok(None),
-                Some(columns) => columns_of_files(columns, &mut question, form.format())?,
+                ColumnsFlag::List => return Ok(None),
+                ColumnsFlag::Rows(columns) => {
+                    columns_of_files(columns, &mut question, form.format())?
+                }
             },
             (Subject::Files(_), Form::Paper | Form::Events { .. }) => {
                 question.projection = Projection::all();
                 None
             }
             _ => match args.rows.columns::<OperationAnswer>()? {
-                None => return Ok(None),
-                Some(_) => None,
+                ColumnsFlag::List => return Ok(None),
+                ColumnsFlag::Rows(_) => None,
             },
         };
         Ok(Some(Self {
@@ -743,11 +745,11 @@ impl Watch {
             }
             (Subject::Operations(connections), _) => {
                 let outcome = ask_operations(&question, connections)?;
-                self.put(outcome, self.rows.columns()?.flatten(), &question)
+                self.put(outcome, self.rows.columns()?.of_rows(), &question)
             }
             (Subject::OperationsBy(by), _) => {
                 let outcome = ask_operations_by(&question, by)?;
-                self.put(outcome, self.rows.columns()?.flatten(), &question)
+                self.put(outcome, self.rows.columns()?.of_rows(), &question)
             }
         }
     }

@@ -81,15 +81,18 @@ fn further(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+fn unreadable(error: io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
 /// The text of a file. `None` if it does not exist.
 fn read_file(path: &Path) -> Result<Option<String>, String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
     let file = match open_regular(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
         opened => opened.map_err(unreadable)?,
     };
     if geteuid().is_root() {
-        refuse_others(path, MOST_LINKS).map_err(unreadable)??;
+        refuse_others(path, MOST_LINKS)?;
     }
     let mut text = Vec::new();
     let read = file.take(MOST_BYTES + 1).read_to_end(&mut text);
@@ -101,11 +104,11 @@ fn read_file(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// Refuses a path if users other than root may change what it leads to: the file, or a directory or link on the way to it.
-fn refuse_others(path: &Path, links_left: u32) -> io::Result<Result<(), String>> {
+fn refuse_others(path: &Path, links_left: u32) -> Result<(), String> {
     let mut at = PathBuf::new();
-    for part in absolute(path)?.components() {
+    for part in absolute(path).map_err(unreadable)?.components() {
         at.push(part);
-        let there = fs::symlink_metadata(&at)?;
+        let there = fs::symlink_metadata(&at).map_err(unreadable)?;
         let mut mend = Vec::new();
         if there.uid() != 0 {
             mend.push(format!("chown -h root {}", at.display()));
@@ -116,20 +119,19 @@ fn refuse_others(path: &Path, links_left: u32) -> io::Result<Result<(), String>>
             mend.push(format!("chmod go-w {}", at.display()));
         }
         if !mend.is_empty() {
-            return Ok(Err(format!(
+            return Err(format!(
                 "others than root may change {}, so root does not follow it; run `{}`",
                 at.display(),
                 mend.join(" && ")
-            )));
+            ));
         }
         if there.is_symlink() {
-            let links_left = links_left.checked_sub(1).ok_or(Errno::LOOP)?;
+            let left = links_left.checked_sub(1);
+            let left = left.ok_or_else(|| unreadable(Errno::LOOP.into()))?;
             let dir = at.parent().unwrap_or(Path::new("/"));
-            let target = dir.join(fs::read_link(&at)?);
-            if let refused @ Err(_) = refuse_others(&target, links_left)? {
-                return Ok(refused);
-            }
+            let target = dir.join(fs::read_link(&at).map_err(unreadable)?);
+            refuse_others(&target, left)?;
         }
     }
-    Ok(Ok(()))
+    Ok(())
 }
