@@ -9,7 +9,7 @@ use trackiops_schemas::shortened::short_list;
 use super::listed::{Listed, ListedNames};
 use super::mapping::{Columns, Field, Mapping};
 use super::table::{self, Rows};
-use super::values::{OutOfRange, Row, ValueError, Values};
+use super::values::{Row, ValueError, Values};
 use crate::captures::operations::sums_of;
 use crate::error::ImportError;
 use crate::hosts::{Completed, Done, Hosts, Target, is_in_store};
@@ -106,7 +106,7 @@ impl Rows for Import {
         }
         imported.rows += 1;
         let times = match Times::of(&values)? {
-            Ok(times) if is_in_store(times.end_ns) => times,
+            Some(times) if is_in_store(times.end_ns) => times,
             _ => {
                 imported.hosts.leave_out();
                 return Ok(());
@@ -129,10 +129,11 @@ struct Times {
 }
 
 impl Times {
-    fn of(values: &Values<'_>) -> Result<Result<Self, OutOfRange>, ValueError> {
+    /// `None` if one of them is out of range.
+    fn of(values: &Values<'_>) -> Result<Option<Self>, ValueError> {
         let [end, start] = [values.time_ns(Field::Time)?, values.time_ns(Field::Start)?];
         let (Ok(end), Ok(start)) = (end.transpose(), start.transpose()) else {
-            return Ok(Err(OutOfRange));
+            return Ok(None);
         };
         let latency_ns = values.length_ns(Field::Latency)?;
         let end_ns = match (end, start, latency_ns) {
@@ -147,7 +148,7 @@ impl Times {
             }
         };
         let between = end.zip(start).map(|(end, start)| end.saturating_sub(start));
-        Ok(Ok(Self {
+        Ok(Some(Self {
             end_ns,
             latency_ns: latency_ns.or(between.and_then(|ns| u64::try_from(ns).ok())),
         }))

@@ -92,12 +92,12 @@ impl Values<'_> {
         }
     }
 
-    /// A time since the epoch, ns. The inner `Err` is a time that no store can represent, such as the year 1 or 9999.
-    pub fn time_ns(&self, field: Field) -> Result<Option<Result<i64, OutOfRange>>, ValueError> {
+    /// A time since the epoch.
+    pub fn time_ns(&self, field: Field) -> Result<Option<Ns>, ValueError> {
         self.ns(field)
     }
 
-    fn ns(&self, field: Field) -> Result<Option<Result<i64, OutOfRange>>, ValueError> {
+    fn ns(&self, field: Field) -> Result<Option<Ns>, ValueError> {
         let (Some(text), Some(place)) = (self.text(field), self.columns.place(field)) else {
             return Ok(None);
         };
@@ -131,12 +131,15 @@ impl Values<'_> {
     }
 }
 
+/// A time or duration, ns. No store can represent the year 1 or 9999, for example.
+pub type Ns = Result<i64, OutOfRange>;
+
 /// A time or duration that does not fit into 64 bits of nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange;
 
 /// A decimal number of units of `unit` ns.
-fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
+fn decimal(text: &str, unit: i64) -> Option<Ns> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_negative = whole.starts_with('-');
     let whole: i128 = whole.parse().ok()?;
@@ -161,7 +164,7 @@ fn decimal(text: &str, unit: i64) -> Option<Result<i64, OutOfRange>> {
 }
 
 /// A date and time; UTC without an offset.
-fn rfc3339(text: &str) -> Option<Result<i64, OutOfRange>> {
+fn rfc3339(text: &str) -> Option<Ns> {
     let with_offset = DateTime::parse_from_rfc3339(text);
     if let Ok(time) = with_offset {
         return Some(time.timestamp_nanos_opt().ok_or(OutOfRange));
