@@ -326,9 +326,7 @@ async fn record_with_plan(
     )?;
     drop(ending);
     let is_all_sealed = stored.is_some() && requests.is_some();
-    stored
-        .unwrap_or(Ok(Ok(())))
-        .map_err(|_| anyhow!("the thread that writes the store panicked"))??;
+    stored.unwrap_or(Ok(()))?;
     let requests = requests
         .unwrap_or(Ok(Ok(())))
         .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;

@@ -82,7 +82,7 @@ pub use mount_roots::MountRoots;
 pub use names::{FileHistory, NameSeen, Names, Seen, is_below, is_in};
 pub use options::{GranularitySet, Options, OptionsError, Retention, RetentionPolicy};
 pub use parquet_file::{ParquetBatches, ParquetFile};
-pub use queue::WindowQueue;
+pub use queue::{QueueError, WindowQueue};
 pub use read_memory::{beyond_limit, limit_read_memory, most_decoded_bytes, read_memory};
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use record_limit::{RecordEnds, RecordLimit};

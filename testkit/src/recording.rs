@@ -86,7 +86,7 @@ impl Recording {
     /// Ends like a recorder.
     pub fn end(&mut self) {
         if let Some((server, queue)) = self.parts.take() {
-            queue.finish().unwrap().unwrap();
+            queue.finish().unwrap();
             drop(server);
         }
     }

@@ -55,6 +55,24 @@ pub(crate) struct JournalScan {
     pub(crate) torn_bytes: u64,
 }
 
+/// Why the contents of a frame are unknown.
+enum FrameError {
+    Io(io::Error),
+    Decode(DecodeError),
+}
+
+impl From<io::Error> for FrameError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<DecodeError> for FrameError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
 /// A damaged part of a journal: frames follow it, or it was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -113,11 +131,14 @@ impl JournalScan {
         while let Some(piece) = frames.next(&scan.journal.file).map_err(read())? {
             match piece {
                 Piece::Whole(frame) => {
-                    let taken = scan.take(frame, &mut next).map_err(read())?;
-                    taken.map_err(|error| StoreError::Damaged {
-                        path: path.clone(),
-                        offset: frame.offset,
-                        why: error.why(),
+                    let taken = scan.take(frame, &mut next);
+                    taken.map_err(|error| match error {
+                        FrameError::Io(error) => read()(error),
+                        FrameError::Decode(error) => StoreError::Damaged {
+                            path: path.clone(),
+                            offset: frame.offset,
+                            why: error.why(),
+                        },
                     })?;
                 }
                 Piece::Damaged {
@@ -168,7 +189,7 @@ impl JournalScan {
 
     /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an error, not a torn
     /// tail. `next` collects data of the next window.
-    fn take(&mut self, frame: Frame, next: &mut NextWindow) -> io::Result<Result<(), DecodeError>> {
+    fn take(&mut self, frame: Frame, next: &mut NextWindow) -> Result<(), FrameError> {
         let file = &self.journal.file;
         // At most as long as the file, which was just read for the checksum.
         let payload = |most: usize| -> io::Result<Vec<u8>> {
@@ -178,28 +199,23 @@ impl JournalScan {
             Ok(payload)
         };
         if frame.end - frame.payload > longest_payload(frame.kind) {
-            return Ok(Err(DecodeError::Malformed("a frame is too long")));
+            return Err(DecodeError::Malformed("a frame is too long").into());
         }
         let is_damaged = !self.holes.is_empty();
         match Kind::of(frame.kind) {
-            None => Ok(Err(DecodeError::Malformed("a frame is of an unknown kind"))),
+            None => return Err(DecodeError::Malformed("a frame is of an unknown kind").into()),
             Some(Kind::Definitions) => {
                 let payload = payload(usize::MAX)?;
-                let taken = self.definitions.take(&payload, is_damaged);
-                Ok(taken.map(|misses| self.misses_files |= misses))
+                self.misses_files |= self.definitions.take(&payload, is_damaged)?;
             }
-            Some(Kind::Operations) => {
-                next.ops = Some((frame.payload, frame.end));
-                Ok(Ok(()))
-            }
+            Some(Kind::Operations) => next.ops = Some((frame.payload, frame.end)),
             Some(Kind::Captured) => {
                 let payload = payload(usize::MAX)?;
-                let captured = captured(&mut Input::new(&payload));
-                Ok(captured.map(|captured| next.captured = captured))
+                next.captured = captured(&mut Input::new(&payload))?;
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
-                Ok(self.take_window(frame, &payload, mem::take(next), payload::window_head))
+                self.take_window(frame, &payload, mem::take(next), payload::window_head)?;
             }
             Some(Kind::PendingWindow) => {
                 let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
@@ -209,9 +225,10 @@ impl JournalScan {
                     head.health.pending = Some(pending);
                     Ok(head)
                 };
-                Ok(self.take_window(frame, &payload, mem::take(next), head))
+                self.take_window(frame, &payload, mem::take(next), head)?;
             }
         }
+        Ok(())
     }
 
     fn take_window(

@@ -5,6 +5,8 @@
 /// Deepest nesting of structures and lists. Parquet's structures nest six deep.
 const DEEPEST: u8 = 16;
 
+/// The byte after the last field of a structure.
+const STOP: u8 = 0;
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -92,18 +94,14 @@ impl<'b> Walk<'b> {
         self.bytes(count)
     }
 
-    /// The next field of a structure; `Some(None)` at its end.
-    pub(super) fn field(&mut self, last: i16) -> Option<Option<Field>> {
-        let head = self.byte()?;
-        if head == 0 {
-            return Some(None);
-        }
+    /// The field of a structure that begins with the byte `head`, and whose predecessor has the id `last`.
+    fn field(&mut self, head: u8, last: i16) -> Option<Field> {
         let id = match head >> 4 {
             0 => i16::try_from(self.number()?).ok()?,
             step => last.checked_add(step.into())?,
         };
         let kind = head & 0x0f;
-        Some(Some(Field { id, kind }))
+        Some(Field { id, kind })
     }
 
     /// The head of a list or a set. Each element takes at least a byte.
@@ -123,11 +121,15 @@ impl<'b> Walk<'b> {
         mut take: impl FnMut(&mut Self, Field) -> Option<()>,
     ) -> Option<()> {
         let mut last = 0;
-        while let Some(field) = self.field(last)? {
+        loop {
+            let head = self.byte()?;
+            if head == STOP {
+                return Some(());
+            }
+            let field = self.field(head, last)?;
             last = field.id;
             take(self, field)?;
         }
-        Some(())
     }
 
     /// Skips the value of a field.

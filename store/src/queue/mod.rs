@@ -39,6 +39,17 @@ const WAITING_BYTES_OF_FILE: usize = 384;
 /// Most waiting changes of mounts. Beyond that, the oldest are dropped.
 const WAITING_CHANGES: usize = 256;
 
+/// Why windows may not be written or sealed at the end.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// The thread panicked with this message.
+    #[error("the thread that writes the store panicked")]
+    Panic(String),
+    /// The store could not be written.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
 /// Accepts windows without blocking. Finishing or dropping it first writes the waiting windows, even if the thread that
 /// closes windows panics.
 pub struct WindowQueue {
@@ -113,15 +124,19 @@ impl WindowQueue {
         move || shared.lock().waiting()
     }
 
-    /// Waits until everything is written and sealed. The outer error is a panic of the thread.
-    pub fn finish(mut self) -> thread::Result<Result<(), StoreError>> {
+    /// Waits until everything is written and sealed.
+    pub fn finish(mut self) -> Result<(), QueueError> {
         self.join()
     }
 
-    fn join(&mut self) -> thread::Result<Result<(), StoreError>> {
+    fn join(&mut self) -> Result<(), QueueError> {
         self.shared.lock().has_ended = true;
         self.shared.changed.notify_one();
-        self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(written)) => written.map_err(QueueError::Store),
+            Some(Err(panic)) => Err(QueueError::Panic(trackiops_threads::why(&*panic))),
+        }
     }
 }
 

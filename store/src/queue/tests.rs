@@ -14,8 +14,8 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::WindowQueue;
 use super::writer_thread::{LAST_TRIES, RETRY_EVERY};
+use super::{QueueError, WindowQueue};
 use crate::check::check;
 use crate::error::StoreError;
 use crate::layout::Dataset;
@@ -151,7 +151,7 @@ fn as_root_a_full_disk_costs_no_window_and_recovery_is_automatic() {
     queue.put(window(30));
     wait_until("and the one that tells of it", || told(&store).0 == 31_000);
     assert!(told(&store).1 > 0, "failures are told");
-    queue.finish().unwrap().unwrap();
+    queue.finish().unwrap();
     let snapshot = Snapshot::open(&store).unwrap();
     let rows = snapshot.segments(Dataset::Rollup, None).unwrap();
     assert_eq!(rows[0].rows, 31 * 200);
@@ -168,8 +168,11 @@ fn as_root_a_disk_that_stays_full_ends_with_what_was_lost() {
     let _ = fs::write(disk.0.path().join("filler"), vec![1; 4 << 20]);
     (1..30).for_each(|i| queue.put(window(i)));
     let begun = Instant::now();
-    let finished = queue.finish().unwrap();
-    assert!(matches!(finished, Err(StoreError::Io { .. })));
+    let finished = queue.finish();
+    assert!(matches!(
+        finished,
+        Err(QueueError::Store(StoreError::Io { .. }))
+    ));
     assert!(begun.elapsed() < 3 * LAST_TRIES);
     assert!(told(&store).0 >= 1000, "what was written is there");
 }
@@ -210,7 +213,7 @@ fn as_root_a_file_system_that_becomes_read_only_is_let_go_and_used_again() {
     assert_eq!(queue.waiting(), 19);
     run("mount", &["-o", "loop", image, path]);
     wait_until("they are written", || queue.waiting() == 0);
-    queue.finish().unwrap().unwrap();
+    queue.finish().unwrap();
     let snapshot = Snapshot::open(&store).unwrap();
     let seconds = snapshot
         .segments(Dataset::Rollup, None)
@@ -245,7 +248,7 @@ fn a_store_that_is_deleted_is_begun_anew() {
     wait_until("a new store is there", || queue.waiting() == 0);
     queue.put(window(5));
     wait_until("and written", || told(&store).0 >= 5000);
-    queue.finish().unwrap().unwrap();
+    queue.finish().unwrap();
     let mounts = Snapshot::open(&store).unwrap().mounts().unwrap();
     assert_eq!(mounts.len(), 1, "what is mounted is told again");
     assert!(check(&store).unwrap().findings.is_empty());
@@ -285,9 +288,9 @@ fn a_store_whose_place_another_takes_is_sealed_where_it_is_and_the_other_is_left
     let warning = warnings.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(matches!(warning, Warning::Replaced(_)), "{warning:?}");
     requests.finish().unwrap();
-    let finished = queue.finish().unwrap();
+    let finished = queue.finish();
     assert!(
-        matches!(finished, Err(StoreError::Replaced(_))),
+        matches!(finished, Err(QueueError::Store(StoreError::Replaced(_)))),
         "{finished:?}"
     );
     let warnings: Vec<_> = warnings.try_iter().collect();
@@ -322,7 +325,7 @@ fn a_store_is_created_again_only_after_its_requests_let_go_of_the_deleted_one() 
     assert_eq!((queue.waiting(), store.exists()), (1, false));
     drop(requests);
     wait_until("a new store is there", || queue.waiting() == 0);
-    queue.finish().unwrap().unwrap();
+    queue.finish().unwrap();
     assert!(check(&store).unwrap().findings.is_empty());
 }
 
@@ -356,8 +359,10 @@ fn as_child_the_thread_that_writes_panics() {
     (3..9).for_each(|i| queue.put(window(i)));
     wait_until("they are written", || queue.waiting() == 0);
     (9..12).for_each(|i| queue.put(window(i)));
-    let panic = queue.finish().unwrap_err();
-    assert!(trackiops_threads::why(&*panic).starts_with("fail point: "));
+    let Err(QueueError::Panic(why)) = queue.finish() else {
+        panic!("the thread has not panicked");
+    };
+    assert!(why.starts_with("fail point: "), "{why}");
     let death = trackiops_threads::death().unwrap();
     assert_eq!(death.thread, "windows");
 }
