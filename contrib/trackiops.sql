@@ -43,8 +43,10 @@ CREATE OR REPLACE TEMP VIEW granularities AS
 CREATE OR REPLACE TEMP MACRO rollup(granularity) AS TABLE
     FROM read_parquet(getvariable('trackiops_store') || '/**/rollup/granularity=' || granularity || '/date=*/*.parquet', hive_partitioning = true);
 
--- Operations of the NFS protocol by mount, in windows of a length.
+-- Operations of the NFS protocol by mount, in windows of a length, and what TCP knows of connections in rows of the operation (connection).
 --   SELECT mount, op, sum(requests) AS requests, sum(errors) AS errors FROM ops('1m') GROUP BY ALL ORDER BY requests DESC;
+--   SELECT transport, sum(tcp_rtt_us_sum) / sum(tcp_readings) AS rtt_us, sum(tcp_retrans) AS retransmitted FROM ops('1m')
+--   WHERE op = '(connection)' GROUP BY transport;
 CREATE OR REPLACE TEMP MACRO ops(granularity) AS TABLE
     FROM read_parquet(getvariable('trackiops_store') || '/**/ops/granularity=' || granularity || '/date=*/*.parquet', hive_partitioning = true);
 

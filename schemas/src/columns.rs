@@ -11,6 +11,7 @@ use crate::file_ops::FileOp;
 use crate::histogram;
 use crate::ops::OperationSums;
 use crate::row::{AppCalls, CachedBytes, Direction, Health};
+use crate::tcp::TcpSums;
 use crate::unit::Unit;
 
 /// Version of the on-disk format. Programs refuse to open data of another version.
@@ -151,6 +152,8 @@ pub const OP: &str = "op";
 pub const TRANSPORT: &str = "transport";
 /// Column of the rows of operations: the histogram.
 pub const EXECUTE_HIST: &str = "execute_hist";
+/// Prefix of the columns that hold what TCP knows of a connection; null in other rows of operations.
+pub const TCP: &str = "tcp_";
 
 /// Column of the requests: when the request completed, in whole us.
 pub const END_TIME: &str = "end_time";
@@ -412,7 +415,14 @@ pub fn ops_schema() -> SchemaRef {
     let counters = OperationSums::COUNTERS.iter();
     fields.extend(counters.map(|counter| counter.field("")));
     fields.push(histogram_field(EXECUTE_HIST));
+    fields.extend(tcp_fields());
     Arc::new(Schema::new(fields))
+}
+
+/// The columns of [`TcpSums`], in its order.
+pub fn tcp_fields() -> impl Iterator<Item = Field> {
+    let counters = TcpSums::COUNTERS.iter();
+    counters.map(|counter| counter.field(TCP).with_nullable(true))
 }
 
 #[cfg(test)]

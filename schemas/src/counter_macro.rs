@@ -2,7 +2,7 @@
 //! and store checks.
 //!
 //! To add a counter, add it to a table: [`crate::row`] for files and health, [`crate::ops`] for operations of mounts,
-//! [`crate::file_ops`] for operations of files.
+//! [`crate::file_ops`] for operations of files, [`crate::tcp`] for connections.
 
 use arrow::datatypes::{DataType, Field};
 
@@ -78,6 +78,15 @@ pub(crate) fn saturating_sum(a: u64, b: u64) -> u64 {
 #[inline]
 pub(crate) fn max(a: u64, b: u64) -> u64 {
     a.max(b)
+}
+
+/// Keeps the smaller value. 0 stands for none.
+#[inline]
+pub(crate) fn least(a: u64, b: u64) -> u64 {
+    match (a, b) {
+        (0, known) | (known, 0) => known,
+        _ => a.min(b),
+    }
 }
 
 /// Makes the struct of a row from its table of counters: `field: "column", unit, merge;`. A counter of a single

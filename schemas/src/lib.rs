@@ -3,7 +3,8 @@
 //! * [`ebpf`]: types shared by the kernel side and userspace (`no_std`; the kernel side builds only these);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`row`]: the mergeable row and the window that holds it;
-//! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, also mergeable;
+//! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, also mergeable; [`tcp`]:
+//!   what TCP knows of the connections;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: requests that wait, because a server does not answer;
 //! * [`captured`]: where the bytes of an imported capture went;
@@ -11,7 +12,7 @@
 //! * [`identity`]: files and tenants, in memory and on disk; [`container`]: the container of a cgroup; [`mount`]: mount
 //!   points;
 //! * [`counter_macro`] and [`unit`]: make rows, columns and journal encoding from the tables of counters in [`row`],
-//!   [`ops`] and [`file_ops`], and define the units of counters;
+//!   [`ops`], [`tcp`] and [`file_ops`], and define the units of counters;
 //! * [`columns`]: names and Arrow types of the columns on disk;
 //! * [`shortened`]: texts of a user's files in messages.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -52,6 +53,8 @@ pub mod row;
 pub mod shed;
 #[cfg(feature = "std")]
 pub mod shortened;
+#[cfg(feature = "std")]
+pub mod tcp;
 #[cfg(feature = "std")]
 pub mod time;
 #[cfg(feature = "std")]

@@ -3,11 +3,15 @@
 
 use crate::counter_macro::counters;
 use crate::histogram::Histogram;
+use crate::tcp::TcpSums;
 
 /// The name of the operation in rows for which there was no room by operation. `begin` in
 /// `collector-ebpf/src/operation.rs` adds them up by window. If that has no room either, they are only counted:
 /// `lost_since` in `collector/src/operations/mod.rs`.
 pub const OTHER_OPERATIONS: &str = "(other)";
+/// The name of the operation in rows of connections. Such a row has [`OperationSums::tcp`] and no requests: it is apart
+/// from the rows of operations, so that each reading counts once. It has no mount, because mounts share connections.
+pub const CONNECTION: &str = "(connection)";
 
 /// The key of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +23,17 @@ pub struct Operation {
     /// The connection: protocol and number (`tcp-3`), where known. The number is the kernel's number in
     /// `/sys/kernel/sunrpc/xprt-switches`. Before Linux 5.14 it is the order in which connections were first used.
     pub transport: Option<String>,
+}
+
+impl Operation {
+    /// The key of a connection's row.
+    pub fn connection(transport: String) -> Self {
+        Self {
+            mount: None,
+            op: CONNECTION.to_owned(),
+            transport: Some(transport),
+        }
+    }
 }
 
 counters! {
@@ -46,6 +61,8 @@ counters! {
         /// Times from start to completion. Times below 4 us count as 4 us, times above 18 minutes as 18 minutes. Its
         /// total is `requests`, except for [`OTHER_OPERATIONS`], which may lack room for the times.
         execute: Histogram,
+        /// What TCP knows of the connection, in rows of a [`CONNECTION`].
+        tcp: TcpSums,
     }
 }
 
@@ -54,6 +71,7 @@ impl OperationSums {
     pub fn merge(&mut self, other: &Self) {
         self.merge_counters(other);
         self.execute.merge(&other.execute);
+        self.tcp.merge(&other.tcp);
     }
 
     /// A sum divided by the number of requests; `None` without requests.

@@ -21,6 +21,7 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{
     AppCalls, CachedBytes, ClosedWindow, Direction, FileRow, Health, Row,
 };
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::batch::decode_health;
 use trackiops_store::{Dataset, Options, Segment, SegmentReader, Snapshot, Writer};
@@ -101,6 +102,13 @@ fn an_operation() -> impl Strategy<Value = OperationRow> {
         let mut sums = OperationSums {
             errors,
             sent_bytes: 100 * errors,
+            tcp: TcpSums {
+                readings: errors,
+                // Whole microseconds, and nothing that is not known.
+                rtt_ns_min: 2000 * errors,
+                retrans: errors / 2,
+                ..TcpSums::default()
+            },
             ..OperationSums::default()
         };
         for us in times {

@@ -14,6 +14,7 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::Pending;
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::shed::Detail;
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -153,6 +154,8 @@ impl Recording {
             }
             // An operation of a mount.
             "op" => window.ops.push(operation(words)?),
+            // A reading of a connection.
+            "tcp" => window.ops.push(connection(words)?),
             what => {
                 let path = name(words.next()?);
                 let requests = Requests::parse(words)?;
@@ -339,6 +342,26 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     }
     sums.queue_ns_sum = requests.queue_ns * requests.count;
     sums.rtt_ns_sum = requests.rtt_ns * requests.count;
+    Some(OperationRow { operation, sums })
+}
+
+/// `TRANSPORT RTT LEAST-RTT SEGMENTS RETRANSMITTED`
+fn connection(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
+    let operation = Operation::connection(words.next()?.to_owned());
+    let (rtt_ns, rtt_ns_min) = (nanoseconds(words.next()?)?, nanoseconds(words.next()?)?);
+    let tcp = TcpSums {
+        readings: 1,
+        rtt_ns_sum: rtt_ns,
+        rtt_ns_max: rtt_ns,
+        rtt_ns_min,
+        segments: number(words.next()?)?,
+        retrans: number(words.next()?)?,
+        ..TcpSums::default()
+    };
+    let sums = OperationSums {
+        tcp,
+        ..OperationSums::default()
+    };
     Some(OperationRow { operation, sums })
 }
 

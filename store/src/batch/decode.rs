@@ -16,6 +16,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Row};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};
@@ -302,8 +303,12 @@ pub fn decode_ops<'a>(
     let counters = Counters::new(batch, "", &OperationSums::COUNTERS)?;
     let histograms = columns::EXECUTE_HIST.to_owned();
     let histograms = Lists::of(batch, histograms, columns::HIST_BUCKET, BUCKETS)?;
+    let tcp = Counters::new(batch, columns::TCP, &TcpSums::COUNTERS)?;
     for i in 0..batch.num_rows() {
-        let mut sums = OperationSums::of_counters(counters.at(i));
+        let mut sums = OperationSums {
+            tcp: TcpSums::of_counters(tcp.at(i)),
+            ..OperationSums::of_counters(counters.at(i))
+        };
         for (bucket, count) in histograms.iter().flat_map(|lists| lists.at(i)) {
             sums.execute.add(bucket, count);
         }
@@ -319,7 +324,7 @@ pub fn decode_ops<'a>(
     Ok(())
 }
 
-/// Columns of counters. Counters without a column are zero.
+/// Columns of counters. Counters without a column, and unknown ones, are zero.
 pub(super) struct Counters<'a, R: 'static, const COUNT: usize> {
     table: &'static [Counter<R>; COUNT],
     /// The existing columns, each with its index in the table.
@@ -343,7 +348,10 @@ impl<'a, R, const COUNT: usize> Counters<'a, R, COUNT> {
     pub(super) fn at(&self, i: usize) -> [u64; COUNT] {
         let mut stored = [0; COUNT];
         for (place, column) in &self.columns {
-            stored[*place] = column.value(i);
+            // The value below a null is arbitrary.
+            if column.is_valid(i) {
+                stored[*place] = column.value(i);
+            }
         }
         of_stored(self.table, stored)
     }

@@ -18,6 +18,7 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{AppCalls, CachedBytes, Direction, Health, Row};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{signed, stored, us_of};
@@ -174,6 +175,14 @@ pub fn ops_batch(host: &str, rows: &[OpsRow]) -> Result<RecordBatch, ArrowError>
     arrays.extend(counters(OperationSums::COUNTERS.iter(), sums));
     let execute = rows.iter().map(|row| row.row.sums.execute.buckets());
     arrays.push(lists(columns::histogram_item(), execute)?);
+    arrays.extend(TcpSums::COUNTERS.iter().map(|counter| -> ArrayRef {
+        let values = rows.iter().map(|row| row.row.sums.tcp.known(counter));
+        Arc::new(
+            values
+                .map(|value| value.map(signed))
+                .collect::<Int64Array>(),
+        )
+    }));
     RecordBatch::try_new(columns::ops_schema(), arrays)
 }
 

@@ -23,6 +23,7 @@ mod tests {
     use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
     use trackiops_schemas::pending::{Pending, PendingClient};
     use trackiops_schemas::row::{Health, Row};
+    use trackiops_schemas::tcp::TcpSums;
     use trackiops_schemas::time::UtcMs;
 
     use super::*;
@@ -231,6 +232,51 @@ mod tests {
             assert_eq!(stored.host, "h");
             read.push(row(stored.time.0, stored.mount, stored.transport));
             assert_eq!((stored.op, &stored.sums), ("COMMIT", &rows[0].row.sums));
+        })
+        .unwrap();
+        assert_eq!(read, rows);
+    }
+
+    #[test]
+    fn connections_read_back_from_their_columns_which_are_null_elsewhere() {
+        let row = |operation, tcp| OpsRow {
+            time: UtcMs(1000),
+            row: OperationRow {
+                operation,
+                sums: OperationSums {
+                    tcp,
+                    ..OperationSums::default()
+                },
+            },
+        };
+        let mut counters = std::array::from_fn(|i| 1 + i as i64);
+        let of_connection = |counters| {
+            let counters = of_stored(&TcpSums::COUNTERS, counters);
+            row(
+                Operation::connection("tcp-3".to_owned()),
+                TcpSums::of_counters(counters),
+            )
+        };
+        let full = of_connection(counters);
+        // The delivery rate is not known.
+        counters[TcpSums::COUNT - 1] = 0;
+        let rows = vec![
+            full,
+            row(Operation::default(), TcpSums::default()),
+            of_connection(counters),
+        ];
+        let batch = ops_batch("h", &rows).unwrap();
+        let nulls = |name: &str| batch.column_by_name(name).unwrap().null_count();
+        assert_eq!(nulls("tcp_readings"), 1);
+        assert_eq!(nulls("tcp_delivery_rate_max"), 2);
+        let mut read = Vec::new();
+        decode_ops(&batch, |stored| {
+            let operation = Operation {
+                mount: stored.mount.map(str::to_owned),
+                op: stored.op.to_owned(),
+                transport: stored.transport.map(str::to_owned),
+            };
+            read.push(row(operation, stored.sums.tcp));
         })
         .unwrap();
         assert_eq!(read, rows);

@@ -52,7 +52,14 @@ pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Che
             }),
             Dataset::Ops => decode_ops(&batch, |stored| {
                 let mut sum = Sum::of(&counts(&OperationSums::COUNTERS, &stored.sums));
-                sum.extend(&[stored.sums.execute.total()]);
+                let tcp = &stored.sums.tcp;
+                sum.extend(&[
+                    stored.sums.execute.total(),
+                    tcp.readings,
+                    tcp.reconnects,
+                    tcp.segments,
+                    tcp.retrans,
+                ]);
                 seen.row((FileKey(0), stored.time), stored.host, segment, sum);
             }),
         }

@@ -1,6 +1,7 @@
 //! The payload of a frame of operations.
 
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::tcp::TcpSums;
 
 use super::payload::{histogram, put_histogram, put_row_counters, row_counters};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
@@ -95,12 +96,14 @@ pub(super) fn ops(input: &mut Input<'_>) -> Result<Vec<OperationRow>, DecodeErro
 fn put_sums(out: &mut Vec<u8>, sums: &OperationSums) {
     put_row_counters(out, &OperationSums::COUNTERS, sums.counters());
     put_histogram(out, &sums.execute);
+    put_row_counters(out, &TcpSums::COUNTERS, sums.tcp.counters());
 }
 
 fn sums(input: &mut Input<'_>) -> Result<OperationSums, DecodeError> {
     let counters = row_counters(input, &OperationSums::COUNTERS)?;
     Ok(OperationSums {
         execute: histogram(input)?,
+        tcp: TcpSums::of_counters(row_counters(input, &TcpSums::COUNTERS)?),
         ..OperationSums::of_counters(counters)
     })
 }
@@ -122,6 +125,11 @@ mod tests {
                 let mut sums = OperationSums {
                     errors,
                     received_bytes: bytes,
+                    tcp: TcpSums {
+                        readings: errors,
+                        rtt_ns_sum: bytes,
+                        ..TcpSums::default()
+                    },
                     ..OperationSums::default()
                 };
                 for ns in times {

@@ -117,6 +117,11 @@ pub(crate) trait SegmentRow: Sized {
     /// Numbers of rows that are written together.
     const SHAPE: Shape = Shape::ROLLUP;
 
+    /// Columns that no query selects rows by: their statistics would only take room.
+    fn without_statistics() -> Vec<String> {
+        Vec::new()
+    }
+
     /// Columns that compress better as differences than with a dictionary.
     fn packed() -> Vec<String> {
         // Times advance evenly, and sums of times seldom repeat: see `make bench-encodings`.
@@ -177,6 +182,11 @@ impl SegmentRow for OpsRow {
     }
 
     fn index(&self, _: &mut FileIndex) {}
+
+    fn without_statistics() -> Vec<String> {
+        let names = columns::tcp_fields().map(|field| field.name().clone());
+        names.collect()
+    }
 }
 
 impl SegmentRow for RequestRow {
@@ -328,6 +338,10 @@ fn properties<R: SegmentRow>(
     for name in columns::TENANT_COLUMNS {
         let column = ColumnPath::from(name);
         builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Chunk);
+    }
+    for name in R::without_statistics() {
+        let column = ColumnPath::from(name);
+        builder = builder.set_column_statistics_enabled(column, EnabledStatistics::None);
     }
     for name in R::packed() {
         let column = ColumnPath::from(name);
