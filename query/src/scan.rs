@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, HOST, LEVEL, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema,
+    DEV, FILE_KEY, FILEID, HOST, LEVEL, MOUNT, PATH, TCP, TENANT_COLUMNS, TIME, health_schema,
     ops_schema, rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
@@ -195,13 +195,16 @@ pub fn health(
     Ok(rows)
 }
 
-/// Reads the rows of an operations segment. Errors as for [`rollup`].
+/// Reads the rows of an operations segment, and what TCP knows of connections if the caller needs it. Errors as for
+/// [`rollup`].
 pub fn ops(
     segment: &Segment,
+    with_tcp: bool,
     explain: &Explain,
     each: &mut dyn FnMut(StoredOps<'_>),
 ) -> Result<(), QueryError> {
-    let mut batches = pages::open(segment, &ops_schema(), |_| true, None)?;
+    let needs = |column: &str| with_tcp || !column.starts_with(TCP);
+    let mut batches = pages::open(segment, &ops_schema(), needs, None)?;
     for batch in &mut batches {
         let batch = batch?;
         decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;

@@ -10,6 +10,7 @@ use trackiops_query::{
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{Numbers, THREE, windows};
 use trackiops_testkit::questions::{question, range, select};
@@ -165,6 +166,90 @@ fn of_several_connections_none_stands_in_the_sum() {
         .map(|row| (row.sums.requests, row.mount_requests))
         .collect();
     assert_eq!(mix, [(3, 6), (3, 6)]);
+}
+
+/// The row of a connection, after one reading.
+fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
+    let tcp = TcpSums {
+        readings: 1,
+        rtt_ns_sum: rtt_us * 1000,
+        rtt_ns_max: rtt_us * 1000,
+        rtt_ns_min: rtt_us * 1000,
+        segments: 100,
+        retrans,
+        ..TcpSums::default()
+    };
+    OperationRow {
+        operation: Operation::connection(transport.to_owned()),
+        sums: OperationSums {
+            tcp,
+            ..OperationSums::default()
+        },
+    }
+}
+
+#[test]
+fn what_tcp_knows_of_a_connection_is_in_each_of_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = windows(1, THREE, 1000, 2, 1);
+    let mount = Some("srv:/even");
+    windows[0].ops = vec![
+        row(mount, "READ", "tcp-1", 3),
+        row(mount, "WRITE", "tcp-1", 1),
+        row(mount, "READ", "tcp-2", 2),
+        connection("tcp-1", 300, 2),
+        connection("tcp-9", 100, 0),
+    ];
+    windows[1].ops = vec![row(mount, "READ", "tcp-1", 1), connection("tcp-1", 100, 5)];
+    for window in &mut windows {
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
+    record(dir.path(), options_of("h", "1s", "1m"), &windows);
+    let mut all = question(dir.path());
+    all.step = Some(Step::All);
+    let told = |question: &Question, connections: Connections| {
+        let mut rows: Vec<_> = found(question, connections)
+            .rows
+            .into_iter()
+            .map(|row| {
+                let tcp = row.sums.tcp;
+                let transport = row.transport.map(|name| name.to_string());
+                let known = (tcp.readings, tcp.rtt_ns_sum, tcp.retrans);
+                (row.op.to_string(), transport.unwrap_or_default(), known)
+            })
+            .collect();
+        rows.sort();
+        rows
+    };
+    let expected = |rows: &[(&str, &str, (u64, u64, u64))]| -> Vec<_> {
+        let rows = rows.iter();
+        let own =
+            rows.map(|(op, transport, known)| ((*op).to_owned(), (*transport).to_owned(), *known));
+        own.collect()
+    };
+    let (one, none) = ((2, 400_000, 7), (0, 0, 0));
+    let apart = expected(&[
+        ("(connection)", "tcp-9", (1, 100_000, 0)),
+        ("READ", "tcp-1", one),
+        ("READ", "tcp-2", none),
+        ("WRITE", "tcp-1", one),
+    ]);
+    assert_eq!(told(&all, Connections::Apart), apart);
+    let stored = expected(&[
+        ("(connection)", "tcp-1", one),
+        ("(connection)", "tcp-9", (1, 100_000, 0)),
+        ("READ", "tcp-1", none),
+        ("READ", "tcp-2", none),
+        ("WRITE", "tcp-1", none),
+    ]);
+    assert_eq!(told(&all, Connections::Stored), stored);
+    let together = expected(&[("READ", "", none), ("WRITE", "tcp-1", none)]);
+    assert_eq!(told(&all, Connections::Together), together);
+    // Only rows of selected mounts and operations are there, with what is known of their connections.
+    all.mounts = vec!["srv:/even".to_owned()];
+    all.ops = vec!["WRITE".to_owned()];
+    let write = expected(&[("WRITE", "tcp-1", one)]);
+    assert_eq!(told(&all, Connections::Apart), write);
 }
 
 /// The reason and the notes of an empty answer.

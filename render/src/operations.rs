@@ -24,6 +24,7 @@ struct Shape {
     host: bool,
     transport: bool,
     errors: bool,
+    tcp: bool,
     mount: bool,
     tenant: bool,
     about: bool,
@@ -42,6 +43,7 @@ impl Shape {
             host: differ(|a, b| a.host == b.host),
             transport: differ(|a, b| a.transport == b.transport),
             errors: rows.iter().any(|row| row.sums.errors > 0),
+            tcp: rows.iter().any(|row| row.sums.tcp.readings > 0),
             mount: differ(|a, b| a.mount == b.mount),
             tenant: rows.iter().any(|row| row.tenant.is_known()),
             about: rows.iter().any(|row| row.about.is_some()),
@@ -88,6 +90,11 @@ impl Shape {
         }
         if self.errors {
             cells.push(right("errors").weighs(80));
+        }
+        if self.tcp {
+            for (figure, weight) in [("tcp-rtt", 65), ("tcp-rtt-min", 40), ("tcp-retrans", 64)] {
+                cells.push(right(figure).weighs(weight));
+            }
         }
         if self.tenant {
             let name = if answer.by.only_users {
@@ -137,6 +144,16 @@ impl Shape {
         cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
         if self.errors {
             cells.push(right(sums.errors.to_string()));
+        }
+        if self.tcp {
+            let tcp = &sums.tcp;
+            let time = |ns: f64| latency(ns / 1000.0);
+            let figures = [
+                tcp.per_reading(tcp.rtt_ns_sum).map(time),
+                (tcp.rtt_ns_min > 0).then(|| time(tcp.rtt_ns_min as f64)),
+                (tcp.readings > 0).then(|| tcp.retrans.to_string()),
+            ];
+            cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
         }
         let text = |text: Option<&str>| left(text.unwrap_or(NONE));
         if self.tenant {

@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use trackiops_schemas::columns;
 use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::tcp::TcpSums;
 
 use super::files::histogram;
 use super::tenants::tenants;
@@ -57,6 +58,36 @@ const SHARES: [Derived; 4] = [
     }),
 ];
 
+/// What TCP knows of the connection, at the mean of its readings.
+const OF_TCP: [Derived; 7] = [
+    ("tcp_rtt_us_mean", Unit::Microseconds, |row| {
+        let tcp = &row.sums.tcp;
+        tcp.per_reading(tcp.rtt_ns_sum).map(|ns| ns / 1000.0)
+    }),
+    ("tcp_rtt_var_us_mean", Unit::Microseconds, |row| {
+        let tcp = &row.sums.tcp;
+        tcp.per_reading(tcp.rtt_var_ns_sum).map(|ns| ns / 1000.0)
+    }),
+    ("tcp_retrans_share", Unit::Share, |row| {
+        row.sums.tcp.retrans_share()
+    }),
+    ("tcp_in_flight_mean", Unit::Count, |row| {
+        let tcp = &row.sums.tcp;
+        tcp.per_reading(tcp.in_flight_sum)
+    }),
+    ("tcp_cwnd_mean", Unit::Count, |row| {
+        let tcp = &row.sums.tcp;
+        tcp.per_reading(tcp.cwnd_sum)
+    }),
+    ("tcp_send_window_mean", Unit::Bytes, |row| {
+        let tcp = &row.sums.tcp;
+        tcp.per_reading(tcp.send_window_sum)
+    }),
+    ("tcp_receive_window_mean", Unit::Bytes, |row| {
+        row.sums.tcp.receive_window_mean()
+    }),
+];
+
 /// A part's share of the time, if the parts are known.
 fn part(row: &OperationAnswer, ns: u64) -> Option<f64> {
     row.part_per_timed(ns)?;
@@ -91,6 +122,12 @@ impl Record for OperationAnswer {
         all.push(Column::stored(&execute, |row: &Self| {
             row.histogram().map_or(Value::Null, histogram)
         }));
+        let tcp = columns::tcp_fields().zip(&TcpSums::COUNTERS);
+        all.extend(tcp.map(|(field, counter)| {
+            Column::stored(&field, move |row: &Self| {
+                Value::some_count(row.sums.tcp.known(counter))
+            })
+        }));
         all.extend(RATES_AND_MEANS.map(figure));
         all.extend(QUANTILES.map(|(name, q)| Column {
             // Opens, syncs, reads and writes of local files are calls.
@@ -103,6 +140,7 @@ impl Record for OperationAnswer {
             )
         }));
         all.extend(SHARES.map(figure));
+        all.extend(OF_TCP.map(figure));
         all.push(Column::text(columns::PATH, |row: &Self| {
             Value::some_text(row.about.as_ref().and_then(|about| about.path.as_deref()))
         }));

@@ -92,7 +92,7 @@ impl OperationKey {
             op: Arc::clone(&row.op),
             transport: match connections {
                 Connections::Together => None,
-                Connections::Apart => row.transport.clone(),
+                Connections::Apart | Connections::Stored => row.transport.clone(),
             },
             about: row.about.as_ref().map(About::identity),
             tenant: TenantKey::of(&row.tenant),

@@ -23,8 +23,12 @@ pub use of_mounts::ask_operations;
 pub enum Connections {
     /// One row per operation.
     Together,
-    /// One row per operation and connection.
+    /// One row per operation and connection. Each repeats what TCP knows of its connection, so these values do not add
+    /// up over operations. A connection without operations has the row
+    /// [`CONNECTION`](trackiops_schemas::ops::CONNECTION).
     Apart,
+    /// One row per operation and connection. What TCP knows of a connection is in a row `CONNECTION`, as in a store.
+    Stored,
 }
 
 /// The kind of rows of an answer.

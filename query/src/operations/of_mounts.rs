@@ -1,11 +1,11 @@
 //! Operations of mounts, from a separate dataset.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::ops::{OperationRow, OperationSums};
+use trackiops_schemas::ops::{CONNECTION, OperationRow, OperationSums};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
@@ -56,15 +56,15 @@ pub fn ask_operations(
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
     if !question.levels.iter().all(|level| *level == IoLevel::Wire) {
         return match connections {
-            Connections::Apart => Err(QueryError::OnlyWire("connections")),
             Connections::Together => ask_operations_by(question, GroupBy::MOUNT),
+            Connections::Apart | Connections::Stored => Err(QueryError::OnlyWire("connections")),
         };
     }
     let is_of_all = question.files.is_empty() && question.tenants.is_empty();
     match (is_of_all, connections) {
-        (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
-        (false, Connections::Together) => return ask_operations_by(question, GroupBy::MOUNT),
         (true, _) => {}
+        (false, Connections::Together) => return ask_operations_by(question, GroupBy::MOUNT),
+        (false, _) => return Err(QueryError::ConnectionsOfFile),
     }
     let of_mounts = ask_with(question, |snapshot, question| {
         ask_once(snapshot, question, connections)
@@ -119,6 +119,9 @@ fn ask_once(
     }
     let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
     let (mut groups, Recorded { covered, hosts }) = execute(&plan, connections, question)?;
+    if connections == Connections::Apart {
+        repeat_connections(&mut groups);
+    }
     let any = !groups.is_empty();
     let counted = groups.keys().filter_map(|key| key.mount.as_deref());
     let shared = mounts.as_ref().and_then(|mounts| mounts.shared(counted));
@@ -223,7 +226,8 @@ fn execute(
         let rows = jobs.iter().map(|(_, segment)| segment.rows).sum();
         explain.expect(rows);
         let shares = share_out(&jobs, rows, |share: &mut Groups, (journal, segment)| {
-            scan::ops(segment, explain, &mut |stored| {
+            let has_tcp = connections != Connections::Together;
+            scan::ops(segment, has_tcp, explain, &mut |stored| {
                 if journal.bounds.contains(stored.time) && share.len() <= row_limit {
                     let mount = stored.mount.map(Into::into);
                     let transport = stored.transport.map(Into::into);
@@ -265,10 +269,29 @@ fn execute(
 
 fn add(groups: &mut Groups, connections: Connections, mut key: Key, sums: &OperationSums) {
     let transport = match connections {
+        Connections::Together if *key.op == *CONNECTION => return,
         Connections::Together => key.transport.take(),
-        Connections::Apart => key.transport.clone(),
+        Connections::Apart | Connections::Stored => key.transport.clone(),
     };
     merge(groups, key, transport, sums);
+}
+
+/// Copies what TCP knows of a connection to each of its operations. Without any, the connection keeps its row.
+fn repeat_connections(groups: &mut Groups) {
+    let connection = |key: &Key| (key.window, key.host, key.transport.clone());
+    let rows = groups.extract_if(|key, _| *key.op == *CONNECTION);
+    let rows = rows.map(|(key, group)| (connection(&key), (key, group)));
+    let mut rows: HashMap<_, _> = rows.collect();
+    let mut used = HashSet::new();
+    for (key, group) in &mut *groups {
+        let of = connection(key);
+        if let Some((_, row)) = rows.get(&of) {
+            group.sums.tcp = row.sums.tcp;
+            used.insert(of);
+        }
+    }
+    rows.retain(|of, _| !used.contains(of));
+    groups.extend(rows.into_values());
 }
 
 fn merge(groups: &mut Groups, key: Key, transport: Option<Arc<str>>, sums: &OperationSums) {

@@ -51,7 +51,7 @@ pub(super) fn operations<E: From<QueryError>>(
     export: &Export,
     sink: Sink<'_, E>,
 ) -> Result<Exported, E> {
-    let ask = |question: &Question| ask_operations(question, Connections::Apart);
+    let ask = |question: &Question| ask_operations(question, Connections::Stored);
     run::<OperationAnswer, E>(export, Dataset::Ops, &ops_columns(), ask, sink)
 }
 
