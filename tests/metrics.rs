@@ -17,6 +17,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::windows::{T0, file, reads, stalled, window};
@@ -114,6 +115,20 @@ fn eventful() -> ClosedWindow {
             ..OperationSums::default()
         },
     }];
+    window.ops.push(OperationRow {
+        operation: Operation::connection("tcp-3".into()),
+        sums: OperationSums {
+            tcp: TcpSums {
+                readings: 2,
+                rtt_ns_sum: 82_000_000,
+                rtt_ns_min: 40_000_000,
+                segments: 500,
+                retrans: 7,
+                ..TcpSums::default()
+            },
+            ..OperationSums::default()
+        },
+    });
     for row in &mut window.rows {
         let named = Tenant {
             name: Some("acme".into()),
@@ -263,6 +278,17 @@ fn every_metric_is_served_and_in_the_reference() {
         ),
         0.0035
     );
+    let of_connection = |metric: &str| {
+        value(
+            &text,
+            &format!(r#"trackiops_tcp_{metric}{{transport="tcp-3"}}"#),
+        )
+    };
+    let known = ["rtt_seconds_total", "rtt_min_seconds"].map(of_connection);
+    assert_eq!(known, [0.082, 0.04]);
+    assert_eq!(of_connection("retransmitted_segments_total"), 7.0);
+    // It is not an operation.
+    assert!(!text.contains("(connection)"), "{text}");
     let of = |metric: &str, label: &str| {
         value(
             &text,

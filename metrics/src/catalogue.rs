@@ -151,6 +151,23 @@ families! {
     OPERATION_NETWORK: Counter in Seconds, "trackiops_operation_network_seconds", ["mount", "operation"],
         "Part of these times from transmission to reply.";
 
+    TCP_READINGS: Counter, "trackiops_tcp_readings", ["transport"],
+        "Readings of what TCP knows of a connection, in windows in which it moved data.";
+    TCP_RTT: Counter in Seconds, "trackiops_tcp_rtt_seconds", ["transport"],
+        "Sum of the smoothed round-trip times at these readings.";
+    TCP_RTT_MIN: Gauge in Seconds, "trackiops_tcp_rtt_min_seconds", ["transport"],
+        "Least round-trip time of a segment.";
+    TCP_SEGMENTS: Counter, "trackiops_tcp_segments", ["transport"],
+        "Segments with data that the client sent, retransmissions included.";
+    TCP_RETRANSMITTED: Counter, "trackiops_tcp_retransmitted_segments", ["transport"],
+        "Segments that the client sent again.";
+    TCP_RECEIVER_LIMITED: Counter in Seconds, "trackiops_tcp_receiver_limited_seconds", ["transport"],
+        "Time in which the server's window limited sending.";
+    TCP_SEND_BUFFER_LIMITED: Counter in Seconds, "trackiops_tcp_send_buffer_limited_seconds", ["transport"],
+        "Time in which the client's send buffer limited sending.";
+    TCP_RECONNECTS: Counter, "trackiops_tcp_reconnects", ["transport"],
+        "How often the client connected again.";
+
     FILE_REQUESTS: Counter, "trackiops_file_requests", ["mount", "path", "direction"],
         "Requests of the busiest files, with --metrics-top-files.";
     FILE_BYTES: Counter in Bytes, "trackiops_file_transferred_bytes", ["mount", "path", "direction"],

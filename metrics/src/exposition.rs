@@ -6,17 +6,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::ops::{CONNECTION, OperationRow, OperationSums};
 use trackiops_schemas::row::{Direction, Health, Row};
 use trackiops_schemas::shed::Detail;
-use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
+use trackiops_schemas::tcp::TcpSums;
+use trackiops_store::live::{MOST_CONNECTIONS, MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
 
 use crate::catalogue::{self as is, Family};
 use crate::follow::Recording;
 use crate::top_files::{FileSums, MOST_TOP_FILES};
 
 /// Most series of an exposition in the text formats.
-pub const MOST_SERIES: usize = 5000;
+pub const MOST_SERIES: usize = 5500;
 /// Most series for mounts that are mounted, and for servers that do not answer.
 const MOST_MOUNTED: usize = 64;
 const MOST_STALLED: usize = 16;
@@ -48,6 +49,8 @@ const OF_HISTOGRAM: usize = CLASSIC_BOUNDS.len() + 3;
 /// Series of a mount in one direction, and of one of its operations.
 const OF_DIRECTION: usize = 9 + OF_HISTOGRAM;
 const OF_OPERATION: usize = 4;
+/// Series of a connection.
+const OF_CONNECTION: usize = 8;
 /// Series of a tenant in one direction.
 const OF_TENANT: usize = 4;
 /// Series of a file in one direction.
@@ -57,6 +60,7 @@ const OF_FILE: usize = 2;
 const _: () = assert!(
     2 * OF_DIRECTION * (MOST_MOUNTS + 1)
         + OF_OPERATION * (MOST_OPERATIONS + 1)
+        + OF_CONNECTION * (MOST_CONNECTIONS + 1)
         + 2 * OF_TENANT * (MOST_TENANTS + 1)
         + 2 * OF_FILE * (MOST_TOP_FILES + 1)
         + MOST_MOUNTED
@@ -165,6 +169,7 @@ impl<'r> Exposition<'r> {
         self.directions(recording);
         self.tenants(recording);
         self.operations(recording);
+        self.connections(recording);
         let (mounted, more_mounted) = mounted(mounts);
         self.put(
             &is::MOUNT,
@@ -236,11 +241,40 @@ impl<'r> Exposition<'r> {
             (&is::OPERATION_TIME, |of| seconds(of.execute_ns_sum)),
             (&is::OPERATION_NETWORK, |of| seconds(of.rtt_ns_sum)),
         ];
+        let is_operation = |row: &&OperationRow| row.operation.op != CONNECTION;
         for (family, value) in families {
-            let operations = recording.totals.ops.iter().take(MOST_OPERATIONS + 1);
+            let operations = recording.totals.ops.iter().filter(is_operation);
+            let operations = operations.take(MOST_OPERATIONS + 1);
             let samples = operations.map(|row| {
                 let mount = mount_label(row.operation.mount.as_deref());
                 (vec![mount, bounded(&row.operation.op)], value(&row.sums))
+            });
+            self.put(family, samples);
+        }
+    }
+
+    fn connections(&mut self, recording: &'r Recording) {
+        type Get = fn(&TcpSums) -> Value<'_>;
+        let families: [(&'static Family, Get); OF_CONNECTION] = [
+            (&is::TCP_READINGS, |of| count(of.readings)),
+            (&is::TCP_RTT, |of| seconds(of.rtt_ns_sum)),
+            (&is::TCP_RTT_MIN, |of| seconds(of.rtt_ns_min)),
+            (&is::TCP_SEGMENTS, |of| count(of.segments)),
+            (&is::TCP_RETRANSMITTED, |of| count(of.retrans)),
+            (&is::TCP_RECEIVER_LIMITED, |of| {
+                seconds(of.receiver_limited_ns)
+            }),
+            (&is::TCP_SEND_BUFFER_LIMITED, |of| {
+                seconds(of.send_buffer_limited_ns)
+            }),
+            (&is::TCP_RECONNECTS, |of| count(of.reconnects)),
+        ];
+        let is_connection = |row: &&OperationRow| row.operation.op == CONNECTION;
+        for (family, value) in families {
+            let connections = recording.totals.ops.iter().filter(is_connection);
+            let samples = connections.take(MOST_CONNECTIONS + 1).map(|row| {
+                let name = row.operation.transport.as_deref().unwrap_or_default();
+                (vec![bounded(name)], value(&row.sums.tcp))
             });
             self.put(family, samples);
         }

@@ -9,8 +9,8 @@
 //! Numbers are little-endian. All messages except windows are JSON. The stream begins with [`Message::Hello`]. A chunk
 //! of another kind discards an incomplete message.
 //!
-//! Totals are encoded as a window, from the begin of the recording to now: the sums of mounts and of their operations
-//! ([`totals`]). Its position is the position of the last durable window.
+//! Totals are encoded as a window, from the begin of the recording to now: the sums of mounts, of their operations and of
+//! connections ([`totals`]). Its position is the position of the last durable window.
 //!
 //! A window is sent when it is in the store. Its [`Position`] shows a subscriber whether a [`crate::Snapshot`] already
 //! had it. To get each window once: subscribe, open a snapshot, and skip windows up to the snapshot's position.
@@ -37,7 +37,7 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 pub use self::buffer::Publisher;
 pub use self::server::LiveServer;
 pub use self::subscription::{LiveError, LiveWindow, Subscription};
-pub use self::totals::{MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, OTHER};
+pub use self::totals::{MOST_CONNECTIONS, MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, OTHER};
 
 const MAGIC: [u8; 4] = *b"TIOL";
 /// Version of the stream, apart from the journals in it.

@@ -1,4 +1,4 @@
-//! Totals since the recording began: cumulative sums of mounts, of their operations, and of named tenants.
+//! Totals since the recording began: cumulative sums of mounts, of their operations, of connections, and of named tenants.
 //!
 //! Mounts come and go, so the number of sums is limited. If all places are taken, a new sum replaces one that was idle
 //! for [`IDLE`]. Without such a sum, it is added to [`OTHER`]. So a sum may vanish and begin again at zero, but it
@@ -11,17 +11,20 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::ops::{CONNECTION, Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 
 /// Most mounts with separate sums.
 pub const MOST_MOUNTS: usize = 52;
 /// Most pairs of a mount and an operation with separate sums.
 pub const MOST_OPERATIONS: usize = 220;
+/// Most connections with separate sums.
+pub const MOST_CONNECTIONS: usize = 64;
 /// Most tenants with separate sums.
 pub const MOST_TENANTS: usize = 64;
-/// Stands for all mounts, operations or tenants without separate sums. A real mount has a colon.
+/// Stands for all mounts, operations, connections or tenants without separate sums. A real mount has a colon.
 pub const OTHER: &str = "(other)";
 /// Idle time after which a sum may be replaced. Longer than the interval of any scraper.
 const IDLE: Duration = Duration::from_secs(600);
@@ -31,6 +34,8 @@ const IDLE: Duration = Duration::from_secs(600);
 pub(super) struct Totals {
     mounts: Sums<Option<String>, Row>,
     operations: Sums<(Option<String>, String), OperationSums>,
+    /// By the connection's name.
+    connections: Sums<String, TcpSums>,
     tenants: Sums<Arc<str>, Row>,
     health: Health,
 }
@@ -63,7 +68,16 @@ impl Totals {
             }
         }
         self.operations.begin(now);
+        self.connections.begin(now);
         for OperationRow { operation, sums } in &window.ops {
+            if operation.op == CONNECTION {
+                let name = operation.transport.clone().unwrap_or_default();
+                let sum = self
+                    .connections
+                    .of(&name, MOST_CONNECTIONS, || name.clone());
+                sum.merge(&sums.tcp);
+                continue;
+            }
             let key = (operation.mount.clone(), operation.op.clone());
             let sum = self.operations.of(&key, MOST_OPERATIONS, || key.clone());
             // Histograms of all operations would take megabytes.
@@ -72,7 +86,7 @@ impl Totals {
     }
 
     /// The sums as a window of a recording that began at `start`. It has a row of each mount, and a row of each tenant
-    /// without a mount.
+    /// without a mount. Operations have no connection, and connections have rows as in other windows.
     pub(super) fn window(&self, start: UtcMs) -> ClosedWindow {
         let other = || Some(OTHER.to_owned());
         let mounts = self.mounts.iter(other);
@@ -107,10 +121,18 @@ impl Totals {
             },
             sums: sums.clone(),
         });
+        let connections = self.connections.iter(|| OTHER.to_owned());
+        let connections = connections.map(|(name, tcp)| OperationRow {
+            operation: Operation::connection(name),
+            sums: OperationSums {
+                tcp: *tcp,
+                ..OperationSums::default()
+            },
+        });
         ClosedWindow {
             start,
             rows: rows.collect(),
-            ops: ops.collect(),
+            ops: ops.chain(connections).collect(),
             health: self.health.clone(),
         }
     }
@@ -261,6 +283,37 @@ mod tests {
         let acme = rows.iter().find(|row| row.file.tenant.name.is_some());
         let acme = acme.map(|row| (row.file.tenant.name.as_deref(), row.row.read.requests));
         assert_eq!(acme, Some((Some("acme"), 10)));
+    }
+
+    #[test]
+    fn connections_have_sums_apart_from_operations() {
+        let mut totals = Totals::default();
+        let mut window = of_mounts(0..1, 5);
+        let tcp = TcpSums {
+            readings: 1,
+            retrans: 3,
+            ..TcpSums::default()
+        };
+        let connection = |number: usize| OperationRow {
+            operation: Operation::connection(format!("tcp-{number}")),
+            sums: OperationSums {
+                tcp,
+                ..OperationSums::default()
+            },
+        };
+        window.ops = (0..MOST_CONNECTIONS + 2).map(connection).collect();
+        let now = Instant::now();
+        totals.add(&window, now);
+        totals.add(&window, now);
+        let ops = totals.window(UtcMs(0)).ops;
+        assert_eq!(ops.len(), MOST_CONNECTIONS + 1);
+        assert!(ops.iter().all(|row| row.operation.op == CONNECTION));
+        let of = |name: &str| {
+            let mut rows = ops.iter();
+            let row = rows.find(|row| row.operation.transport.as_deref() == Some(name));
+            row.map(|row| (row.sums.tcp.readings, row.sums.tcp.retrans))
+        };
+        assert_eq!((of("tcp-0"), of(OTHER)), (Some((2, 6)), Some((4, 12))));
     }
 
     #[test]
