@@ -58,8 +58,8 @@ use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
 /// Most files that a recorder opens: up to 32 rings, maps, programs and their links, kernel files, the journals, four segments during a
-/// merge, and 64 sockets.
-const OPEN_FILES: u64 = 352;
+/// merge, 64 sockets, and two for each of 17 network namespaces.
+const OPEN_FILES: u64 = 388;
 
 /// Short enough: a mount comes between the loading of the module and the first request, and takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);

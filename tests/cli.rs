@@ -853,7 +853,7 @@ fn a_recorder_that_may_open_too_few_files_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("no more than 32 files") && said.contains("ulimit -n 352"),
+        said.contains("no more than 32 files") && said.contains("ulimit -n 388"),
         "{said}"
     );
 }

@@ -200,7 +200,7 @@ fn record(dir: &Path) {
             }
             writeln!(text, "3 GETATTR /mnt/nfs/{file} 3 1ms").unwrap();
         }
-        text += "3 GETATTR /mnt/nfs/db 3 1ms\n3 op GETATTR nas:/exp tcp-0 3 1ms\n310 idle\n";
+        text += "3 GETATTR /mnt/nfs/db 3 1ms\n3 op GETATTR nas:/exp tcp-0 3 1ms\n3 tcp tcp-0 300us 200us 3 1\n310 idle\n";
     }
     fs::create_dir(dir.join("hosts")).unwrap();
     case::record(&text, dir).unwrap();

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use trackiops_schemas::identity::Dev;
 
 use crate::btf::{Btf, Kind, find_members};
+use crate::connections::sock_diag::take_answers;
 use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
 use crate::names::mountinfo::{CgroupRoots, parse_mountinfo};
 use crate::names::mounts::Mounts;
@@ -100,8 +101,9 @@ pub fn proc(bytes: &[u8]) {
     }
 }
 
-/// Decodes paths of the kernel side.
+/// Decodes paths of the kernel side, and answers about sockets.
 pub fn records(bytes: &[u8]) {
+    take_answers(bytes, 0, &mut [None; 2]);
     if let Some(told) = PathEvent::decode(bytes) {
         assert!(told.top_bytes <= bytes.len());
     }

@@ -7,6 +7,7 @@ mod audit;
 pub mod btf;
 mod ceiling;
 mod clock;
+mod connections;
 mod engine;
 mod facts;
 mod filter;

@@ -30,6 +30,7 @@ use crate::audit::Audit;
 use crate::audit::judgement::Unprobed;
 use crate::ceiling::Kind;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
+use crate::connections::Connections;
 use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
 use crate::names::Names;
@@ -114,6 +115,8 @@ pub struct Recorder {
     lookout: Lookout,
     stalls: Stalls,
     operations: Operations,
+    /// `None` if nothing is recorded of connections.
+    connections: Option<Connections>,
     /// Coverage is accounted for up to this time.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
@@ -182,6 +185,11 @@ impl Recorder {
         )
         .map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
+        let has_rpcs = plan.levels().wire && plan.has_operations();
+        let connections = match settings.connections && has_rpcs {
+            true => Some(Connections::start(settings.granularity).map_err(RecordError::Thread)?),
+            false => None,
+        };
         timing.ended("start threads for names and stalls");
         let functions = settings.functions.iter();
         names.follow_functions(functions.map(ToString::to_string).collect());
@@ -199,6 +207,7 @@ impl Recorder {
             lookout,
             stalls: Stalls::default(),
             operations: Operations::new(),
+            connections,
             covered_until: sample.now,
             rotated: sample.now,
             seen: 0,
@@ -344,6 +353,7 @@ impl Recorder {
                 paths.tell_again();
             }
         }
+        self.take_connections();
         let closed_until = UtcMs(self.clock.utc(drained_until).0 - GRACE_MS);
         // After a step back, windows ahead of the clock would stay open until it reaches them
         // again.
@@ -570,6 +580,7 @@ impl Recorder {
         self.take_folded(books, detached)?;
         self.take_operations(detached)?;
         self.take_calls(detached)?;
+        self.take_connections();
         self.note_lost(books, now);
         self.note_unaccounted(books, now);
         for window in self.rollup.take_windows(|_, _| true) {

@@ -22,6 +22,8 @@ pub struct Settings {
     pub max_overhead_ppm: u64,
     /// Whether latencies are split into their parts, if the engine knows them.
     pub latency_parts: bool,
+    /// Whether rows of operations include what TCP knows of the connections.
+    pub connections: bool,
     /// Which requests to record.
     pub filter: Filter,
     /// Rules that name tenants.

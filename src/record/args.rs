@@ -162,6 +162,12 @@ pub struct Args {
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,
+    /// Do not record what TCP knows of the connections
+    ///
+    /// Round-trip times, retransmissions, windows and reconnects, for which the recorder asks the kernel when a window ends. Without operations
+    /// they are not recorded either.
+    #[arg(long, help_heading = KERNEL)]
+    no_connections: bool,
     /// What tracing may take of the machine's CPUs
     ///
     /// The recorder's own time and that of its programs in the kernel. Beyond it detail is left out, in this order: single calls, times of calls,
@@ -369,6 +375,7 @@ impl Args {
             map_share: 1,
             max_overhead_ppm: self.max_overhead.0,
             latency_parts: !self.no_latency_parts,
+            connections: !self.no_connections,
             filter: self.filter.clone().into(),
             tenant_rules: None,
             requests: self.requests,

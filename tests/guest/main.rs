@@ -28,6 +28,7 @@ mod modules;
 mod mounts;
 mod mountstats;
 mod names;
+mod network;
 mod oci;
 mod ops;
 mod overload;

@@ -39,6 +39,14 @@ pub fn spawn_measurer<T: Send + 'static>(
     spawn_with(builder, privileges::keep_those_of_measurers, run)
 }
 
+/// Starts a thread that enters network namespaces. It does nothing else, as [`spawn_measurer`] says.
+pub fn spawn_network_observer<T: Send + 'static>(
+    builder: Builder,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn_with(builder, privileges::keep_those_of_network_observers, run)
+}
+
 fn spawn_with<T: Send + 'static>(
     builder: Builder,
     give_up_capabilities: fn() -> io::Result<()>,

@@ -13,6 +13,9 @@ const OF_OBSERVERS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySe
 const OF_READERS_OF_MAPS: CapabilitySet = OF_OBSERVERS.union(CapabilitySet::BPF);
 /// To make the kernel measure run times of programs, and to attach programs again.
 const OF_MEASURERS: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF);
+/// To enter the network namespaces of all users' processes.
+const OF_NETWORK_OBSERVERS: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
 /// To reach a store below directories of other users.
 const OF_WRITERS: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
@@ -27,6 +30,10 @@ pub(crate) fn keep_those_of_observers() -> io::Result<()> {
 
 pub(crate) fn keep_those_of_measurers() -> io::Result<()> {
     keep(OF_MEASURERS)
+}
+
+pub(crate) fn keep_those_of_network_observers() -> io::Result<()> {
+    keep(OF_NETWORK_OBSERVERS)
 }
 
 pub(crate) fn keep_those_of_writers() -> io::Result<()> {
@@ -64,6 +71,8 @@ mod tests {
         let before = held();
         let observer = crate::spawn_observer(Builder::new(), held).unwrap();
         assert_eq!(observer.join().unwrap(), before & OF_OBSERVERS);
+        let observer = crate::spawn_network_observer(Builder::new(), held).unwrap();
+        assert_eq!(observer.join().unwrap(), before & OF_NETWORK_OBSERVERS);
         let writer = crate::spawn(Builder::new(), || {
             let at_first = held();
             keep_those_of_readers_of_maps().unwrap();

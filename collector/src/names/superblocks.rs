@@ -15,7 +15,7 @@ use crate::names::mountinfo::HOST;
 /// Stands for a network namespace without a process, whose superblocks cannot be listed.
 const UNSEEN: &str = "other";
 /// Where `ip netns` names network namespaces, as the first process sees it.
-const NAMED: &str = "/proc/1/root/run/netns";
+pub const NAMED: &str = "/proc/1/root/run/netns";
 
 /// Properties of a superblock that its mounts do not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +102,11 @@ impl Superblocks {
             others: other.into_iter().collect(),
         }
     }
+}
+
+/// Whether the network namespace of a process has superblocks of NFS.
+pub fn has_superblocks(pid: u32) -> bool {
+    volumes_of(pid).is_some_and(|volumes| !volumes.is_empty())
 }
 
 /// The superblocks of a process's network namespace, with their fsids; `None` if they cannot be read.

@@ -1,4 +1,4 @@
-//! Takes over the kernel's sums: of requests that found the rings full, of operations, and of calls.
+//! Takes over the kernel's sums: of requests that found the rings full, of operations, of connections, and of calls.
 
 use trackiops_schemas::ebpf::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::identity::TenantId;
@@ -69,6 +69,20 @@ impl Recorder {
             .take(sums, now, |dev| names.whole(dev), add)
             .map_err(EngineError::Operations)?;
         Ok(())
+    }
+
+    /// Takes over what TCP knows of connections.
+    pub(super) fn take_connections(&mut self) {
+        let Some(connections) = &mut self.connections else {
+            return;
+        };
+        while let Some(readings) = connections.next() {
+            for (transport, tcp) in readings.connections {
+                let ops = &mut self.rollup.window(readings.at).ops;
+                let row = ops.entry(Operation::connection(transport));
+                row.or_default().tcp.merge(&tcp);
+            }
+        }
     }
 
     /// Takes over the sums of calls of applications.

@@ -1,0 +1,163 @@
+//! The network namespaces with connections of the NFS client.
+//!
+//! sysfs and sockets show one namespace each. The thread enters another one to mount its sysfs, in no directory, and to open
+//! a socket. Both go on showing that namespace when the thread has returned.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use trackiops_schemas::tcp::TcpSums;
+
+use crate::clock::{MonotonicNs, is_due};
+use crate::connections::sock_diag::SockDiag;
+use crate::connections::transports::Transports;
+use crate::names::mountinfo::pids;
+use crate::names::superblocks::{NAMED, has_superblocks};
+
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
+/// The host's sysfs, which shows the recorder's namespace unless it runs in a container.
+const SYSFS: &str = "/sys";
+/// How often other namespaces are looked for, which takes a system call for each process.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Most namespaces. Each takes two open files. Connections in further ones are unknown.
+const MOST: usize = 16;
+
+/// The recorder's network namespace, and others that have connections.
+pub struct Networks {
+    own: Option<Network>,
+    others: Vec<Network>,
+    /// Leads back to the own namespace. `None` if others may not be entered.
+    home: Option<OwnedFd>,
+    looked: Option<MonotonicNs>,
+}
+
+/// A network namespace.
+struct Network {
+    inode: u64,
+    diag: SockDiag,
+    transports: Transports,
+    /// A mount of its sysfs.
+    _sysfs: Option<OwnedFd>,
+}
+
+impl Networks {
+    /// Knows the calling thread's namespace. All calls have to come from this thread.
+    pub fn new() -> Self {
+        let home = open(Path::new(OWN));
+        Self {
+            own: Network::of_thread(Some(Path::new(SYSFS))).ok(),
+            others: Vec::new(),
+            home: home.ok(),
+            looked: None,
+        }
+    }
+
+    /// Reads all connections, as [`Transports::read`].
+    pub fn read(&mut self, now: MonotonicNs) -> Vec<(String, TcpSums)> {
+        if is_due(&mut self.looked, now, LOOK_EVERY) {
+            self.find_others();
+        }
+        let networks = self.own.iter_mut().chain(&mut self.others);
+        let read = networks.flat_map(|network| {
+            let diag = &mut network.diag;
+            network.transports.read(now, |ends| diag.look_up(ends))
+        });
+        let read = read.collect();
+        // The socket would keep a namespace alive that the client has left.
+        self.others.retain(|network| !network.transports.is_empty());
+        read
+    }
+
+    /// Enters namespaces that are not known and may have connections: namespaces of processes that have superblocks of
+    /// NFS, and namespaces that only have a name.
+    fn find_others(&mut self) {
+        let Some(home) = &self.home else {
+            return;
+        };
+        let known = self.own.iter().chain(&self.others);
+        let mut seen: HashSet<_> = known.map(|network| network.inode).collect();
+        let of_processes =
+            pids().map(|pid| (PathBuf::from(format!("/proc/{pid}/ns/net")), Some(pid)));
+        let named = fs::read_dir(NAMED).into_iter().flatten().flatten();
+        let named = named.map(|entry| (entry.path(), None));
+        for (path, pid) in of_processes.chain(named) {
+            if self.others.len() >= MOST {
+                return;
+            }
+            let is_new = fs::metadata(&path).is_ok_and(|of| seen.insert(of.ino()));
+            if !is_new || pid.is_some_and(|pid| !has_superblocks(pid)) {
+                continue;
+            }
+            match Network::at(&path, home) {
+                Ok(network) => self.others.push(network),
+                // The unit for systemd forbids it, for example. Then no other namespace can be entered either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.home = None;
+                    return;
+                }
+                // It has just ended, or the name stands for something else.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Network {
+    /// The calling thread's namespace. If it has to mount its sysfs and may not, it uses `instead`.
+    fn of_thread(instead: Option<&Path>) -> io::Result<Self> {
+        let (sysfs, directory) = match (mount_sysfs(), instead) {
+            (Ok(sysfs), _) => {
+                let directory = format!("/proc/self/fd/{}", sysfs.as_raw_fd());
+                (Some(sysfs), PathBuf::from(directory))
+            }
+            (Err(_), Some(instead)) => (None, instead.to_owned()),
+            (Err(error), None) => return Err(error),
+        };
+        Ok(Self {
+            inode: fs::metadata(OWN)?.ino(),
+            diag: SockDiag::open()?,
+            transports: Transports::below(&directory),
+            _sysfs: sysfs,
+        })
+    }
+
+    /// The namespace of this file. Returns to the namespace `home`.
+    fn at(path: &Path, home: &OwnedFd) -> io::Result<Self> {
+        let namespace = open(path)?;
+        enter(&namespace)?;
+        let network = Self::of_thread(None);
+        enter(home)?;
+        network
+    }
+}
+
+/// Opens the file of a namespace. A name may stand for anything, such as a FIFO.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+fn enter(namespace: &OwnedFd) -> io::Result<()> {
+    let network = Some(LinkNameSpaceType::Network);
+    Ok(move_into_link_name_space(namespace.as_fd(), network)?)
+}
+
+/// Mounts the sysfs of the calling thread's namespace, in no directory.
+fn mount_sysfs() -> io::Result<OwnedFd> {
+    let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
+}
