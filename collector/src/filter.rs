@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
-use trackiops_schemas::identity::{Dev, typed_path, typed_text};
+use trackiops_schemas::identity::{Dev, path_text, typed_path, typed_text};
+use trackiops_schemas::place::{absolute_path, may_be_relative};
 
 use crate::mount_roots::MountRoots;
 use crate::names::local_mounts::{self, Counted};
@@ -25,7 +27,7 @@ use crate::plan::Levels;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Mount points, or `server:/export`.
-    pub mounts: Vec<String>,
+    pub mounts: Vec<MountName>,
     /// Directories on NFS, with all that is below them.
     pub directories: Vec<PathBuf>,
     /// Files on NFS.
@@ -38,6 +40,39 @@ pub struct Filter {
     pub cgroups: Vec<PathBuf>,
     /// Procedures, by the kernel's names.
     pub operations: Vec<Procedure>,
+}
+
+/// A mount as the user names it, resolved once: a relative path must keep its meaning, and looking for the current
+/// directory at each comparison would cost a system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountName {
+    /// As names of mounts are stored; a relative path is made absolute.
+    name: String,
+    /// The mount point that it may name.
+    place: Option<PathBuf>,
+}
+
+impl MountName {
+    /// Resolves what was typed, without access to the mount's file system.
+    pub fn new(typed: &str) -> Self {
+        let place = absolute_path(&typed_path(typed)).ok();
+        let name = match &place {
+            Some(place) if may_be_relative(typed) => path_text(place.as_os_str().as_bytes()),
+            _ => typed_text(typed),
+        };
+        Self { name, place }
+    }
+
+    fn is_at(&self, source: &str, mount_point: &str) -> bool {
+        let point = typed_path(mount_point);
+        self.name == source || self.place.as_ref() == Some(&point)
+    }
+}
+
+impl fmt::Display for MountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 /// The procedures of NFS 3 and 4 that a client of Linux 7.2 calls, as it names them
@@ -178,12 +213,12 @@ impl Filter {
     }
 
     /// The named mounts that are not mounted now.
-    pub fn absent_mounts(&self) -> Vec<String> {
+    pub fn absent_mounts(&self) -> Vec<MountName> {
         let there = visible_mounts();
-        let is_absent = |named: &&String| {
+        let is_absent = |named: &&MountName| {
             let is_there = |mount: &NfsMount| is_mount_named(mount, named);
             let mut local =
-                local_mounts::devices_of(Counted::All, |source, at| is_named(source, at, named));
+                local_mounts::devices_of(Counted::All, |source, at| named.is_at(source, at));
             !there.iter().any(is_there) && local.next().is_none()
         };
         self.mounts.iter().filter(is_absent).cloned().collect()
@@ -211,7 +246,7 @@ impl fmt::Display for Filter {
             values.iter().map(move |value| flag.clone() + &show(value))
         }
         let path = |path: &PathBuf| path.display().to_string();
-        let words = flags("mount", mounts, String::clone)
+        let words = flags("mount", mounts, MountName::to_string)
             .chain(flags("dir", directories, path))
             .chain(flags("file", files, path))
             .chain(flags("pid", pids, u32::to_string))
@@ -242,15 +277,17 @@ impl ResolvedFilter {
     pub fn new(filter: &Filter, levels: Levels, by_directory: bool) -> Result<Self, FilterError> {
         let mounts = visible_mounts();
         let mut fixed = BTreeSet::new();
-        for path in &filter.directories {
-            let (metadata, dev) = look_up(path, &mounts, levels)?;
+        let mut filter = filter.clone();
+        for path in &mut filter.directories {
+            let (found, metadata, dev) = look_up(path, &mounts, levels)?;
             if !metadata.is_dir() {
                 return Err(FilterError::NotDirectory(path.clone()));
             }
             fixed.insert(filter_key(filters::DIRECTORIES, dev, metadata.ino()));
+            *path = found;
         }
         for path in &filter.files {
-            let (metadata, dev) = look_up(path, &mounts, levels)?;
+            let (_, metadata, dev) = look_up(path, &mounts, levels)?;
             if metadata.is_dir() {
                 return Err(FilterError::NotFile(path.clone()));
             }
@@ -260,10 +297,11 @@ impl ResolvedFilter {
         fixed.extend(filter.pids.iter().map(|pid| of(filters::PIDS, pid)));
         fixed.extend(filter.uids.iter().map(|uid| of(filters::UIDS, uid)));
         let cgroups = filter.cgroups.iter().map(|path| find_cgroup(path));
+        let cgroups = cgroups.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            filter: filter.clone(),
+            filter,
             fixed,
-            cgroups: cgroups.collect::<Result<_, _>>()?,
+            cgroups,
             levels,
             by_directory,
             roots: MountRoots::default(),
@@ -299,7 +337,7 @@ impl ResolvedFilter {
             }
             if self.levels.has_local() {
                 let wanted = |source: &str, at: &str| {
-                    let is_named = |named: &String| is_named(source, at, named);
+                    let is_named = |named: &MountName| named.is_at(source, at);
                     self.filter.mounts.iter().any(is_named) || is_in_directories(&self.filter, at)
                 };
                 let devices = local_mounts::devices_of(Counted::at(self.levels), wanted);
@@ -315,7 +353,7 @@ impl ResolvedFilter {
 
 /// Whether a filter names a mount, or a directory that it is in.
 fn wants(filter: &Filter, mount: &NfsMount) -> bool {
-    let is_named = |named: &String| is_mount_named(mount, named);
+    let is_named = |named: &MountName| is_mount_named(mount, named);
     filter.mounts.iter().any(is_named) || is_in_directories(filter, &mount.mount_point)
 }
 
@@ -349,12 +387,12 @@ fn visible_mounts() -> Vec<NfsMount> {
 }
 
 /// Matches the mount point, the source, or the name in rows.
-fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
-    if is_named(&mount.source, &mount.mount_point, name) {
+fn is_mount_named(mount: &NfsMount, named: &MountName) -> bool {
+    if named.is_at(&mount.source, &mount.mount_point) {
         return true;
     }
     let own = mount_names::name(&mount.source, &mount.options, None);
-    let Some(more) = name.strip_prefix(&own) else {
+    let Some(more) = named.name.strip_prefix(&own) else {
         return false;
     };
     let has = |option: &str| mount.options.split(',').any(|own| own == option);
@@ -365,12 +403,6 @@ fn is_mount_named(mount: &NfsMount, name: &str) -> bool {
             None => has(option),
         })
         && (more.is_empty() || more.starts_with(','))
-}
-
-/// A mount point may be a relative path.
-fn is_named(source: &str, mount_point: &str, name: &str) -> bool {
-    let is_at = |path: PathBuf| typed_path(mount_point) == path;
-    source == typed_text(name) || std::path::absolute(typed_path(name)).is_ok_and(is_at)
 }
 
 /// Finds a path as it was typed, or one whose displayed name was typed.
@@ -391,17 +423,17 @@ fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     })
 }
 
-/// The target of a path, and the device that its requests have.
+/// The path as [`find`] found it, its target, and the device that its requests have.
 fn look_up(
     path: &Path,
     mounts: &[NfsMount],
     levels: Levels,
-) -> Result<(Metadata, Dev), FilterError> {
+) -> Result<(PathBuf, Metadata, Dev), FilterError> {
     let (path, metadata) = find(path)?;
     if levels.has_local()
         && let Some(dev) = local_mounts::device_of(&path, Counted::at(levels))
     {
-        return Ok((metadata, dev));
+        return Ok((path, metadata, dev));
     }
     let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
     // The lookup itself may have mounted it (autofs).
@@ -410,7 +442,7 @@ fn look_up(
         .chain(&visible_mounts())
         .any(|mount| mount.dev == dev)
     {
-        return Ok((metadata, dev));
+        return Ok((path, metadata, dev));
     }
     Err(FilterError::NotNfs { path, dev })
 }
@@ -452,7 +484,7 @@ mod tests {
     #[test]
     fn a_filter_reads_as_it_is_written_and_asks_for_what_it_names() {
         let filter = Filter {
-            mounts: vec!["nas:/home".into()],
+            mounts: vec![MountName::new("nas:/home")],
             directories: vec!["/mnt/a b".into()],
             pids: vec![7, 8],
             operations: vec!["WRITE".parse().unwrap()],
@@ -509,7 +541,7 @@ mod tests {
             options: String::new(),
         };
         let filter = |mounts: &[&str], directories: &[&str]| Filter {
-            mounts: mounts.iter().map(|m| (*m).into()).collect(),
+            mounts: mounts.iter().map(|m| MountName::new(m)).collect(),
             directories: directories.iter().map(|d| (*d).into()).collect(),
             ..Filter::default()
         };
@@ -520,8 +552,17 @@ mod tests {
         assert!(!wants(&by_name, &mount("nas:/ab", "/mnt")));
         let here = std::env::current_dir().unwrap();
         let at_e = mount("nas:/e", here.join("e").to_str().unwrap());
-        assert!(wants(&filter(&["e"], &[]), &at_e) && wants(&filter(&["./e/"], &[]), &at_e));
+        for named in ["e", "./e/", "x/../e", "x/./.././e"] {
+            let by_name = filter(&[named], &[]);
+            assert!(wants(&by_name, &at_e), "{named}");
+            assert_eq!(by_name.to_string(), format!("--mount {}", at_e.mount_point));
+        }
         assert!(!wants(&filter(&["f"], &[]), &at_e));
+        assert!(!wants(&filter(&["e/.."], &[]), &at_e));
+        let beside = filter(&["/mnt/b/../a"], &[]);
+        assert!(wants(&beside, &mount("nas:/a", "/mnt/a")));
+        let share = filter(&["//nas/share"], &[]);
+        assert!(wants(&share, &mount("//nas/share", "/mnt/a")));
         let below = filter(&[], &["/mnt/c"]);
         assert!(wants(&below, &mount("nas:/c", "/mnt/c/d")));
         assert!(
@@ -559,7 +600,7 @@ mod tests {
         };
         let one = mount("s:/e/one", directory.path().to_str().unwrap());
         let filter = Filter {
-            mounts: vec!["s:/e/one".into()],
+            mounts: vec![MountName::new("s:/e/one")],
             ..Filter::default()
         };
         let shared = |others: &[NfsMount]| {

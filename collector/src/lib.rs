@@ -40,7 +40,7 @@ pub use audit::judgement::{ALARM_PERCENT, Unprobed};
 pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
 pub use engine::{EngineError, check_functions};
 pub use facts::{KernelFacts, Lockdown, Tracefs};
-pub use filter::{Filter, FilterError, Procedure, ProcedureError};
+pub use filter::{Filter, FilterError, MountName, Procedure, ProcedureError};
 pub use loads::{KernelLoad, KernelLoads, LoadSafety, kernel_loads};
 pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use glob::Pattern;
 use trackiops_schemas::identity::typed_text;
+use trackiops_schemas::place::may_be_relative;
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
@@ -126,15 +127,9 @@ impl MountFilter {
     }
 }
 
-/// Adds the absolute path of each value of `--mount` that may be a relative path: neither a source nor a pattern that
-/// matches any directory. Never accesses the path's file system.
+/// Adds the absolute path of each value of `--mount` that may be a relative path. Never accesses the path's file system.
 pub fn add_absolute(mounts: &mut Vec<String>) {
-    let is_relative = |text: &str| match text.chars().next() {
-        None | Some('/' | '*') => false,
-        Some('.') => true,
-        Some(_) => !text.contains(':'),
-    };
-    let relative = mounts.iter().filter(|text| is_relative(text));
+    let relative = mounts.iter().filter(|text| may_be_relative(text));
     let paths = relative.filter_map(|text| absolute(Path::new(text)).ok());
     let paths: Vec<_> = paths.map(|path| catalog_name(&path)).collect();
     mounts.extend(paths);

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use clap::{Parser as _, ValueEnum};
 use trackiops_collector::{
-    CALL_RING_BYTES, EngineChoice, Filter, Levels, Procedure, RecordedLevel, Settings, UserFunction,
+    CALL_RING_BYTES, EngineChoice, Filter, Levels, MountName, Procedure, RecordedLevel, Settings,
+    UserFunction,
 };
 use trackiops_query::parse_size;
+use trackiops_schemas::place::absolute_path;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
@@ -227,10 +229,12 @@ impl From<FilterArgs> for Filter {
             cgroups,
             operations,
         } = args;
+        // The store says which filter was set, to readers in other directories as well.
+        let absolute = |path: PathBuf| absolute_path(&path).unwrap_or(path);
         Self {
-            mounts,
-            directories,
-            files,
+            mounts: mounts.iter().map(|typed| MountName::new(typed)).collect(),
+            directories: directories.into_iter().map(absolute).collect(),
+            files: files.into_iter().map(absolute).collect(),
             pids,
             uids,
             cgroups,
@@ -432,6 +436,25 @@ mod tests {
         assert_eq!(
             ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
             ["15m", "15m", "15m", "20m", "1h", "1d"]
+        );
+    }
+
+    #[test]
+    fn a_filter_has_no_path_that_depends_on_the_current_directory() {
+        let here = std::env::current_dir().unwrap();
+        let filter = Filter::from(FilterArgs {
+            mounts: ["a/../b", "nas:/e"].map(str::to_owned).into(),
+            directories: vec!["./c".into(), "/mnt/d/../e".into()],
+            files: vec!["f".into()],
+            pids: Vec::new(),
+            uids: Vec::new(),
+            cgroups: Vec::new(),
+            operations: Vec::new(),
+        });
+        let here = here.display();
+        assert_eq!(
+            filter.to_string(),
+            format!("--mount {here}/b --mount nas:/e --dir {here}/c --dir /mnt/e --file {here}/f")
         );
     }
 
