@@ -38,27 +38,33 @@ CREATE OR REPLACE TEMP VIEW granularities AS
     FROM (SELECT unnest(getvariable('trackiops_views')) AS view) WHERE view != 'requests'
     ORDER BY dataset, granularity::INTERVAL;
 
+-- The Parquet in directories of this name, with their dates. DuckDB would take a directory above the store, such as host=a, for the column
+-- of that name. Only files that a filter on `date` wants are opened, as with its own partitions.
+CREATE OR REPLACE TEMP MACRO trackiops_parquet(name) AS TABLE
+    SELECT * EXCLUDE (filename), regexp_extract(filename, '/date=([0-9-]+)/[^/]+$', 1)::DATE AS date
+    FROM read_parquet(getvariable('trackiops_store') || '/**/' || name || '/date=*/*.parquet', hive_partitioning = false, filename = true);
+
 -- What files did, in windows of a length: one row per file, user, cgroup and window, or several, which add up.
 --   SELECT path, sum(read_bytes + write_bytes) AS bytes FROM rollup('1m') GROUP BY path ORDER BY bytes DESC LIMIT 5;
 CREATE OR REPLACE TEMP MACRO rollup(granularity) AS TABLE
-    FROM read_parquet(getvariable('trackiops_store') || '/**/rollup/granularity=' || granularity || '/date=*/*.parquet', hive_partitioning = true);
+    SELECT *, granularity AS granularity FROM trackiops_parquet('rollup/granularity=' || granularity);
 
 -- Operations of the NFS protocol by mount, in windows of a length, and what TCP knows of connections in rows of the operation (connection).
 --   SELECT mount, op, sum(requests) AS requests, sum(errors) AS errors FROM ops('1m') GROUP BY ALL ORDER BY requests DESC;
 --   SELECT transport, sum(tcp_rtt_us_sum) / sum(tcp_readings) AS rtt_us, sum(tcp_retrans) AS retransmitted FROM ops('1m')
 --   WHERE op = '(connection)' GROUP BY transport;
 CREATE OR REPLACE TEMP MACRO ops(granularity) AS TABLE
-    FROM read_parquet(getvariable('trackiops_store') || '/**/ops/granularity=' || granularity || '/date=*/*.parquet', hive_partitioning = true);
+    SELECT *, granularity AS granularity FROM trackiops_parquet('ops/granularity=' || granularity);
 
 -- The recorder's own account, in windows of a length: what was recorded when, what was lost, what was pending.
 --   SELECT host, sum(covered_ms) / 1000 AS recorded_s, sum(lost) AS lost, sum(missed) AS missed FROM health('1m') GROUP BY host;
 CREATE OR REPLACE TEMP MACRO health(granularity) AS TABLE
-    FROM read_parquet(getvariable('trackiops_store') || '/**/health/granularity=' || granularity || '/date=*/*.parquet', hive_partitioning = true);
+    SELECT *, granularity AS granularity FROM trackiops_parquet('health/granularity=' || granularity);
 
 -- The SQL of a view, or what says why there is none: as the name of its column and as an error.
 CREATE OR REPLACE TEMP MACRO trackiops_view(view) AS
     CASE WHEN list_contains(getvariable('trackiops_views'), view) THEN
-        CASE view WHEN 'requests' THEN format('FROM read_parquet(''{}/**/requests/date=*/*.parquet'', hive_partitioning = true)', replace(getvariable('trackiops_store'), '''', ''''''))
+        CASE view WHEN 'requests' THEN 'FROM trackiops_parquet(''requests'')'
         ELSE format('FROM {}(''{}'')', split_part(view, '_', 1), split_part(view, '_', 2)) END
     ELSE format('SELECT error(''{0}'') AS "{0}"', replace(replace(format(
         'no {} in {}: it has {}', view, getvariable('trackiops_store'), array_to_string(list_sort(getvariable('trackiops_views')), ', ')

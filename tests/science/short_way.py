@@ -302,18 +302,28 @@ def levels(program, db, stores, trackiops):
 
 
 def named_like_columns(program, db, stores, trackiops):
-    """Directories above a store do not replace columns of their names."""
+    """Directories above a store do not replace columns of their names, and a filter by date opens only files of that date."""
     os.makedirs("host=x/level=y")
     os.rename("lake/i", "host=x/level=y/date=2001-01-01")
-    for moved in (trackiops.open("host=x"), trackiops.open(os.path.abspath("host=x"))):
+    for below in ("host=x", os.path.abspath("host=x")):
+        moved = trackiops.open(below)
         parts = {name: getattr(moved, name)("1m").collect() for name in ("rollup", "ops", "health")}
+        answers = {name: opened(below).sql(f"FROM {name}_1m ORDER BY ALL").pl() for name in parts}
         day = parts["rollup"]["date"].unique().to_list()
+        later = Path("host=x/level=y/date=2001-01-01/rollup/granularity=1m/date=2999-01-01")
+        later.mkdir()
+        (later / "broken.parquet").write_text("not Parquet", encoding="utf-8")
         assert len(moved.rollup("1m").filter(pl.col("date") == day[0]).collect()) == len(parts["rollup"]) > 0
+        [(rows,)] = opened(below).execute("SELECT count(*) FROM rollup_1m WHERE date = $day", {"day": day[0]}).fetchall()
+        assert rows == len(parts["rollup"])
+        shutil.rmtree(later)
     os.rename("host=x/level=y/date=2001-01-01", "lake/i")
     shutil.rmtree("host=x")
     for name, rows in parts.items():
         expected = getattr(trackiops.open("lake/i"), name)("1m").collect()
         assert rows.schema == expected.schema and rows.equals(expected), f"{name} has other values below host=x"
+        here = opened("lake/i").sql(f"FROM {name}_1m ORDER BY ALL").pl()
+        assert answers[name].schema == here.schema and answers[name].equals(here), f"{name} has other values below host=x in SQL"
 
 
 def operations(program, db, stores, trackiops):

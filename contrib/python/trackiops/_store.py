@@ -25,10 +25,6 @@ _LEVELS = ("wire", "block")
 _KNOWN_BY = {"rollup": "read_latency_hist", "ops": "execute_hist", "health": "covered_ms", "requests": "end_time_ns"}
 
 
-# A column of paths, which no dataset has.
-_FILE = "trackiops.file"
-
-
 class _Store:
     """A store's directory."""
 
@@ -45,14 +41,13 @@ class _Store:
     def scan(self, dataset: str, granularity: str) -> pl.LazyFrame:
         parts = [dataset, f"granularity={granularity}"] if granularity else [dataset]
         # Polars lists the files when it collects the rows.
-        files = "/".join([_escaped(self.path), *parts, "date=*/*.parquet"])
         if "=" not in str(self.path.absolute()):
-            return pl.scan_parquet(files, hive_partitioning=True)
-        # A directory above the store, such as `host=a`, would replace the column of that name.
-        rows = pl.scan_parquet(files, hive_partitioning=False, include_file_paths=_FILE)
-        date = pl.col(_FILE).str.extract(r"date=([0-9-]+)[/\\][^/\\]*$").str.to_date()
+            return pl.scan_parquet("/".join([_escaped(self.path), *parts, "date=*/*.parquet"]), hive_partitioning=True)
+        # In a glob, a directory above the store such as `host=a` would replace the column of that name. In a directory, Polars takes
+        # columns only from names below it. Segments that do not count are hidden.
+        rows = pl.scan_parquet(self.path.joinpath(*parts), glob=False, hive_partitioning=True, hidden_file_prefix=".")
         length = [pl.lit(granularity).alias("granularity")] if granularity else []
-        return rows.with_columns(*length, date=date).drop(_FILE)
+        return rows.select(pl.exclude("date"), *length, "date")
 
 
 class _Export:
