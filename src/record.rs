@@ -28,8 +28,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
-    AppView, BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported,
-    check_functions, plan,
+    AppView, BtfError, Filter, KernelFacts, KnownMounts, Plan, Recorder, Settings, StartTiming,
+    Unsupported, check_functions, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -289,8 +289,8 @@ async fn record_with_plan(
         }
         Ok(())
     };
-    let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {
-        waiting.mounted(at, mounts);
+    let mounted = |at, known: KnownMounts| -> Result<(), Box<dyn Error + Send + Sync>> {
+        waiting.mounted(at, known.all, &known.recorded);
         Ok(())
     };
     let stalled = messages::report_stall;

@@ -237,7 +237,7 @@ fn files_and_mounts_of_an_answer_are_of_the_same_windows() {
 #[test]
 fn every_metric_is_served_and_in_the_reference() {
     let recording = Recording::begin();
-    recording.mounted(UtcMs(T0), vec![mount_point()]);
+    recording.mounted(UtcMs(T0), vec![mount_point()], &[mount_point()]);
     let flags = ["--metrics-top-files", "1", "--otlp", "http://127.0.0.1:9"];
     let metrics = Metrics::start(&recording, &flags);
     metrics.text_with("trackiops_recorder_up 1");

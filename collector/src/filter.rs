@@ -13,6 +13,7 @@ use std::str::FromStr;
 use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::{Dev, path_text, typed_path, typed_text};
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::place::{absolute_path, may_be_relative};
 
 use crate::mount_roots::MountRoots;
@@ -263,6 +264,8 @@ pub(crate) struct ResolvedFilter {
     filter: Filter,
     /// Keys that do not change while recording.
     fixed: BTreeSet<FilterKey>,
+    /// Directories and files, without links, and the devices of their keys.
+    places: Vec<(Dev, PathBuf)>,
     /// Directories of the cgroups.
     cgroups: Vec<PathBuf>,
     /// Where to look for mounts.
@@ -277,6 +280,7 @@ impl ResolvedFilter {
     pub fn new(filter: &Filter, levels: Levels, by_directory: bool) -> Result<Self, FilterError> {
         let mounts = visible_mounts();
         let mut fixed = BTreeSet::new();
+        let mut places = Vec::new();
         let mut filter = filter.clone();
         for path in &mut filter.directories {
             let (found, metadata, dev) = look_up(path, &mounts, levels)?;
@@ -284,14 +288,16 @@ impl ResolvedFilter {
                 return Err(FilterError::NotDirectory(path.clone()));
             }
             fixed.insert(filter_key(filters::DIRECTORIES, dev, metadata.ino()));
+            places.push((dev, without_links(&found)));
             *path = found;
         }
         for path in &filter.files {
-            let (_, metadata, dev) = look_up(path, &mounts, levels)?;
+            let (found, metadata, dev) = look_up(path, &mounts, levels)?;
             if metadata.is_dir() {
                 return Err(FilterError::NotFile(path.clone()));
             }
             fixed.insert(filter_key(filters::FILES, dev, metadata.ino()));
+            places.push((dev, without_links(&found)));
         }
         let of = |kind, id: &u32| filter_key(kind, Dev(0), u64::from(*id));
         fixed.extend(filter.pids.iter().map(|pid| of(filters::PIDS, pid)));
@@ -301,6 +307,7 @@ impl ResolvedFilter {
         Ok(Self {
             filter,
             fixed,
+            places,
             cgroups,
             levels,
             by_directory,
@@ -316,6 +323,21 @@ impl ResolvedFilter {
     /// Whether it names mounts, directories or files.
     pub fn names_places(&self) -> bool {
         self.filter.kinds() & filters::PLACES != 0
+    }
+
+    /// Whether files on a mount may be recorded, if these are the current keys.
+    pub fn includes(&self, mount: &MountPoint, keys: &BTreeSet<FilterKey>) -> bool {
+        if !self.names_places() {
+            return true;
+        }
+        let on_it = keys.iter().filter(|key| key.dev == mount.dev.0);
+        let kinds = on_it.fold(0, |kinds, key| kinds | key.kind) & filters::PLACES;
+        if kinds & filters::MOUNTS != 0 {
+            return true;
+        }
+        let at = typed_path(&mount.path);
+        let is_above = |(dev, place): &(Dev, PathBuf)| *dev == mount.dev && place.starts_with(&at);
+        kinds != 0 && (self.places.iter().any(is_above) || wants(&self.filter, &as_nfs(mount)))
     }
 
     /// The keys that the kernel side compares, for the current mounts and cgroups.
@@ -348,6 +370,17 @@ impl ResolvedFilter {
             add_cgroups_below(directory, &mut keys);
         }
         keys
+    }
+}
+
+/// Volumes that share a superblock are known by source and mount point.
+fn as_nfs(mount: &MountPoint) -> NfsMount {
+    NfsMount {
+        mount_id: 0,
+        dev: mount.dev,
+        source: mount.source.clone(),
+        mount_point: mount.path.clone(),
+        options: mount.options.clone(),
     }
 }
 
@@ -414,6 +447,11 @@ fn find(path: &Path) -> Result<(PathBuf, Metadata), FilterError> {
             let metadata = metadata_of(&shown).map_err(|_| error)?;
             Ok((shown, metadata))
         })
+}
+
+/// The path of something that was just found.
+fn without_links(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
@@ -584,6 +622,69 @@ mod tests {
         ] {
             assert_eq!(wants(&filter(&[named], &[]), &of_tunnel), is_it, "{named}");
         }
+    }
+
+    #[test]
+    fn mounts_without_wanted_files_are_not_included() {
+        let mount = |dev, source: &str, path: &str| MountPoint {
+            dev: Dev(dev),
+            mount: source.into(),
+            source: source.into(),
+            path: path.into(),
+            version: None,
+            options: "rw".into(),
+            is_foreign: false,
+            volume: None,
+            claim: None,
+        };
+        let all = [
+            mount(1, "nas:/e/one", "/mnt/one"),
+            mount(1, "nas:/e/two", "/mnt/two"),
+            mount(2, "nas:/f", "/mnt/f"),
+        ];
+        let of = |filter: Filter, place: Option<(u32, &str)>, kind: u32, dev: u32| {
+            let places = place.map(|(dev, path)| (Dev(dev), path.into()));
+            let resolved = ResolvedFilter {
+                filter,
+                fixed: BTreeSet::new(),
+                places: places.into_iter().collect(),
+                cgroups: Vec::new(),
+                levels: Levels::WIRE,
+                by_directory: true,
+                roots: MountRoots::default(),
+            };
+            let keys = BTreeSet::from([filter_key(kind, Dev(dev), 7)]);
+            let included = all.iter().filter(|mount| resolved.includes(mount, &keys));
+            let paths: Vec<_> = included.map(|mount| mount.path.as_str()).collect();
+            paths.join(" ")
+        };
+        let one = Filter {
+            mounts: vec![MountName::new("nas:/e/one")],
+            ..Filter::default()
+        };
+        let told_apart = of(one.clone(), None, filters::DIRECTORIES, 1);
+        assert_eq!(told_apart, "/mnt/one");
+        let whole_superblock = of(one.clone(), None, filters::MOUNTS, 1);
+        assert_eq!(whole_superblock, "/mnt/one /mnt/two");
+        assert_eq!(of(one, None, filters::UIDS, 0), "", "it is not mounted");
+        let below = Filter {
+            directories: vec!["/mnt/two/a".into()],
+            ..Filter::default()
+        };
+        let place = Some((1, "/mnt/two/a"));
+        assert_eq!(of(below, place, filters::DIRECTORIES, 1), "/mnt/two");
+        let file = Filter {
+            files: vec!["/mnt/f/x".into()],
+            ..Filter::default()
+        };
+        let place = Some((2, "/mnt/f/x"));
+        assert_eq!(of(file, place, filters::FILES, 2), "/mnt/f");
+        let of_user = Filter {
+            uids: vec![7],
+            ..Filter::default()
+        };
+        let everywhere = of(of_user, None, filters::UIDS, 0);
+        assert_eq!(everywhere, "/mnt/one /mnt/two /mnt/f");
     }
 
     #[test]

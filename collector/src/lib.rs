@@ -46,7 +46,9 @@ pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,
     Switches, Unsupported, plan,
 };
-pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage, SharedUnprobed};
+pub use recorder::{
+    KnownMounts, RecordError, Recorder, RecordingTotals, SharedKernelUsage, SharedUnprobed,
+};
 pub use replay::Replay;
 pub use settings::{CALL_RING_BYTES, Settings};
 pub use stalls::rpc_tasks::RpcTasks;

@@ -105,6 +105,15 @@ pub struct RecordingTotals {
     pub unbalanced: u64,
 }
 
+/// The current mounts.
+#[derive(Clone, Debug, Default)]
+pub struct KnownMounts {
+    /// All.
+    pub all: Vec<MountPoint>,
+    /// The mounts on which the filter may want files.
+    pub recorded: Vec<MountPoint>,
+}
+
 /// A recording in progress.
 pub struct Recorder {
     engine: Engine,
@@ -126,6 +135,8 @@ pub struct Recorder {
     looked_for_missed: Option<MonotonicNs>,
     filter: Filter,
     followed_filter: Option<MonotonicNs>,
+    /// Whether the filter has other mounts than those that were handed on.
+    has_other_mounts: bool,
     read: u64,
     folded: u64,
     unbalanced: u64,
@@ -216,6 +227,7 @@ impl Recorder {
             looked_for_missed: None,
             filter: settings.filter.clone(),
             followed_filter: None,
+            has_other_mounts: false,
             read: 0,
             folded: 0,
             unbalanced: 0,
@@ -272,7 +284,7 @@ impl Recorder {
     ///
     /// `sink` gets each closed window, in the order of closing. `stalled` gets each server whose stall
     /// begins or ends, within about 0.2 s of the look that noticed it. `mounted`
-    /// gets all mounts, at first and after each change.
+    /// gets the mounts, at first and after each change.
     pub async fn run<S, M>(
         mut self,
         mut sink: S,
@@ -282,7 +294,7 @@ impl Recorder {
     ) -> Result<RecordingTotals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
-        M: FnMut(UtcMs, Vec<MountPoint>) -> Result<(), Box<dyn Error + Send + Sync>>,
+        M: FnMut(UtcMs, KnownMounts) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
         let timer = drain_timer::timer(DRAIN_EVERY)?;
         let fd = self.engine.rings.wakeups()?;
@@ -303,9 +315,13 @@ impl Recorder {
             self.look_out(&mut stalled);
             self.step(&mut sink)?;
             let now = self.covered_until;
-            if let Some(mounts) = self.names.mount_news(now) {
+            let anyway = mem::take(&mut self.has_other_mounts);
+            if let Some(all) = self.names.mount_news(now, anyway) {
                 self.audit_mounts();
-                mounted(self.clock.utc(now), mounts).map_err(RecordError::Sink)?;
+                let recorded = all.iter().filter(|mount| self.engine.includes(mount));
+                let recorded = recorded.cloned().collect();
+                let known = KnownMounts { all, recorded };
+                mounted(self.clock.utc(now), known).map_err(RecordError::Sink)?;
             }
         }
         self.finish(&mut sink)
@@ -320,7 +336,7 @@ impl Recorder {
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now)?;
         if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
-            self.engine.follow_filter()?;
+            self.has_other_mounts |= self.engine.follow_filter()?;
         }
         let drained_until = self.read_rings(sample.now);
         let books = self.engine.books();

@@ -14,8 +14,10 @@ use std::slice;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
+use trackiops_schemas::identity::Dev;
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::{ClosedWindow, Row};
-use trackiops_schemas::time::Granularity;
+use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::live::{
     Gap, LiveError, LiveServer, LiveWindow, Message, Position, Subscription,
 };
@@ -73,6 +75,38 @@ impl Received {
 
 fn listen(mut subscription: Subscription) -> JoinHandle<Received> {
     thread::spawn(move || Received::until_the_end(&mut subscription))
+}
+
+#[test]
+fn subscribers_have_the_mounts_that_are_recorded_and_the_store_has_all() {
+    let mut recording = Recording::begin();
+    let [recorded, other] = ["/mnt/a", "/mnt/b"].map(|path| MountPoint {
+        dev: Dev(49),
+        mount: "srv:/e".into(),
+        source: "srv:/e".into(),
+        path: path.into(),
+        version: None,
+        options: "rw".into(),
+        is_foreign: false,
+        volume: None,
+        claim: None,
+    });
+    let all = vec![recorded.clone(), other];
+    recording.mounted(UtcMs(T0), all, slice::from_ref(&recorded));
+    let mut subscription = connect(&recording);
+    let mounts = loop {
+        if let Message::Mounts(mounts) = subscription.next(LONG).unwrap().expect("silence") {
+            break mounts;
+        }
+    };
+    assert_eq!(mounts, [recorded]);
+    recording.put(&windows(2));
+    recording.end();
+    let there = Snapshot::open(&recording.store())
+        .unwrap()
+        .mounts()
+        .unwrap();
+    assert_eq!(there.len(), 2);
 }
 
 #[test]

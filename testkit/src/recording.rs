@@ -70,8 +70,8 @@ impl Recording {
         self.queue().set_retention(keep);
     }
 
-    pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>) {
-        self.queue().mounted(at, mounts);
+    pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>, recorded: &[MountPoint]) {
+        self.queue().mounted(at, mounts, recorded);
     }
 
     /// Closes windows, and waits until they are durable and reported.

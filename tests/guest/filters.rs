@@ -121,6 +121,24 @@ fn guest_mounts_are_wanted_by_source_and_place_also_those_that_come_later() {
 
 #[test]
 #[ignore = "boots a guest: make test-guests"]
+fn guest_status_names_the_mounts_that_are_recorded() {
+    for (case, expected) in [
+        ("mount", vec!["/mnt/late", "/mnt/two"]),
+        ("dir", vec!["/mnt/nfs"]),
+        ("file", vec!["/mnt/nfs", "/mnt/two"]),
+        ("uid", vec!["/mnt/late", "/mnt/nfs", "/mnt/two"]),
+    ] {
+        let status = RUN.text(&format!("{case}.status_json"));
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let mounts = status["mounts"].as_array().unwrap().iter();
+        let mut paths: Vec<_> = mounts.map(|m| m["path"].as_str().unwrap()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, expected, "{case}");
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_directories_are_wanted_with_what_is_below_them_and_what_comes_into_them() {
     let expected = [
         ("/mnt/nfs/a/b/c/deep.bin", BOTH),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use aya::maps::{HashMap, MapData, MapError};
 use trackiops_schemas::ebpf::ring::{FILTER_KEY_WORDS, FilterKey, filters};
 use trackiops_schemas::identity::Dev;
+use trackiops_schemas::mount::MountPoint;
 
 use crate::filter::{FilterError, ResolvedFilter};
 
@@ -37,10 +38,10 @@ impl FilterMaps {
         Ok(maps)
     }
 
-    /// Updates the map for mounts and cgroups that came or went.
-    pub fn follow(&mut self) -> Result<(), MapError> {
+    /// Updates the map for mounts and cgroups that came or went. Returns whether keys of mounts have changed.
+    pub fn follow(&mut self) -> Result<bool, MapError> {
         if !self.filter.may_change() {
-            return Ok(());
+            return Ok(false);
         }
         let mut keys = self.filter.keys();
         // If there is no room for all, earlier keys stay.
@@ -49,7 +50,15 @@ impl FilterMaps {
         for key in newcomers.drain(..).skip(room) {
             keys.remove(&key);
         }
-        self.put(keys)
+        let mut changed = keys.symmetric_difference(&self.there);
+        let is_news = changed.any(|key| key.kind & filters::PLACES != 0);
+        self.put(keys)?;
+        Ok(is_news)
+    }
+
+    /// Whether files on a mount may be wanted.
+    pub fn includes(&self, mount: &MountPoint) -> bool {
+        self.filter.includes(mount, &self.there)
     }
 
     /// Whether a request to this device may be wanted.

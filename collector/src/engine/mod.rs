@@ -19,6 +19,7 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetError};
 use trackiops_schemas::ebpf::ring::{Books, FILTER_MAP, filters};
 use trackiops_schemas::identity::Dev;
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::shed::Details;
 
 use crate::audit::left_out::{LeftOutSums, SharedLeftOut};
@@ -256,12 +257,18 @@ impl Engine {
         }
     }
 
-    /// Updates the filter for mounts and cgroups that came or went.
-    pub fn follow_filter(&mut self) -> Result<(), EngineError> {
+    /// Updates the filter for mounts and cgroups that came or went. Returns whether it may want files on other mounts now.
+    pub fn follow_filter(&mut self) -> Result<bool, EngineError> {
         match &mut self.filter_maps {
             Some(maps) => maps.follow().map_err(map_error(FILTER_MAP)),
-            None => Ok(()),
+            None => Ok(false),
         }
+    }
+
+    /// Whether the filter may want files on a mount.
+    pub fn includes(&self, mount: &MountPoint) -> bool {
+        let filter = self.filter_maps.as_ref();
+        filter.is_none_or(|filter| filter.includes(mount))
     }
 
     /// Whether the filter may want requests of a device; all block devices count as one.

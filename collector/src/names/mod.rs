@@ -155,14 +155,14 @@ impl Names {
         self.mounts.replaced_devices(mounts)
     }
 
-    /// All mounts, if they have changed since the last call. Call it regularly: other
+    /// All mounts, if they have changed since the last call or `anyway` is set. Call it regularly: other
     /// mount namespaces are read once a minute.
-    pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {
+    pub fn mount_news(&mut self, now: MonotonicNs, anyway: bool) -> Option<Vec<MountPoint>> {
         if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
             self.refresh_mounts();
         }
         let local_news = self.local.as_mut().is_some_and(LocalMounts::take_news);
-        let mut told = self.mounts.take_news(local_news)?;
+        let mut told = self.mounts.take_news(local_news || anyway)?;
         self.naming.follow_volumes(&told);
         if let Some(local) = &self.local {
             told.extend(local.mount_points());

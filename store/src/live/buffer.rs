@@ -49,7 +49,7 @@ pub(super) struct State {
     closed: Instant,
     /// The windows of the last minute, and when they were closed.
     recent: VecDeque<(Instant, Activity)>,
-    /// The mounts that exist, as JSON.
+    /// The mounts that exist and are recorded, as JSON.
     pub(super) mounts: Arc<[u8]>,
     /// Counts changes of `mounts`.
     pub(super) mounts_version: u64,
@@ -182,7 +182,7 @@ impl Publisher {
         self.0.wake();
     }
 
-    /// Publishes the mounts that exist.
+    /// Publishes the mounts that are recorded.
     pub(crate) fn mounted(&self, mounts: &[MountPoint]) {
         // Encoding numbers, texts and lists of them cannot fail.
         let mounts = serde_json::to_vec(mounts).unwrap_or_default();

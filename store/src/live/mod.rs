@@ -94,7 +94,7 @@ impl Kind {
 pub enum Message {
     /// The recorder. Always the first message.
     Hello(Box<Hello>),
-    /// The existing mounts: at the begin, and when they change.
+    /// The existing mounts on which the recorder's filter may want files: at the begin, and when they change.
     Mounts(Vec<MountPoint>),
     /// The status of the recording: at the begin, and every second.
     Status(Box<Status>),

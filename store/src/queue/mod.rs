@@ -90,10 +90,10 @@ impl WindowQueue {
         self.shared.changed.notify_one();
     }
 
-    /// Records that from `at` on exactly these mounts exist.
-    pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>) {
+    /// Records that from `at` on exactly these mounts exist. Subscribers get the `recorded` ones: others have no rows.
+    pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>, recorded: &[MountPoint]) {
         if let Some(publisher) = &self.shared.publisher {
-            publisher.mounted(&mounts);
+            publisher.mounted(recorded);
         }
         let mut state = self.shared.lock();
         if state.mounted.len() == WAITING_CHANGES {

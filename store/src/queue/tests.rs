@@ -240,7 +240,7 @@ fn a_store_that_is_deleted_is_begun_anew() {
         volume: None,
         claim: None,
     };
-    queue.mounted(UtcMs(T0), vec![mount]);
+    queue.mounted(UtcMs(T0), vec![mount], &[]);
     queue.put(window(0));
     wait_until("the first window is written", || queue.waiting() == 0);
     fs::remove_dir_all(&store).unwrap();

@@ -77,6 +77,7 @@ filtered() {
         work /mnt/nfs/a/moved.bin
     fi
     list_files /mnt/nfs /mnt/two /mnt/late
+    trackiops status --json >"$OUT/$name.status_json" || true
     stop_recorder
     mv "$OUT/files" "$OUT/files.$name"
     mv "$OUT/record.err" "$OUT/$name.err"
