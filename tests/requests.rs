@@ -230,6 +230,30 @@ fn calls_that_were_kept_are_found_by_their_operation_in_any_case() {
 }
 
 #[test]
+fn rows_of_several_levels_have_a_column_for_it_at_any_width() {
+    let dir = tempfile::tempdir().unwrap();
+    store_of_calls(&dir.path().join("store"));
+    let table = |levels: &str, width: &str| {
+        let words = ["requests", "--level", levels, "--store"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+        let command = command.args(words).arg(dir.path().join("store"));
+        let output = command.env("TZ", "UTC0").env("COLUMNS", width);
+        String::from_utf8(output.output().unwrap().stdout).unwrap()
+    };
+    for width in ["50", "100", "200"] {
+        let both = table("wire,app", width);
+        let lines_of = |level: &str| {
+            let is_of = |line: &&str| line.split_whitespace().any(|word| word == level);
+            both.lines().filter(is_of).count()
+        };
+        let found = ["level", "wire", "app"].map(lines_of);
+        assert_eq!(found, [1, 1, 13], "{both}");
+        let one = table("app", width);
+        assert!(!one.contains("level"), "{one}");
+    }
+}
+
+#[test]
 fn percentiles_are_of_single_calls_where_histograms_have_fewer() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
