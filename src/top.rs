@@ -180,10 +180,15 @@ fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCo
             // Skip the blank cell after a wide character: it belongs to that character.
             x += u16::try_from(width(symbol)).unwrap_or(1).max(1);
         }
-        text += line.trim_end();
+        let line = line.trim_end();
+        // On a screen, blank lines keep the footer at the bottom. One is enough to set it apart.
+        if line.is_empty() && text.ends_with("\n\n") {
+            continue;
+        }
+        text += line;
         text.push('\n');
     }
-    Output::Stdout.write(|out| out.write_all(text.as_bytes()))?;
+    Output::Stdout.write(|out| writeln!(out, "{}", text.trim_end()))?;
     if let Some(trouble) = app.trouble.take() {
         bail!(trouble);
     }

@@ -340,6 +340,9 @@ name                          IOPS  throughput    >took      p99    q/n/c errors
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80));
+    // No screen is filled up.
+    let blank = text.lines().filter(|line| line.is_empty());
+    assert_eq!(blank.count(), 1, "{text}");
     let text = once(&["--since", "2026-11-21T03:52:20Z", "--dir", "/mnt/b"], "C");
     assert!(
         text.contains("/mnt/b/y") && !text.contains("/mnt/a") && text.is_ascii(),
