@@ -16,10 +16,11 @@ impl Receiver for Sum {
 /// Reads a capture, and checks that its account adds up.
 pub fn capture(file: &[u8]) {
     let mut decoder = Decoder::new(Sum(0), &[]);
-    let _ = read_packets(file, |packet| {
+    let take = |packet: Packet<'_>| {
         decoder.packet(&packet);
         ControlFlow::Continue(())
-    });
+    };
+    let _ = read_packets(file, take, || false);
     let (_, report) = decoder.finish();
     assert!(report.total().is_complete(), "{:?}", report.total());
 }

@@ -62,24 +62,27 @@ struct Interface {
     offset_s: i128,
 }
 
-/// Reads the packets of a capture until `take` breaks.
+/// Reads the packets of a capture until `take` breaks. `is_over` also ends the reading between blocks without packets, which a small
+/// compressed file may make endless.
 pub fn read_packets(
     input: impl Read + Send,
     take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
+    is_over: impl Fn() -> bool,
 ) -> Result<FileEnd, PacketsError> {
     let input = decompressed(input)?;
-    thread::scope(|scope| read(Window::new(scope, input)?, take))
+    thread::scope(|scope| read(Window::new(scope, input)?, take, is_over))
 }
 
 fn read(
     mut window: Window,
     mut take: impl FnMut(Packet<'_>) -> ControlFlow<()>,
+    is_over: impl Fn() -> bool,
 ) -> Result<FileEnd, PacketsError> {
     let more = window.more();
     more.map_err(|_| io::Error::other("its compression is damaged"))?;
     let mut file = File::begin(window.data()).ok_or(PacketsError::NotACapture)?;
     let mut end = FileEnd::default();
-    loop {
+    while !is_over() {
         let consumed = window.consumed();
         let (len, content) = match file.next(window.data()) {
             Next::Block(len, content) => (len, content),
@@ -115,6 +118,7 @@ fn read(
         }
         window.consume(len);
     }
+    Ok(end)
 }
 
 /// Whether a process information block of pcapng is too short for a block: pcap-parser 0.17 subtracts without a check.
@@ -303,6 +307,8 @@ fn units_per_second(resolution: u8) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -322,9 +328,37 @@ mod tests {
         ];
         for bytes_of in [u32::to_le_bytes, u32::to_be_bytes] {
             let file: Vec<u8> = words.into_iter().flat_map(bytes_of).collect();
-            let end = read_packets(&file[..], |_| ControlFlow::Continue(())).unwrap();
+            let take = |_: Packet<'_>| ControlFlow::Continue(());
+            let end = read_packets(&file[..], take, || false).unwrap();
             let damage = end.damage.unwrap();
             assert_eq!(damage, "byte 28 begins no packet");
         }
+    }
+
+    /// A pcapng file of sections without packets, without an end.
+    struct Sections(Vec<u8>);
+
+    impl Read for Sections {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let len = self.0.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&self.0[..len]);
+            self.0.rotate_left(len);
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn blocks_without_packets_are_left_when_the_reading_is_over() {
+        let words = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+        let section = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        let asked = Cell::new(0);
+        let is_over = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 100_000
+        };
+        let take = |_: Packet<'_>| -> ControlFlow<()> { panic!("no block is a packet") };
+        let end = read_packets(Sections(section), take, is_over).unwrap();
+        assert_eq!(end, FileEnd::default());
+        assert_eq!(asked.get(), 100_001);
     }
 }

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 
 use support::{Found, OwnPacket, found};
 use trackiops_capture::{
-    Decoder, Handle, Opaque, Protection, Report, RpcStatus, Skipped, operation_name, read_packets,
+    Decoder, Handle, Opaque, Packet, Protection, Report, RpcStatus, Skipped, operation_name,
+    read_packets,
 };
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -451,7 +452,7 @@ fn interfaces_of_pcapng_have_resolutions_and_offsets_of_their_own() {
     ]
     .concat();
     let mut seen = Vec::new();
-    let end = read_packets(&file[..], |packet| {
+    let take = |packet: Packet<'_>| {
         seen.push((
             packet.link_type,
             packet.time_ns,
@@ -459,7 +460,8 @@ fn interfaces_of_pcapng_have_resolutions_and_offsets_of_their_own() {
             packet.bytes,
         ));
         ControlFlow::Continue(())
-    });
+    };
+    let end = read_packets(&file[..], take, || false);
     assert_eq!(end.expect("a capture").damage, None);
     assert_eq!(
         seen,
@@ -492,11 +494,12 @@ fn compressed_captures_are_read_as_they_come() {
     ];
     for file in files {
         let mut decoder = Decoder::new((), &[]);
-        let end = read_packets(&file[..], |packet| {
+        let take = |packet: Packet<'_>| {
             assert_eq!((packet.time_ns, packet.data), (1_000_002_000, &[9; 3][..]));
             decoder.packet(&packet);
             ControlFlow::Continue(())
-        });
+        };
+        let end = read_packets(&file[..], take, || false);
         assert_eq!(end.expect("a capture").packets, 1);
     }
 }

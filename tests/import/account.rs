@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-use trackiops_capture::{Account, Decoder, Peers, Receiver, read_packets};
+use trackiops_capture::{Account, Decoder, Packet, Peers, Receiver, read_packets};
 
 use super::packets::{START_S, datagram, pcap, some_requests};
 use super::pcap::import;
@@ -46,10 +46,11 @@ impl Receiver for Requests {}
 /// The account of a capture that is decoded at once.
 fn expected(file: File) -> Streams {
     let mut decoder = Decoder::new(Requests, &[]);
-    let end = read_packets(file, |packet| {
+    let take = |packet: Packet<'_>| {
         decoder.packet(&packet);
         ControlFlow::Continue(())
-    });
+    };
+    let end = read_packets(file, take, || false);
     end.unwrap();
     let mut streams = Streams::new();
     for connection in decoder.finish().1.connections {

@@ -61,7 +61,7 @@ impl OwnPacket {
 /// All packets of a capture.
 pub fn packets(file: &[u8]) -> Vec<OwnPacket> {
     let mut packets = Vec::new();
-    let end = read_packets(file, |packet| {
+    let take = |packet: Packet<'_>| {
         packets.push(OwnPacket {
             time_ns: packet.time_ns,
             link_type: packet.link_type,
@@ -69,7 +69,8 @@ pub fn packets(file: &[u8]) -> Vec<OwnPacket> {
             bytes: packet.bytes,
         });
         ControlFlow::Continue(())
-    });
+    };
+    let end = read_packets(file, take, || false);
     assert_eq!(end.expect("a capture").damage, None);
     packets
 }
@@ -110,10 +111,11 @@ pub fn found<'a>(packets: impl IntoIterator<Item = &'a OwnPacket>) -> (Found, Re
 /// Decodes a file. Also returns how the file ends.
 pub fn found_in(file: &[u8]) -> (Found, Report) {
     let mut decoder = Decoder::new(Found::default(), &[]);
-    let _ = read_packets(file, |packet| {
+    let take = |packet: Packet<'_>| {
         decoder.packet(&packet);
         ControlFlow::Continue(())
-    });
+    };
+    let _ = read_packets(file, take, || false);
     checked(decoder)
 }
 

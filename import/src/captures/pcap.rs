@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use trackiops_capture::{
-    Account, Call, Decoder, Peers, Receiver, Reply, Report, Request, Seen, read_packets,
+    Account, Call, Decoder, Packet, Peers, Receiver, Reply, Report, Request, Seen, read_packets,
 };
 
 use super::files::Files;
@@ -91,16 +91,19 @@ fn read(
     decoder: &mut Decoder<Found>,
 ) -> Result<(), ImportError> {
     let mut ticked = Ok(());
-    let end = read_packets(source.open_until_signal(process)?, |packet| {
+    let take = |packet: Packet<'_>| {
         if decoder.receiver().hosts.is_due(packet.time_ns) {
             decoder.report_accounts();
         }
         ticked = decoder.receiver().hosts.tick(packet.time_ns);
-        if ticked.is_err() || must_stop(process) {
+        if ticked.is_err() {
             return ControlFlow::Break(());
         }
         decoder.packet(&packet);
         ControlFlow::Continue(())
+    };
+    let end = read_packets(source.open_until_signal(process)?, take, || {
+        must_stop(process)
     });
     ticked?;
     let end = match end {

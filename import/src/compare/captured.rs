@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use trackiops_capture::{Decoder, Handle, Receiver, Request, read_packets};
+use trackiops_capture::{Decoder, Handle, Packet, Receiver, Request, read_packets};
 
 use super::error::CompareError;
 use crate::captures::operations::Found;
@@ -64,10 +64,11 @@ impl Captured {
     ) -> Result<Self, CompareError> {
         let mut decoder = Decoder::new(Self::default(), ports);
         for source in sources {
-            let end = read_packets(source.open()?, |packet| {
+            let take = |packet: Packet<'_>| {
                 decoder.packet(&packet);
                 ControlFlow::Continue(())
-            });
+            };
+            let end = read_packets(source.open()?, take, || false);
             let end = end.map_err(|error| CompareError::Capture {
                 name: source.name.clone(),
                 source: error,
