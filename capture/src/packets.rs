@@ -15,6 +15,8 @@ use crate::read_ahead::Window;
 
 /// A larger packet, or block of pcapng, is damage.
 const LARGEST_BLOCK: usize = 16 << 20;
+/// Most interfaces of a section. A small compressed file may describe any number.
+const MOST_INTERFACES: usize = 1 << 16;
 const NS: i128 = 1_000_000_000;
 /// The packet block of pcapng before 2010.
 const OBSOLETE_PACKET: u32 = 2;
@@ -48,7 +50,8 @@ pub enum PacketsError {
 pub struct FileEnd {
     /// Packets that were read.
     pub packets: u64,
-    /// Packets of pcapng without a readable time, such as simple packets, and their bytes on the wire. They are not passed on.
+    /// Packets of pcapng without a readable time, such as simple packets and packets of interfaces that are not described, and their bytes on
+    /// the wire. They are not passed on.
     pub untimed: (u64, u64),
     /// Why the rest of the file was not read.
     pub damage: Option<String>,
@@ -246,11 +249,13 @@ fn in_block<'a>(interfaces: &mut Vec<Interface>, block: &Block<'a>) -> Content<'
             Content::Other
         }
         Block::InterfaceDescription(interface) => {
-            interfaces.push(Interface {
-                link_type: link_type(interface.linktype.0),
-                units_per_second: units_per_second(interface.if_tsresol),
-                offset_s: i128::from(interface.if_tsoffset),
-            });
+            if interfaces.len() < MOST_INTERFACES {
+                interfaces.push(Interface {
+                    link_type: link_type(interface.linktype.0),
+                    units_per_second: units_per_second(interface.if_tsresol),
+                    offset_s: i128::from(interface.if_tsoffset),
+                });
+            }
             Content::Other
         }
         Block::EnhancedPacket(packet) => {
@@ -333,6 +338,21 @@ mod tests {
             let damage = end.damage.unwrap();
             assert_eq!(damage, "byte 28 begins no packet");
         }
+    }
+
+    #[test]
+    fn interfaces_beyond_the_limit_are_not_kept_and_their_packets_are_counted() {
+        let section = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+        let interface = [1, 20, 101, 0, 20];
+        let packet = |interface: usize| [6, 32, interface as u32, 0, 1, 0, 60, 32];
+        let mut words = section.to_vec();
+        (0..=MOST_INTERFACES).for_each(|_| words.extend(interface));
+        words.extend(packet(MOST_INTERFACES - 1));
+        words.extend(packet(MOST_INTERFACES));
+        let file: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        let take = |_: Packet<'_>| ControlFlow::Continue(());
+        let end = read_packets(&file[..], take, || false).unwrap();
+        assert_eq!((end.packets, end.untimed), (1, (1, 60)), "{end:?}");
     }
 
     /// A pcapng file of sections without packets, without an end.
