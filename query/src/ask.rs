@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use trackiops_schemas::time::Granularity;
 use trackiops_store::{Snapshot, StoreError};
 
 use crate::answer::{EmptyReason, OrEmpty, Outcome};
@@ -10,6 +11,8 @@ use crate::coverage::Interval;
 use crate::coverage::damage::{LeftOut, of_journals};
 use crate::error::QueryError;
 use crate::explain::Stage;
+pub use crate::plan::asked;
+use crate::plan::possible_steps;
 use crate::question::{Question, Range};
 use crate::times::show;
 
@@ -100,10 +103,16 @@ pub fn ask_span(question: &Question) -> Result<OrEmpty<Interval>, QueryError> {
     Ok(recorded(&Snapshot::open_all(stores)?, question))
 }
 
-/// The range of the question. An open end becomes the end of the recorded time.
-pub fn asked(span: Interval, question: &Question) -> Interval {
-    let Range { since, until } = question.range;
-    Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
+/// Keeps the steps to which everything adds up that is stored for the range of a question.
+pub fn ask_steps(
+    question: &Question,
+    steps: &[Granularity],
+) -> Result<Vec<Granularity>, QueryError> {
+    if let Some(view) = &question.view {
+        return possible_steps(view, question, steps);
+    }
+    let stores = question.stores.iter().map(PathBuf::as_path);
+    possible_steps(&Snapshot::open_all(stores)?, question, steps)
 }
 
 /// Fails if the range does not overlap the recorded time.

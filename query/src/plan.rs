@@ -17,8 +17,9 @@ use crate::error::QueryError;
 use crate::explain::{self, Stage, Stored};
 use crate::granularity_cover::align_up;
 use crate::origin::HostIndex;
-use crate::question::Question;
+use crate::question::{Question, Range};
 use crate::step::{Part, Recorded, Step};
+use crate::times::Zone;
 use sealed::Sealed;
 
 /// Least recorded time for rates of a window of a second or longer. For shorter windows, it is a twentieth of the
@@ -226,36 +227,20 @@ fn make<'s>(
     question: &Question,
     step: Option<Step>,
 ) -> Result<Plan<'s>, QueryError> {
-    let (range, zone) = (question.range, question.zone);
-    let asked = Interval::new(
-        range.since.unwrap_or(span.start),
-        range.until.unwrap_or(span.end),
-    );
+    let asked = asked(span, question);
+    let sealed = Sealed::new(snapshot, dataset, asked)?;
+    let tails = tails(snapshot, &sealed.hosts, asked)?;
+    let recorded = recorded(snapshot, &sealed, &tails, asked, question.zone);
+    let (step, finer) = match step {
+        Some(step) => (recorded.check(step)?, None),
+        None => recorded.choose(asked.intersect(span))?,
+    };
     let Sealed {
         hosts,
         spans,
         journals: sealed,
         twice,
-    } = Sealed::new(snapshot, dataset, asked)?;
-    let tails = tails(snapshot, &hosts, asked)?;
-    let mut parts: Vec<_> = sealed
-        .iter()
-        .flat_map(|sealed| sealed.parts(asked, &hosts))
-        .collect();
-    parts.extend(tails.iter().filter(|tail| tail.in_range).map(|tail| Part {
-        host: hosts[tail.host].clone(),
-        extent: None,
-        granularities: vec![tail.tail.granularity()],
-    }));
-    let recorded = Recorded {
-        stored: snapshot.granularities(),
-        parts,
-        zone,
-    };
-    let (step, finer) = match step {
-        Some(step) => (recorded.check(step)?, None),
-        None => recorded.choose(asked.intersect(span))?,
-    };
+    } = sealed;
     let journals = sealed.iter().flat_map(|sealed| sealed.plan(asked, step));
     let journals = journals.collect();
     Ok(Plan {
@@ -269,6 +254,53 @@ fn make<'s>(
         tails,
         twice,
     })
+}
+
+/// Keeps the steps to which everything adds up that is stored for the range of a question.
+pub fn possible_steps(
+    snapshot: &Snapshot,
+    question: &Question,
+    steps: &[Granularity],
+) -> Result<Vec<Granularity>, QueryError> {
+    let Some((start, end)) = snapshot.span() else {
+        return Ok(Vec::new());
+    };
+    let asked = asked(Interval::new(start, end), question);
+    let sealed = Sealed::new(snapshot, Dataset::Rollup, asked)?;
+    let tails = tails(snapshot, &sealed.hosts, asked)?;
+    let recorded = recorded(snapshot, &sealed, &tails, asked, question.zone);
+    let is_possible = |step: &Granularity| recorded.check(Step::Windows(*step)).is_ok();
+    Ok(steps.iter().copied().filter(is_possible).collect())
+}
+
+/// The range of a question. An open end becomes the end of the recorded time.
+pub fn asked(span: Interval, question: &Question) -> Interval {
+    let Range { since, until } = question.range;
+    Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
+}
+
+/// What the range has, as far as the step depends on it.
+fn recorded(
+    snapshot: &Snapshot,
+    sealed: &Sealed,
+    tails: &[Tail<'_>],
+    asked: Interval,
+    zone: Zone,
+) -> Recorded {
+    let of_journals = sealed.journals.iter();
+    let mut parts: Vec<_> = of_journals
+        .flat_map(|journals| journals.parts(asked, &sealed.hosts))
+        .collect();
+    parts.extend(tails.iter().filter(|tail| tail.in_range).map(|tail| Part {
+        host: sealed.hosts[tail.host].clone(),
+        extent: None,
+        granularities: vec![tail.tail.granularity()],
+    }));
+    Recorded {
+        stored: snapshot.granularities(),
+        parts,
+        zone,
+    }
 }
 
 /// The part of the range within the recorded time. Without an overlap, the range itself.

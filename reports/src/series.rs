@@ -58,6 +58,11 @@ impl Intervals {
         }
     }
 
+    /// From the start of the first to the end of the last.
+    pub fn range(self) -> Interval {
+        Interval::new(self.start, self.at(self.count).start)
+    }
+
     /// The index of the interval that holds a time; `None` if none does.
     pub fn place(self, time: UtcMs) -> Option<usize> {
         let since_start = time.0.checked_sub(self.start.0)?;

@@ -16,9 +16,13 @@ use trackiops_testkit::windows::{granularity, used_by};
 const T0: i64 = 1_795_219_200_000;
 
 fn stored(windows: &[ClosedWindow]) -> (tempfile::TempDir, Question) {
+    stored_as("10s,1m", windows)
+}
+
+fn stored_as(granularities: &str, windows: &[ClosedWindow]) -> (tempfile::TempDir, Question) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
-    record(&store, options_of("h", "10s,1m", "2h"), windows);
+    record(&store, options_of("h", granularities, "2h"), windows);
     let question = Question {
         now: UtcMs(T0 + 2 * 86_400_000),
         ..question(&store)
@@ -180,8 +184,9 @@ fn a_short_recording_has_a_next_step() {
         let remarks = made.unwrap().unwrap().about.remarks;
         let last = remarks.last().unwrap();
         assert!(last.contains("too few intervals of 10s: "), "{last}");
+        // Seconds are not stored.
         assert!(
-            last.ends_with("180 are needed; --interval 1s has enough"),
+            last.ends_with("180 are needed; record for at least 30.67 min"),
             "{last}"
         );
     }
@@ -201,6 +206,63 @@ fn a_short_recording_has_a_next_step() {
         row.evidence.verdict,
         Verdict::Unknown(noisy::Reason::NoTenants)
     );
+}
+
+/// What a report advises works.
+#[test]
+fn a_shorter_interval_is_advised_if_it_has_enough() {
+    let day = Day {
+        seed: 131,
+        neighbour: true,
+        seconds: 300,
+    };
+    let last = |question: &Question, baseline, length: &str| {
+        let made = slow::report::make(question, baseline, granularity(length));
+        made.unwrap().unwrap().about.remarks.pop().unwrap()
+    };
+    let noise = |question: &Question, length: &str| {
+        let by = "tenant".parse().unwrap();
+        let made = noisy::report::make(question, by, granularity(length));
+        made.unwrap().unwrap().about.remarks.pop().unwrap()
+    };
+    let (mut windows, _) = windows(day, T0, 1000);
+    {
+        let (_dir, question) = stored_as("1s,10s", &windows);
+        // A tenant makes fewer than 5 requests/s.
+        for length in ["10s", "20s"] {
+            let remark = noise(&question, length);
+            assert!(
+                remark.ends_with("the others make too few requests: take a longer range"),
+                "{remark}"
+            );
+        }
+    }
+    for row in windows.iter_mut().flat_map(|window| &mut window.rows) {
+        let once = row.row.clone();
+        (1..20).for_each(|_| row.row.merge(&once));
+    }
+    let (_dir, mut question) = stored_as("1s,10s", &windows);
+    for length in ["10s", "20s"] {
+        let remark = noise(&question, length);
+        assert!(
+            remark.ends_with("180 are needed; --interval 1s has enough"),
+            "{remark}"
+        );
+    }
+    let remark = noise(&question, "1s");
+    assert!(!remark.contains("too few intervals"), "{remark}");
+    question.range.since = Some(UtcMs(T0 + 150_000));
+    let remark = last(&question, None, "20s");
+    assert_eq!(
+        remark,
+        "with --interval 10s the baseline has enough intervals"
+    );
+    let remark = last(&question, None, "10s");
+    assert!(!remark.contains("--interval"), "{remark}");
+    let baseline = trackiops_query::coverage::Interval::new(UtcMs(T0), UtcMs(T0 + 9000));
+    let remark = last(&question, Some(baseline), "1s");
+    let expected = "name a longer time with requests with --baseline: at least 14 s";
+    assert_eq!(remark, expected);
 }
 
 /// A neighbour's load on one export slows requests for another export: the server counts as a separate place.

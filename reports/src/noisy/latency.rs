@@ -9,7 +9,7 @@ use crate::median::median;
 use super::{Activity, Part, Place};
 
 /// An entity counts in intervals with at least this many requests of known latency.
-const MIN_REQUESTS: u64 = 5;
+pub const MIN_REQUESTS: u64 = 5;
 
 /// Natural logarithms of an entity's latency relative to its usual one, by interval.
 fn relative(activity: &Activity, part: Part, recorded: &[bool]) -> Vec<Option<f64>> {

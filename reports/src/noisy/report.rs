@@ -12,13 +12,14 @@ use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::Granularity;
 
 use super::correlation::{MAX_LAG, MIN_INTERVALS};
-use super::{Evidence, Flow, Measure, Part, Place, Reason, Verdict, examine};
+use super::latency::MIN_REQUESTS;
+use super::{Activity, Evidence, Flow, Measure, Part, Place, Reason, Verdict, examine};
 use crate::by::ReportBy;
 use crate::columns::{count, rounded};
 use crate::report::{About, Made, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject};
-use crate::usual_interval::{interval_with, time_of};
+use crate::usual_interval::Proposals;
 
 /// How the numbers are computed.
 const METHOD: &[&str] = &[
@@ -136,6 +137,7 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
         Ok(set) => set,
         Err(nothing) => return Ok(Err(nothing)),
     };
+    let proposals = Proposals::new(&[question], set.intervals)?;
     let mut rows = Vec::new();
     let mut remarks = vec![set.recorded_in_words()];
     for (server, mount, candidates) in places(&set, by) {
@@ -152,7 +154,7 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
         let label = mount.as_deref().unwrap_or(&server);
         remarks.push(format!(
             "{label}: {}",
-            in_words(&findings.evidence, &subjects, &place, length)
+            in_words(&findings.evidence, &subjects, &place, length, &proposals)
         ));
         rows.extend(findings.evidence.into_iter().map(|evidence| Row {
             server: Arc::clone(&server),
@@ -276,19 +278,37 @@ fn place(set: &SeriesSet<Flows>, candidates: &Candidates<'_>) -> (Vec<Subject>, 
 }
 
 /// How many intervals there are, how many are needed, and what has as many.
-fn few_intervals(evidence: &[&Evidence], place: &Place, length: Granularity) -> String {
+fn few_intervals(
+    evidence: &[&Evidence],
+    place: &Place,
+    length: Granularity,
+    proposals: &Proposals,
+) -> String {
     let most = evidence.iter().map(|of| of.intervals).max().unwrap_or(0);
     let recorded = place.recorded.iter().filter(|is| **is).count();
     let enough = MIN_INTERVALS + MAX_LAG + 2;
     let recorded_ms = (recorded as u64).saturating_mul(place.interval_ms);
-    let advice = match interval_with(enough, recorded_ms, length) {
-        Some(shorter) if shorter < length => format!("--interval {shorter} has enough"),
+    let advice = match proposals.interval_with(enough, recorded_ms) {
+        Some(shorter) if shorter < length && others_suffice(place, recorded_ms, shorter) => {
+            format!("--interval {shorter} has enough")
+        }
         Some(_) => "the others make too few requests: take a longer range".to_owned(),
-        None => format!("record for at least {}", time_of(enough, length)),
+        None => format!("record for at least {}", proposals.time_of(enough)),
     };
     format!(
         "too few intervals of {length}: {most} have a latency of others, and {MIN_INTERVALS} are needed; {advice}"
     )
+}
+
+/// Whether an entity beside the busiest one has enough requests in intervals of this length, on average.
+fn others_suffice(place: &Place, recorded_ms: u64, length: Granularity) -> bool {
+    let requests =
+        |activity: &Activity| -> u64 { activity.iter().flatten().map(|of| of.timed).sum() };
+    let mut requests: Vec<u64> = place.entities.iter().map(requests).collect();
+    requests.sort_unstable();
+    let of_others = requests.iter().rev().nth(1).copied().unwrap_or(0);
+    let in_all = of_others.saturating_mul(length.ms().unsigned_abs());
+    in_all >= MIN_REQUESTS.saturating_mul(recorded_ms)
 }
 
 /// The findings about a place, in one sentence.
@@ -297,6 +317,7 @@ fn in_words(
     subjects: &[Subject],
     place: &Place,
     length: Granularity,
+    proposals: &Proposals,
 ) -> String {
     let named = evidence.iter().filter(|of| of.verdict == Verdict::Named);
     let named: Vec<_> = named.map(|of| &*subjects[of.entity].name).collect();
@@ -319,7 +340,9 @@ fn in_words(
                 .all(|reason| reason == first.verdict.reason());
             let few = Verdict::Unknown(Reason::FewIntervals);
             let reason = match first.verdict.reason().filter(|_| is_one) {
-                Some(_) if first.verdict == few => few_intervals(&unknown, place, length),
+                Some(_) if first.verdict == few => {
+                    few_intervals(&unknown, place, length, proposals)
+                }
                 reason => reason.unwrap_or("see the column reason").to_owned(),
             };
             format!(

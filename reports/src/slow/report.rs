@@ -24,7 +24,7 @@ use crate::by::ReportBy;
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject, SubjectKey};
-use crate::usual_interval::{interval_with, time_of};
+use crate::usual_interval::Proposals;
 
 /// How the numbers are computed.
 const METHOD: &[&str] = &[
@@ -186,7 +186,7 @@ pub fn make(
     let before = ask_series(&within(question, baseline), by, length, needs(), sum)?.ok();
     let mut remarks = vec![now.recorded_in_words()];
     let mut times = Vec::new();
-    let mut has_few = false;
+    let mut with_few = BTreeSet::new();
     let mounts_before = before.as_ref().map(mounts).unwrap_or_default();
     for (mount, series) in mounts(&now) {
         let earlier = mounts_before.get(mount);
@@ -207,7 +207,7 @@ pub fn make(
         });
         match found {
             Err(count) => {
-                has_few = true;
+                with_few.insert(mount);
                 remarks.push(format!(
                     "{mount}: the baseline has {count} of the {MIN_BASELINE} intervals of {length} with requests that it needs"
                 ));
@@ -216,23 +216,24 @@ pub fn make(
             Ok(found) => times.extend(found),
         }
     }
-    if has_few {
+    if !with_few.is_empty() {
+        let earlier = within(question, baseline);
         let hosts = before.iter().flat_map(|before| &before.hosts);
         let recorded_ms = hosts.map(|host| host.ms.iter().sum::<u64>());
         let recorded_ms = recorded_ms.max().unwrap_or(0);
-        remarks.push(match interval_with(ENOUGH_INTERVALS, recorded_ms, length) {
-            Some(shorter) if shorter < length => {
+        let proposals = Proposals::new(&[question, &earlier], now.intervals)?;
+        let fitting = proposals.interval_with(ENOUGH_INTERVALS, recorded_ms);
+        let shorter = fitting.filter(|shorter| *shorter < length);
+        remarks.push(match shorter {
+            Some(shorter) if has_enough(&earlier, shorter, &with_few)? => {
                 format!("with --interval {shorter} the baseline has enough intervals")
             }
             _ if is_named => format!(
                 "name a longer time with requests with --baseline: at least {}",
-                time_of(ENOUGH_INTERVALS, length)
+                proposals.time_of(ENOUGH_INTERVALS)
             ),
-            Some(_) => {
-                "name a time with more requests with --baseline, or take a longer --interval"
-                    .to_owned()
-            }
-            None => without_baseline(now.range, length, question.zone),
+            None if fitting.is_none() => without_baseline(now.range, &proposals, question.zone),
+            _ => "name a time with more requests with --baseline".to_owned(),
         });
     }
     times.sort_by(|a, b| b.added_s.total_cmp(&a.added_s).then(a.time.cmp(&b.time)));
@@ -292,10 +293,40 @@ pub fn make(
     }))
 }
 
+/// Whether the range has enough intervals of this length with requests on one of the mounts.
+fn has_enough(
+    question: &Question,
+    length: Granularity,
+    of: &BTreeSet<&str>,
+) -> Result<bool, ReportError> {
+    let by = ReportBy {
+        by: TENANTS,
+        hosts: false,
+    };
+    let Ok(set) = ask_series(question, by, length, needs(), sum)? else {
+        return Ok(false);
+    };
+    let enough = |series: &[&Series<Sum>]| {
+        let tenants = Tenants { set: &set, series };
+        with_latency(&tenants.directions()) >= MIN_BASELINE
+    };
+    let mounts = mounts(&set);
+    Ok(mounts
+        .iter()
+        .any(|(mount, series)| of.contains(mount) && enough(series)))
+}
+
+/// The number of intervals with a latency.
+fn with_latency(intervals: &[Option<Direction>]) -> usize {
+    let known = intervals.iter().flatten();
+    let known = known.filter(|of| of.latency_ns_mean().is_some_and(|ns| ns > 0.0));
+    known.count()
+}
+
 /// What to do if too little was recorded before the range.
-fn without_baseline(range: Interval, length: Granularity, zone: Zone) -> String {
+fn without_baseline(range: Interval, proposals: &Proposals, zone: Zone) -> String {
     let half_ms = range.ms() / 2;
-    match interval_with(ENOUGH_INTERVALS, half_ms, length) {
+    match proposals.interval_with(ENOUGH_INTERVALS, half_ms) {
         Some(interval) => {
             let middle = range.end.0 - i64::try_from(half_ms).unwrap_or(0);
             let middle = UtcMs(middle - middle.rem_euclid(1000));
@@ -306,7 +337,7 @@ fn without_baseline(range: Interval, length: Granularity, zone: Zone) -> String 
         }
         None => format!(
             "too little was recorded for a baseline and a range: record for at least {}",
-            time_of(2 * ENOUGH_INTERVALS, length)
+            proposals.time_of(2 * ENOUGH_INTERVALS)
         ),
     }
 }
@@ -381,9 +412,7 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
     requests.extend(now.directions());
     let count = requests.len();
     let Found::Compared(found) = find(&requests, 0..first, first..count) else {
-        let known = requests[..first].iter().flatten();
-        let known = known.filter(|of| of.latency_ns_mean().is_some_and(|ns| ns > 0.0));
-        return Err(known.count());
+        return Err(with_latency(&requests[..first]));
     };
     let all_before = before.sum(0..first);
     let before_figures = Figures::new(&all_before, before.recorded_ms(0..first));
