@@ -442,10 +442,10 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// Whether earlier mount points may be unknown, because a catalog was rebuilt without an earlier one.
+    /// Whether mount points of earlier data may be unknown, because a catalog was rebuilt without an earlier one.
     pub fn may_lack_mounts(&self) -> Result<bool, StoreError> {
         for catalog in &self.catalogs {
-            if catalog.rebuilt()?.is_some() {
+            if catalog.may_lack_mounts()? {
                 return Ok(true);
             }
         }

@@ -1,14 +1,17 @@
 //! The store keeps mount points, beside all other data.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+use std::fs;
 use std::path::Path;
 
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{MountSeen, Seen, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_store::{
+    MountSeen, Options, RetentionPolicy, Seen, Snapshot, Writer, check, rebuild_catalog,
+};
 
-use trackiops_testkit::stores::options;
+use trackiops_testkit::stores::{options, options_of, record};
 use trackiops_testkit::windows::{T0, window, windows};
 
 fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
@@ -86,6 +89,40 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
     rebuild_catalog(store).unwrap();
     assert_eq!(stored(store)[..3], first);
     assert_eq!(check(store).unwrap().findings, []);
+}
+
+#[test]
+fn mounts_that_a_rebuilt_catalog_lacks_are_unknown_until_their_data_has_expired() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    let all = windows(130);
+    let keeping = |retention: &str| Options {
+        keep: RetentionPolicy {
+            retention: retention.parse().unwrap(),
+            now: || at(130_000),
+            ..RetentionPolicy::default()
+        },
+        ..options_of("web-1", "1s,10s", "10s")
+    };
+    let is_unknown = || Snapshot::open(store).unwrap().may_lack_mounts().unwrap();
+    record(store, keeping("10s=forever"), &all[..30]);
+    assert!(!is_unknown());
+    rebuild_catalog(store).unwrap();
+    assert!(!is_unknown(), "the old catalog has them");
+    fs::remove_file(store.join("catalog.db")).unwrap();
+    // What is unknown stays unknown, however often the catalog is rebuilt.
+    for _ in 0..2 {
+        rebuild_catalog(store).unwrap();
+        assert!(is_unknown());
+    }
+    record(store, keeping("10s=forever"), &all[30..]);
+    assert!(is_unknown(), "the data of that time is still there");
+    for _ in 0..8 {
+        record(store, keeping("10s=20s"), &[]);
+    }
+    let (start, _) = Snapshot::open(store).unwrap().span().unwrap();
+    assert!(start > at(30_000), "{start:?}");
+    assert!(!is_unknown());
 }
 
 #[test]

@@ -94,6 +94,7 @@ CREATE TABLE sealed_journal (
 -- marks: the length of `marks.jsonl` times 2^32, plus its checksum
 -- imports: how many imports the store has the progress of
 -- rebuilt: the catalog was rebuilt without an earlier one; the first journal of requests that was found, or 0
+-- mounts: the last journal with unknown mounts, because the catalog was rebuilt without those of an earlier one
 CREATE TABLE begun (
   series   TEXT PRIMARY KEY,            -- windows, requests
   journal  INTEGER NOT NULL

@@ -9,7 +9,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::limits::Limits;
 use super::upkeep::MOST;
-use super::write::{IMPORTS, MARKS, NOTED, REBUILT};
+use super::write::{IMPORTS, MARKS, NOTED, REBUILT, WITHOUT_MOUNTS};
 use super::{SealedRow, error_at, image, schema};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
@@ -117,6 +117,22 @@ impl CatalogView {
     /// 0.
     pub(crate) fn rebuilt(&self) -> Result<Option<u64>, StoreError> {
         self.noted(REBUILT)
+    }
+
+    /// The last journal with unknown mounts, if the mounts of an earlier catalog could not be taken over.
+    pub(crate) fn last_without_mounts(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(WITHOUT_MOUNTS)
+    }
+
+    /// Whether there is still data of a time in which mounts are unknown.
+    pub(crate) fn may_lack_mounts(&self) -> Result<bool, StoreError> {
+        let Some(last) = self.last_without_mounts()? else {
+            return Ok(false);
+        };
+        let first = "SELECT min(journal) FROM sealed_journal WHERE start_ms IS NOT NULL";
+        let first = self.rows(first, params![], |row| row.get::<_, Option<i64>>(0))?;
+        let first = first.into_iter().flatten().next();
+        Ok(first.is_none_or(|first| first.cast_unsigned() <= last))
     }
 
     fn noted(&self, what: &str) -> Result<Option<u64>, StoreError> {

@@ -14,6 +14,7 @@ use crate::segment::metadata::JournalSpan;
 pub(super) const MARKS: &str = "marks";
 pub(super) const IMPORTS: &str = "imports";
 pub(super) const REBUILT: &str = "rebuilt";
+pub(super) const WITHOUT_MOUNTS: &str = "mounts";
 /// The number in such a row.
 pub(super) const NOTED: &str = "SELECT journal FROM begun WHERE series = ?1";
 
@@ -71,6 +72,11 @@ impl Catalog {
     /// was found, or 0.
     pub(crate) fn enter_rebuilt(&self, first_requests: u64) -> Result<(), StoreError> {
         self.note(REBUILT, first_requests)
+    }
+
+    /// Records that the mounts during all journals up to this one are unknown.
+    pub(crate) fn enter_without_mounts(&self, last: u64) -> Result<(), StoreError> {
+        self.note(WITHOUT_MOUNTS, last)
     }
 
     fn noted(&self, what: &str) -> Result<Option<u64>, StoreError> {

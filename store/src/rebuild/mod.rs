@@ -86,13 +86,33 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     if imports > 0 {
         catalog.enter_imports(imports)?;
     }
-    // Segments do not contain mount points, so these come from the old catalog, if it can be read.
-    if let Some(Ok(mounts)) = old.map(|old| old.mounts()) {
-        catalog.restore_mounts(&mounts)?;
-    }
+    restore_mounts(store, &mut catalog, old.as_ref())?;
     catalog.publish()?;
     tidy(store, &mut catalog, &mut FileBackoff::default())?;
     Ok(rebuilt)
+}
+
+/// Takes the mount points from the old catalog, if it can be read: segments and journals do not contain them.
+fn restore_mounts(
+    store: &Path,
+    catalog: &mut Catalog,
+    old: Option<&CatalogView>,
+) -> Result<(), StoreError> {
+    let known = old.and_then(|old| Some((old.mounts().ok()?, old.last_without_mounts().ok()?)));
+    let last_without = match known {
+        Some((mounts, last_without)) => {
+            catalog.restore_mounts(&mounts)?;
+            last_without
+        }
+        None => {
+            let unsealed = layout::journals(store)?.into_iter().max();
+            Some(catalog.last_journal()?.max(unsealed.unwrap_or(0)))
+        }
+    };
+    match last_without {
+        Some(last) => catalog.enter_without_mounts(last),
+        None => Ok(()),
+    }
 }
 
 /// The stores that the segments were written in, as far as known.
