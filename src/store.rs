@@ -212,7 +212,7 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
                 false if path.ends_with("imports") => {
                     "    nothing to do if you removed them to import again; else restore them from a copy"
                 }
-                false => "    restore it from a copy and run this again, or move it away",
+                false => "    restore it from a copy and run this again, or move it out of the store",
             };
             print(next, 4, out)?;
         }

@@ -122,6 +122,14 @@ fn segments_that_are_missing_short_or_unknown_are_told() {
     fs::copy(&segment, &stray).unwrap();
     let found = only(dir.path());
     assert_eq!(found.path, stray);
+    flip(&stray, 400);
+    let found = only(dir.path());
+    assert!(found.why.contains("catalog does not know it"), "{found:?}");
+    let is_whole = |next: &str| {
+        let [effect, steps] = ["answers do not have its rows", "rebuild-catalog"];
+        next.contains(effect) && next.contains(steps) && next.contains("out of the store")
+    };
+    assert!(is_whole(found.next), "{}", found.next);
     fs::remove_file(&stray).unwrap();
     clean(dir.path());
 }
@@ -285,8 +293,17 @@ fn a_journal_whose_version_is_damaged_keeps_nobody_from_the_rest() {
         let writer = Writer::open(dir.path(), options("h")).unwrap();
         writer.requests(1 << 30, |_| {}).unwrap().finish().unwrap();
         writer.finish().unwrap();
-        let quarantined = only(dir.path()).path;
-        assert_eq!(quarantined.with_extension(""), path);
+        let set_aside = only(dir.path());
+        assert_eq!(set_aside.path.with_extension(""), path);
+        let (why, next) = (set_aside.why, set_aside.next);
+        assert!(why.contains("damaged when it was sealed"), "{why}");
+        for part in [
+            "the rest is lost",
+            "answers of its time",
+            "move it out of the store",
+        ] {
+            assert!(next.contains(part), "{next}");
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::unread::{LOST, Unread};
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
 /// What to do about a journal that was set aside.
-const MOVE_AWAY: &str = "its readable part is in the segments; move it out of the store";
+const REST_IS_LOST: &str = "the segments have what could be read of it, and the rest is lost; answers of its time say so until you move it out of the store";
 /// What to do about an unsealed journal that was deleted.
 const RESTORE: &str =
     "restore it from a copy; without one, delete the file beside it that ends in .end";
@@ -77,8 +77,8 @@ pub(super) fn check(
     // Includes every journal that was sealed while the others were read.
     missing(store, Series::Windows, &links, report);
     for path in layout::quarantined_journals(store)? {
-        let why = "it was found damaged and set aside";
-        report.find(&path, why, written(store, view, &path), MOVE_AWAY);
+        let why = "it was damaged when it was sealed, and was renamed to keep it";
+        report.find(&path, why, written(store, view, &path), REST_IS_LOST);
     }
     Ok(())
 }

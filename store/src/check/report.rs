@@ -76,7 +76,7 @@ pub(super) const RESTORE: &str = "restore it from a copy; until then, answers th
 /// What to do about a missing segment.
 pub(super) const MISSING: &str = "restore it from a copy; until then, answers that need it say that it is missing; other granularities still answer";
 /// What to do about a segment that is not in the catalog.
-pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it away";
+pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it out of the store";
 /// The problem with a segment that is not in the catalog.
 pub(super) const UNKNOWN: &str = "the catalog does not know it";
 /// What to do about a segment of another store.

@@ -17,7 +17,7 @@ use crate::layout::{self, Dataset};
 use crate::segment::Segment;
 
 /// What to do about a damaged segment that is not in the catalog.
-const MOVE_AWAY: &str = "restore it from a copy, or move it away";
+const RESTORE_UNKNOWN: &str = "answers do not have its rows; restore it from a copy and run `trackiops store rebuild-catalog`, or move it out of the store";
 /// Most names of files that a finding lists.
 const NAMES: usize = 3;
 
@@ -161,7 +161,7 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
         if !known.contains(&file) && !is_being_sealed && path.exists() {
             let (why, next) = match verified(beneath::read(store, &path), &path, None, report) {
                 Ok(reader) => stray(reader.metadata(), ids.as_deref()),
-                Err(why) => (format!("{UNKNOWN}, and {why}"), MOVE_AWAY),
+                Err(why) => (format!("{UNKNOWN}, and {why}"), RESTORE_UNKNOWN),
             };
             report.find(&path, why, of_date(&path), next);
         }
