@@ -166,6 +166,29 @@ fn a_load_that_was_not_there_before_is_no_victim_of_itself() {
 }
 
 #[test]
+fn a_neighbour_that_waits_for_itself_is_no_victim() {
+    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
+    let windows = recorded(2, SECONDS, |number, second| {
+        let is_on = is_planted(number);
+        office(second, if is_on { 10.0 } else { 1.0 });
+        // It is there before, too, and then its requests add up to more lost time than the database's.
+        let (rate, us) = if is_on {
+            (400.0, 9700.0)
+        } else {
+            (2.0, 9000.0)
+        };
+        second.writes(&backup, usual(rate, 1 << 20, us));
+    });
+    let why = verdict(&[("h", windows)]);
+    let of = why.moments.first().expect("nothing was found");
+    assert_eq!(of.cause, Cause::Neighbour);
+    assert_eq!(culprit(of), "/srv/scratch/backup.tar");
+    assert_eq!(first_victim(of), "/srv/db/orders.db");
+    let is_victim = |name: &str| of.victims.iter().any(|victim| *victim.name == *name);
+    assert!(!is_victim(culprit(of)));
+}
+
+#[test]
 fn a_neighbour_is_found_by_who_asks_about_the_victim_alone() {
     let hosts = [("h", reader_and_backup())];
     let why = verdict_about(&hosts, Range::default(), &["/data/db"]);

@@ -84,6 +84,7 @@ pub const SHOWN_SUFFERERS: &[&str] = &[
     "mean_us_before",
     "mean_us",
     "added_s",
+    "raised_load",
 ];
 
 /// All columns of the table.
@@ -106,6 +107,12 @@ pub fn of_sufferers() -> Vec<Column<Sufferer>> {
         rounded("added_s", Unit::None, |row: &Sufferer| {
             Some(row.suffering.added_s)
         }),
+        Column::new(
+            "raised_load",
+            DataType::Boolean,
+            Unit::None,
+            |row: &Sufferer| Value::Flag(row.raised_load),
+        ),
     ]);
     columns
 }

@@ -102,7 +102,7 @@ pub struct Change {
 }
 
 /// A number that changed by this factor is notable.
-const NOTABLE_RATIO: f64 = 1.5;
+pub(super) const NOTABLE_RATIO: f64 = 1.5;
 /// A share that changed by this much is notable.
 const NOTABLE_SHARE: f64 = 0.1;
 /// Errors and repeated transmissions are notable above this share of requests.

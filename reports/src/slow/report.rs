@@ -18,7 +18,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::change_point::MIN_BASELINE;
 use super::comparison::{Change, Figures, both, changes, mix_us};
-use super::suffering::{Suffering, ranked};
+use super::suffering::{Suffering, raised_load, ranked};
 use super::{Found, Slow, columns, find};
 use crate::by::ReportBy;
 use crate::report::{About, Made, ReportError, Table};
@@ -69,6 +69,8 @@ pub struct SlowTime {
     pub mix_us: Option<f64>,
     /// Requests of the slow time.
     pub requests: u64,
+    /// Recorded time of the baseline and of the slow time, ms.
+    pub recorded_ms: [u64; 2],
     /// Added time of the tenants that lost time, s.
     pub added_s: f64,
 }
@@ -84,6 +86,8 @@ pub struct Sufferer {
     pub subject: Subject,
     /// How much it suffered.
     pub suffering: Suffering,
+    /// Whether the load of the mount rose, mostly because of it.
+    pub raised_load: bool,
 }
 
 /// Something that changed.
@@ -271,7 +275,7 @@ pub fn make(
     );
     let sufferers = Table::new(
         "sufferers",
-        "A row is a tenant, directory or file in a slow time: those that lost most time first.",
+        "A row is a tenant, directory or file in a slow time: those that lost most time first. Where raised_load is true, it waited for its own load as well.",
         columns::of_sufferers(),
         columns::SHOWN_SUFFERERS,
         sufferers,
@@ -415,7 +419,8 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
         return Err(with_latency(&requests[..first]));
     };
     let all_before = before.sum(0..first);
-    let before_figures = Figures::new(&all_before, before.recorded_ms(0..first));
+    let before_ms = before.recorded_ms(0..first);
+    let before_figures = Figures::new(&all_before, before_ms);
     let tenants_before = before.by_tenant(0..first);
     let time = |slow: Slow| {
         let places = slow.intervals.start - first..slow.intervals.end - first;
@@ -425,7 +430,8 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
             intervals.at(places.end - 1).end,
         );
         let sum = now.sum(places.clone());
-        let tenants = now.by_tenant(places.clone());
+        let now_ms = now.recorded_ms(places.clone());
+        let tenants = now.by_tenant(places);
         let none = Counters::default();
         let pairs = tenants.iter();
         let pairs = pairs.map(|(tenant, now)| (tenants_before.get(tenant).unwrap_or(&none), now));
@@ -438,9 +444,10 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
             lasts: slow.intervals.end == count,
             slow,
             before: before_figures,
-            now: Figures::new(&sum, now.recorded_ms(places)),
+            now: Figures::new(&sum, now_ms),
             mix_us: mix_us(&all_before, &sum),
             requests: sum.read.requests + sum.write.requests,
+            recorded_ms: [before_ms, now_ms],
             added_s,
         };
         (added_s >= MIN_ADDED * all_s).then_some(time)
@@ -493,7 +500,9 @@ fn in_detail(
         let pairs = now
             .iter()
             .map(|(key, (_, now))| (before.get(key).map_or(&none, |(_, before)| before), now));
-        let all = ranked(pairs);
+        let pairs: Vec<_> = pairs.collect();
+        let all = ranked(pairs.iter().copied());
+        let raised = raised_load(&pairs, [&time.before, &time.now], time.recorded_ms);
         let subjects: Vec<_> = now.values().map(|(subject, _)| subject).collect();
         let mut new_ones: Vec<_> = all.iter().filter(|of| of.is_new).collect();
         new_ones.sort_by_key(|of| Reverse(of.requests));
@@ -511,6 +520,7 @@ fn in_detail(
             kind,
             subject: subjects[of.place].clone().without_mount(),
             suffering: *of,
+            raised_load: raised[of.place],
         }));
     }
     let changes = changes(&time.before, &time.now).into_iter();

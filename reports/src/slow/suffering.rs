@@ -2,6 +2,11 @@
 
 use trackiops_schemas::row::{Direction, Row};
 
+use super::comparison::{Figures, NOTABLE_RATIO};
+
+/// A load rose because of one subject if this part of the rise is its own.
+const OWN_PART: f64 = 0.7;
+
 /// How one tenant or file suffered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suffering {
@@ -51,6 +56,36 @@ fn added_s(before: &Direction, now: &Direction) -> f64 {
     })
 }
 
+/// For each pair of rows, before and now: whether the load of the mount rose notably, and most of the rise is the pair's own. Its requests may
+/// then wait because of itself. `all` are the figures of the mount, `recorded_ms` the lengths of both times.
+pub fn raised_load(pairs: &[(&Row, &Row)], all: [&Figures; 2], recorded_ms: [u64; 2]) -> Vec<bool> {
+    type Measure = (fn(&Direction) -> u64, fn(&Figures) -> f64);
+    const MEASURES: [Measure; 2] = [
+        (|of| of.requests, |of| of.iops),
+        (|of| of.bytes, |of| of.throughput),
+    ];
+    let mut raised = vec![false; pairs.len()];
+    for (own, of_all) in MEASURES {
+        if of_all(all[1]) < NOTABLE_RATIO * of_all(all[0]) {
+            continue;
+        }
+        let rate = |row: &Row, ms: u64| {
+            let sum = own(&row.read).saturating_add(own(&row.write));
+            sum as f64 / ms.max(1) as f64
+        };
+        let added = pairs.iter().map(|&(before, now)| {
+            let added = rate(now, recorded_ms[1]) - rate(before, recorded_ms[0]);
+            added.max(0.0)
+        });
+        let added: Vec<f64> = added.collect();
+        let sum: f64 = added.iter().sum();
+        for (raised, added) in raised.iter_mut().zip(added) {
+            *raised |= sum > 0.0 && added >= OWN_PART * sum;
+        }
+    }
+    raised
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +100,37 @@ mod tests {
             read,
             ..Row::default()
         }
+    }
+
+    #[test]
+    fn who_has_most_of_a_risen_load_is_marked() {
+        let none = Row::default();
+        let usual = reads(100, 1);
+        let raised = |now: [u64; 2], before: [&Row; 2], recorded_ms: [u64; 2]| {
+            let now = now.map(|requests| reads(requests, 5));
+            let sum = |rows: [&Row; 2], ms| {
+                let mut sum = rows[0].clone();
+                sum.merge(rows[1]);
+                Figures::new(&sum, ms)
+            };
+            let all = [
+                sum(before, recorded_ms[0]),
+                sum([&now[0], &now[1]], recorded_ms[1]),
+            ];
+            let pairs = [(before[0], &now[0]), (before[1], &now[1])];
+            raised_load(&pairs, [&all[0], &all[1]], recorded_ms)
+        };
+        let both = [&usual, &usual];
+        assert_eq!(raised([110, 900], both, [1000, 1000]), [false, true]);
+        // Also if it is new.
+        assert_eq!(
+            raised([100, 900], [&usual, &none], [1000, 1000]),
+            [false, true]
+        );
+        // The load hardly rose; it rose for both; the time is longer, and the load as before.
+        assert_eq!(raised([100, 150], both, [1000, 1000]), [false, false]);
+        assert_eq!(raised([500, 500], both, [1000, 1000]), [false, false]);
+        assert_eq!(raised([200, 200], both, [1000, 2000]), [false, false]);
     }
 
     #[test]

@@ -197,6 +197,16 @@ pub struct Facts {
     pub of_some: bool,
 }
 
+/// From this part of the lost time on, a load is its owner's own problem.
+const OWN_PART: f64 = 0.6;
+
+impl Facts {
+    /// Whether the owner of the first load lost most of the time itself.
+    pub fn is_own_load(&self) -> bool {
+        self.own_part >= OWN_PART
+    }
+}
+
 /// A cause, and the confidence in it.
 pub type Judged = (Cause, Confidence);
 
@@ -285,7 +295,7 @@ fn load(facts: &Facts) -> Option<Judged> {
     let cause = match load.measure {
         Measure::Metadata => Cause::MetadataStorm,
         Measure::Syncs => Cause::SyncStorm,
-        _ if facts.own_part < 0.6 => Cause::Neighbour,
+        _ if !facts.is_own_load() => Cause::Neighbour,
         _ => Cause::OwnLoad,
     };
     Some((cause, confidence))

@@ -73,11 +73,17 @@ pub enum Owner {
 impl Owner {
     /// Whether a use belongs to the owner.
     pub fn has(&self, of: &Use) -> bool {
-        match self {
-            Self::File(host, name) => of.host == *host && of.name == *name,
-            Self::Dir(host, dir) => of.host == *host && is_below(&of.name, dir),
-            Self::Tenant(host, tenant) => of.host == *host && of.tenant.as_ref() == Some(tenant),
-        }
+        self.is_of(&of.host, &of.name, of.tenant.as_deref())
+    }
+
+    /// Whether a file on a host, with its tenant, belongs to the owner.
+    pub fn is_of(&self, host: &str, name: &str, tenant: Option<&str>) -> bool {
+        **self.host() == *host
+            && match self {
+                Self::File(_, own) => **own == *name,
+                Self::Dir(_, dir) => is_below(name, dir),
+                Self::Tenant(_, own) => tenant == Some(&**own),
+            }
     }
 
     /// The name for people.

@@ -19,7 +19,7 @@ use super::facts::Compared;
 use super::find::{Candidate, Sign, candidates, slower_than};
 use super::moment::Moment;
 use super::track::{Kind, Place, Site, Tracks, ask_tracks, within};
-use super::victims::Losses;
+use super::victims::{Losses, Victim};
 use crate::report::{Made, ReportError};
 
 /// A question without a begin is about this much of the latest recorded time, ms.
@@ -234,7 +234,13 @@ impl Engine<'_> {
             .map(|of| Arc::clone(&of.place.mount))
             .collect();
         let stalled_s = facts.stall.as_ref().map_or(0.0, |_| draft.lost_s());
+        let culprit = facts.loads.first().cloned();
         let mut victims = losses.victims;
+        if let Some(load) = culprit.as_ref().filter(|_| blames_others(cause, &facts)) {
+            // Its requests wait too, but because of itself.
+            let is_own = |of: &Victim| load.owner.is_of(&of.host, &of.name, of.tenant.as_deref());
+            victims.retain(|of| !is_own(of));
+        }
         let all_victims = victims.len();
         victims.truncate(10);
         Moment {
@@ -250,12 +256,21 @@ impl Engine<'_> {
             lost_s: losses.net_s.max(stalled_s).max(0.0),
             victims,
             all_victims,
-            culprit: facts.loads.first().cloned(),
+            culprit,
             cause,
             confidence,
             facts,
         }
     }
+}
+
+/// Whether a cause blames the first load for the time that others lost.
+fn blames_others(cause: Cause, facts: &Facts) -> bool {
+    let is_of_load = matches!(
+        cause,
+        Cause::Neighbour | Cause::MetadataStorm | Cause::SyncStorm
+    );
+    is_of_load && !facts.is_own_load()
 }
 
 fn is_worth_a_look(of: &Candidate) -> bool {
