@@ -223,6 +223,47 @@ fn what_a_table_does_not_say_is_unknown_and_columns_that_are_not_used_are_named(
 }
 
 #[test]
+fn parts_of_imported_operations_are_unknown_in_every_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("times.csv"), dir.path().join("store"));
+    let table = "end_time,op,done_bytes,latency_us,path\n\
+                 2026-11-29T00:00:00Z,READ,4096,120,/mnt/a\n\
+                 2026-11-29T00:00:00Z,GETATTR,0,80,/mnt/a\n";
+    std::fs::write(&file, table).unwrap();
+    assert!(import(&file, &store, &[]).status.success());
+    let parts = [
+        "queue_us_sum",
+        "rtt_us_sum",
+        "queue_us_mean",
+        "rtt_us_mean",
+        "queue_share",
+        "rtt_share",
+        "completion_share",
+    ];
+    for by in ["op", "file,op", "tenant,op"] {
+        let words = ["query", "--by", by, "--since", "2026-11-28"];
+        let words = [&words[..], &["--step", "all", "--store", text(&store)]].concat();
+        let all = rows(&[&words[..], &["--csv"]].concat());
+        assert_eq!(all.len(), 2, "{by}");
+        for row in all {
+            assert!(parts.iter().all(|part| row[*part].is_empty()), "{row:?}");
+            let mean = if row["op"] == "READ" { "120" } else { "80" };
+            assert_eq!((&*row["execute_us_mean"], &*row["requests"]), (mean, "1"));
+        }
+        let json = trackiops(&[&words[..], &["--json"]].concat()).stdout;
+        for line in String::from_utf8(json).unwrap().lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(parts.iter().all(|part| row[*part].is_null()), "{row}");
+        }
+        let table = String::from_utf8(trackiops(&words).stdout).unwrap();
+        assert!(
+            table.contains("80.0 us") && !table.contains(" 0.00 us"),
+            "{table}"
+        );
+    }
+}
+
+#[test]
 fn columns_with_the_names_of_fields_need_no_map() {
     let dir = tempfile::tempdir().unwrap();
     let (file, store) = (dir.path().join("own.csv"), dir.path().join("store"));

@@ -112,6 +112,8 @@ impl Record for OperationAnswer {
                 let is_known = match counter.name {
                     "sent_bytes" => row.sent_bytes().is_some(),
                     "received_bytes" => row.received_bytes().is_some(),
+                    "queue_us_sum" | "rtt_us_sum" => row.has_parts(),
+                    "execute_us_sum" | "execute_us_max" => row.timed() > 0,
                     _ => true,
                 };
                 let count = is_known.then(|| counter.stored((counter.get)(&row.sums)));

@@ -94,7 +94,7 @@ pub struct OperationAnswer {
     pub sums: OperationSums,
     /// The byte counters that are known.
     pub bytes: KnownBytes,
-    /// Requests without a known time. Only READs, WRITEs and calls for local files can have any.
+    /// Requests without a known time. Only READs, WRITEs, calls for local files and imported operations can have any.
     pub untimed: u64,
     /// Timed requests without known parts of their time. Only the same operations can have any.
     pub unsplit: u64,
@@ -192,6 +192,12 @@ impl OperationAnswer {
         self.sums.requests.saturating_sub(self.untimed)
     }
 
+    /// Whether the parts of any request's time are known.
+    pub(crate) fn has_parts(&self) -> bool {
+        let without_parts = self.untimed.saturating_add(self.unsplit);
+        self.sums.requests > without_parts
+    }
+
     /// Mean of a sum of times over the timed requests, ns; `None` without timed requests.
     pub fn per_timed(&self, sum_ns: u64) -> Option<f64> {
         let timed = self.timed();
@@ -200,8 +206,17 @@ impl OperationAnswer {
 
     /// Like [`Self::per_timed`], for a part of the time; `None` if the parts are unknown.
     pub fn part_per_timed(&self, sum_ns: u64) -> Option<f64> {
-        let without_parts = self.untimed + self.unsplit;
-        let is_known = self.sums.requests > without_parts;
-        self.per_timed(sum_ns).filter(|_| is_known)
+        self.per_timed(sum_ns).filter(|_| self.has_parts())
+    }
+}
+
+/// How many operations on the wire have no known time, and how many have a time without parts. An import knows one time of an operation, or
+/// none. In the kernel each has all parts, and none completes in 0 ns.
+fn without_times(sums: &OperationSums) -> [u64; 2] {
+    let has_one_time = sums.queue_ns_sum == 0 && sums.rtt_ns_sum == sums.execute_ns_sum;
+    match (sums.execute_ns_sum, has_one_time) {
+        (0, _) => [sums.requests, 0],
+        (_, true) => [0, sums.requests],
+        (_, false) => [0, 0],
     }
 }

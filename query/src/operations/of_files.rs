@@ -10,7 +10,7 @@ use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 use super::filter_and_sort::filter_and_sort;
-use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
+use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer, without_times};
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use crate::coverage::Interval;
 use crate::coverage::needed_notes::out_of_percentiles;
@@ -327,7 +327,7 @@ fn of_row(
             ..OperationSums::default()
         };
         let unknown = match level {
-            IoLevel::Wire => [0, 0],
+            IoLevel::Wire => without_times(&sums),
             // Calls have no parts, and only timed calls have known times.
             _ if op.execute_ns_sum == 0 => [op.requests, 0],
             _ => [0, op.requests],

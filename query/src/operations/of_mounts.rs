@@ -11,7 +11,7 @@ use trackiops_store::{Dataset, Snapshot};
 
 use super::filter_and_sort::filter_and_sort;
 use super::of_files::ask_operations_by;
-use super::{Connections, KnownBytes, OperationAnswer};
+use super::{Connections, KnownBytes, OperationAnswer, without_times};
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
 use crate::coverage::account::Account;
@@ -158,34 +158,28 @@ fn ask_once(
         *requests = requests.saturating_add(group.sums.requests);
     }
     let names: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
-    let row = |(key, group): (Key, Group)| OperationAnswer {
-        time: key.window,
-        host: Arc::clone(&names[key.host]),
-        covered_ms: plan.rate_ms(&covered, key.host, key.window),
-        mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
-        mount: key.mount,
-        op: key.op,
-        transport: group.transport,
-        about: None,
-        tenant: Arc::default(),
-        level: IoLevel::Wire,
-        // Imports may lack both: no operation takes 0 ns or has no bytes.
-        bytes: match group.sums.bytes() {
-            0 => KnownBytes::None,
-            _ => KnownBytes::Messages,
-        },
-        untimed: match group.sums.execute_ns_sum {
-            0 => group.sums.requests,
-            _ => 0,
-        },
-        // An import knows one time of an operation. In the kernel each has all parts, and no operation completes in 0 ns.
-        unsplit: match &group.sums {
-            sums if sums.queue_ns_sum == 0 && sums.rtt_ns_sum == sums.execute_ns_sum => {
-                sums.requests
-            }
-            _ => 0,
-        },
-        sums: group.sums,
+    let row = |(key, group): (Key, Group)| {
+        let [untimed, unsplit] = without_times(&group.sums);
+        OperationAnswer {
+            time: key.window,
+            host: Arc::clone(&names[key.host]),
+            covered_ms: plan.rate_ms(&covered, key.host, key.window),
+            mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
+            mount: key.mount,
+            op: key.op,
+            transport: group.transport,
+            about: None,
+            tenant: Arc::default(),
+            level: IoLevel::Wire,
+            // Imports may lack them: no operation has no bytes.
+            bytes: match group.sums.bytes() {
+                0 => KnownBytes::None,
+                _ => KnownBytes::Messages,
+            },
+            untimed,
+            unsplit,
+            sums: group.sums,
+        }
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);
