@@ -12,6 +12,7 @@ use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::show_length;
 use trackiops_query::{Answer, AnswerRow, Outcome, Projection, Question, Step, ask};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::by::ReportBy;
@@ -119,6 +120,8 @@ pub struct SeriesSet<V> {
     pub intervals: Intervals,
     /// The range of the question, which may begin and end within an interval.
     pub range: Interval,
+    /// The level of the rows.
+    pub level: IoLevel,
     /// All hosts that recorded or have rows, by name.
     pub hosts: Vec<RecordedHost>,
     /// The series, in the order of the subjects' names.
@@ -200,10 +203,24 @@ impl<V: Sums> SeriesSet<V> {
         Ok(Self {
             intervals,
             range: answer.range,
+            level: answer
+                .rows
+                .first()
+                .map_or(IoLevel::default(), |row| row.level),
             hosts,
             series,
             notes: answer.notes,
         })
+    }
+
+    /// Pins a question to the level of these series. Without a level, an answer is about the first level in its range, so another range may
+    /// have another one.
+    pub fn at_their_level(&self, question: &Question) -> Question {
+        let mut question = question.clone();
+        if question.levels.is_empty() {
+            question.levels.push(self.level);
+        }
+        question
     }
 
     /// The indices of the intervals of a period. The first one may begin before the range does.

@@ -7,6 +7,7 @@ use trackiops_reports::slow;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::incidents::{SECONDS, at, is_planted, local, office, recorded, usual};
 use trackiops_testkit::questions::question;
 use trackiops_testkit::queueing::{Day, windows};
 use trackiops_testkit::stores::{options_of, record};
@@ -155,6 +156,37 @@ fn a_slow_time_is_described() {
             .iter()
             .any(|of| of == "srv:/export: nothing was slow")
     );
+}
+
+/// The baseline is of the level of the range, although another level comes first there.
+#[test]
+fn a_range_is_compared_with_a_baseline_of_its_level() {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    let windows = recorded(40, SECONDS, |number, second| {
+        if number < 300 {
+            office(second, 1.0);
+        }
+        let times = if is_planted(number) { 8.0 } else { 1.0 };
+        second.reads(&orders, usual(60.0, 8192, 250.0).slower(times));
+    });
+    let (_dir, mut question) = stored_as("1s,10s", &windows);
+    question.range = Range {
+        since: Some(at(450)),
+        until: Some(at(750)),
+    };
+    let made = slow::report::make(&question, None, granularity("10s"));
+    let report = made.unwrap().unwrap();
+    let times = &report.times.answer.rows;
+    let found: Vec<_> = times.iter().map(|of| (&*of.mount, of.time.start)).collect();
+    assert_eq!(
+        found,
+        [("/dev/sdb1", at(600))],
+        "{:?}",
+        report.about.remarks
+    );
+    let mut sufferers = report.sufferers.answer.rows.iter();
+    let of = sufferers.find(|of| of.kind == "tenant").unwrap();
+    assert!(of.suffering.before_us.is_some(), "{of:?}");
 }
 
 /// Reports on a short recording say what has enough intervals.

@@ -92,7 +92,7 @@ impl Placement {
         let frame = Frame::new(&set)?;
         let question = Question {
             by: terms.by.by,
-            ..question.clone()
+            ..set.at_their_level(question)
         };
         let (working_sets, more_notes) = working_set::working_sets(&question, set.range)?;
         let mut notes = std::mem::take(&mut set.notes);

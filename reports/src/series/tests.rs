@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_query::Range as TimeRange;
-use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::questions::question;
 use trackiops_testkit::stores::{options_of, record};
@@ -122,6 +122,41 @@ fn one_store_named_twice_counts_once() {
     keep(dir.path(), "h", &one);
     let twice = ask_all(dir.path(), &["h", "h"], TimeRange::default(), "tenant").unwrap();
     assert_eq!(rates(&twice, 0), [Some(2.0); 3]);
+}
+
+#[test]
+fn rows_of_one_tenant_at_several_levels_are_not_added_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let on_device = Arc::new(FileAttributes {
+        level: IoLevel::Block,
+        mount: Some("/dev/sda1".into()),
+        key: FileKey(77),
+        ..(*of(7)).clone()
+    });
+    let second = |at: i64| {
+        let wire = (at >= 10).then(|| (of(7), reads(2)));
+        let rows = wire
+            .into_iter()
+            .chain([(Arc::clone(&on_device), reads(50))]);
+        window(T0 + 1000 * at, rows.collect())
+    };
+    let windows: Vec<_> = (0..30).map(second).collect();
+    keep(dir.path(), "h", &windows);
+    for by in ["tenant", "host", "mount", "file"] {
+        let set = ask_all(dir.path(), &["h"], TimeRange::default(), by).unwrap();
+        assert_eq!((set.level, set.series.len()), (IoLevel::Wire, 1), "{by}");
+        assert_eq!(set.series[0].sum(0..set.intervals.count), Reads(40), "{by}");
+        // Another range of the same report has the same level, also if nothing is there.
+        let asked = set.at_their_level(&question(&dir.path().join("h")));
+        assert_eq!(asked.levels, [IoLevel::Wire]);
+    }
+    let before = TimeRange {
+        since: None,
+        until: Some(UtcMs(T0 + 10_000)),
+    };
+    let set = ask_all(dir.path(), &["h"], before, "tenant").unwrap();
+    assert_eq!(set.level, IoLevel::Block);
+    assert_eq!(set.series[0].sum(0..set.intervals.count), Reads(500));
 }
 
 #[test]

@@ -177,6 +177,7 @@ pub fn make(
         Ok(now) => now,
         Err(nothing) => return Ok(Err(nothing)),
     };
+    let question = &now.at_their_level(question);
     let is_named = baseline.is_some();
     let baseline = baseline.unwrap_or_else(|| {
         let ms = i64::try_from(now.range.ms()).unwrap_or(i64::MAX);
