@@ -264,6 +264,43 @@ fn parts_of_imported_operations_are_unknown_in_every_answer() {
 }
 
 #[test]
+fn requests_to_devices_are_no_operations_of_nfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("levels.csv"), dir.path().join("store"));
+    let table = "time,op,bytes,latency_us,path,level\n\
+                 2026-11-29T00:00:00Z,READ,4096,100,/mnt/a,\n\
+                 2026-11-29T00:00:00Z,READ,4096,200,/mnt/a,block\n\
+                 2026-11-29T00:00:00Z,WRITE,4096,300,/mnt/a,block\n";
+    std::fs::write(&file, table).unwrap();
+    assert!(import(&file, &store, &[]).status.success());
+    assert_eq!(operations(&store), [("READ".to_owned(), 1)].into());
+    let at = |level: &str| {
+        let words = [
+            "query",
+            "--by",
+            "op",
+            "--step",
+            "all",
+            "--since",
+            "2026-11-28",
+            "--csv",
+        ];
+        let more = ["--level", level, "--store", text(&store)];
+        let columns = ["op", "requests", "execute_us_mean"];
+        lines(&rows(&[&words[..], &more].concat()), columns)
+    };
+    assert_eq!(at("wire"), ["READ 1 100"]);
+    assert_eq!(at("block"), ["READ 1 200", "WRITE 1 300"]);
+    std::fs::write(&file, table.replace("WRITE", "FLUSH")).unwrap();
+    let refused = import(&file, &dir.path().join("other"), &[]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("requests to devices are READ or WRITE"),
+        "{said}"
+    );
+}
+
+#[test]
 fn columns_with_the_names_of_fields_need_no_map() {
     let dir = tempfile::tempdir().unwrap();
     let (file, store) = (dir.path().join("own.csv"), dir.path().join("store"));

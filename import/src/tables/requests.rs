@@ -171,6 +171,10 @@ fn add(
         "W" | "WRITE" => Some(("WRITE", true)),
         _ => None,
     };
+    let is_wire = level(values)?.unwrap_or_default() == IoLevel::Wire;
+    if !is_wire && direction.is_none() {
+        return Err(values.error(Field::Op, &"requests to devices are READ or WRITE"));
+    }
     let listed = listed(values)?;
     let mount = listed.mount.clone();
     let mut names = hosts.names();
@@ -209,10 +213,12 @@ fn add(
         sums: sums_of(times.latency_ns, errno != 0),
         file: direction.is_none().then_some((file, tenant)),
     };
+    // Operations of mounts are RPCs.
+    let operations = is_wire.then_some(done);
     let completed = Completed {
         begin_ns: times.begin_ns(),
         end_ns: times.end_ns,
-        operations: &[done],
+        operations: operations.as_slice(),
         records: &records,
     };
     let host = values.text(Field::Host).unwrap_or(NO_HOST);
