@@ -26,5 +26,6 @@ done
 packages=()
 command -v cc >/dev/null || packages+=(build-essential)
 command -v git >/dev/null || packages+=(git)
+command -v openssl >/dev/null || packages+=(openssl)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 [ ${#packages[@]} -eq 0 ] || scripts/install.sh "${packages[@]}"

@@ -1,5 +1,6 @@
 //! `trackiops metrics`: exports the counters of a running recorder to Prometheus and OpenTelemetry.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -8,7 +9,9 @@ use anyhow::{Context, bail};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use rustix::process::geteuid;
-use trackiops_http::{Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, serve};
+use trackiops_http::{
+    Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts, serve,
+};
 use trackiops_metrics::{Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
@@ -23,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   trackiops metrics --listen 127.0.0.1:9930                  for a Prometheus on this host, at /metrics
   trackiops metrics --listen unix:/run/trackiops-metrics/s   for a proxy on this host
+  trackiops metrics --listen 0.0.0.0:9930 --web-config web.yml       for other hosts, with TLS and passwords
   trackiops metrics --otlp http://127.0.0.1:4318             for an OpenTelemetry collector on this host";
 
 /// What `trackiops metrics` takes.
@@ -36,11 +40,16 @@ pub struct Args {
     /// At most 100; all other files are one series, `(other)`. Whoever can scrape sees these paths.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_top_files, hide_default_value = true, help_heading = WHAT)]
     metrics_top_files: usize,
-    /// Answer scrapes at 127.0.0.1:PORT, [::1]:PORT or unix:/PATH
+    /// Answer scrapes at 127.0.0.1:PORT, [::1]:PORT, ADDRESS:PORT or unix:/PATH
     ///
-    /// Other hosts cannot connect; a proxy can, which then cares for TLS and authentication. A Unix socket has mode 0660.
-    #[arg(long, value_name = "ADDRESS", value_parser = ListenAddress::local, required_unless_present = "otlp", help_heading = OUTPUT)]
+    /// An address that other hosts can connect to needs --web-config with TLS and authentication. A Unix socket has mode 0660.
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "otlp", help_heading = OUTPUT)]
     listen: Option<ListenAddress>,
+    /// Use the TLS, passwords and headers of this file, as Prometheus' exporters do
+    ///
+    /// YAML, the format of `--web.config.file`. It and the certificates in it are read again when they change.
+    #[arg(long, value_name = "FILE", requires = "listen", help_heading = OUTPUT)]
+    web_config: Option<PathBuf>,
     /// Push to this collector on this host: http://127.0.0.1:4318
     ///
     /// OTLP over HTTP. The path is /v1/metrics unless the URL has one.
@@ -70,6 +79,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if geteuid().is_root() {
         return Err(ListenError::IsRoot.into());
     }
+    let web = args.web_config.map(|path| WebConfig::read(&path, say));
+    let web = web.transpose().context("--web-config")?;
+    if let Some(address) = &args.listen {
+        address.refuse_open(web.as_ref())?;
+    }
     // Report only errors that cannot pass by themselves. A recorder may start later.
     if let Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) =
         Subscription::connect(args.socket.path())
@@ -96,21 +110,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => stop.await,
             Some(address) => {
                 let listener = Listener::bind(&address).await?;
-                say(format_args!("metrics at {}", listener.address()));
-                serve(listener, app(&address, follower), stop).await;
+                let has_tls = web.as_ref().is_some_and(WebConfig::has_tls);
+                let scheme = if has_tls { "https://" } else { "" };
+                say(format_args!("metrics at {scheme}{}", listener.address()));
+                serve(listener, app(&address, has_tls, follower), web, stop).await;
             }
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// A browser cannot connect to a Unix socket, so only requests on loopback must name this host.
-fn app(address: &ListenAddress, follower: Follower) -> Router {
+/// A page of another origin can only reach a port without TLS: a browser cannot connect to a Unix socket, and checks the names in a
+/// certificate.
+fn app(address: &ListenAddress, has_tls: bool, follower: Follower) -> Router {
     let app = router(follower);
     match address {
-        ListenAddress::Tcp(_) => {
+        ListenAddress::Tcp(_) if !has_tls => {
             app.layer(from_fn_with_state(Hosts::default(), refuse_other_hosts))
         }
-        ListenAddress::Unix(_) => app,
+        _ => app,
     }
 }

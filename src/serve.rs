@@ -27,7 +27,8 @@ use rustix::process::geteuid;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use trackiops_http::{
-    Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, refuse_other_origins, serve,
+    Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts,
+    refuse_other_origins, serve,
 };
 
 use crate::config::{ConfigFlag, Source};
@@ -61,9 +62,15 @@ pub struct Args {
     /// cookie has the browser's session.
     #[arg(long, value_name = "ADDRESS", help_heading = OUTPUT)]
     listen: Option<ListenAddress>,
+    /// Use the TLS, passwords and headers of this file, as Prometheus' exporters do
+    ///
+    /// YAML, the format of `--web.config.file`. It and the certificates in it are read again when they change. Passwords, or certificates of
+    /// clients that are required and verified, take the place of the token.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    web_config: Option<PathBuf>,
     /// Also answer requests to this host name; needed for more than loopback; repeatable
     ///
-    /// There is no TLS: put a proxy that has it in front.
+    /// Without --web-config there is no TLS: put a proxy that has it in front.
     #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
     allow_host: Vec<String>,
     #[command(flatten, next_help_heading = OUTPUT)]
@@ -82,14 +89,18 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
     };
     if !address.is_local() && args.allow_host.is_empty() {
         bail!(
-            "{address} can be reached by other hosts: name with --allow-host under which names they do, and put a proxy with TLS in front; or listen at 127.0.0.1:PORT"
+            "{address} can be reached by other hosts: name with --allow-host under which names they do, and use TLS by --web-config or a proxy in front; or listen at 127.0.0.1:PORT"
         );
     }
+    let web = args.web_config.map(|path| WebConfig::read(&path, say));
+    let web = web.transpose().context("--web-config")?;
+    let has_tls = web.as_ref().is_some_and(WebConfig::has_tls);
+    let knows_callers = web.as_ref().is_some_and(WebConfig::knows_callers);
     let socket = args.socket.path().to_owned();
     let api = Api::new(args.stores.existing()?, socket, Jobs::default());
     let access = match address {
-        ListenAddress::Unix(_) => None,
-        ListenAddress::Tcp(_) => Some(Arc::new(Access::new()?)),
+        ListenAddress::Tcp(_) if !knows_callers => Some(Arc::new(Access::new(has_tls)?)),
+        _ => None,
     };
     let hosts = Hosts::named(args.allow_host);
     stderr_queue::start()?;
@@ -99,8 +110,8 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let stop = asked_to_stop()?;
         let listener = Listener::bind(&address).await?;
-        say_where(listener.address(), access.as_deref());
-        serve(listener, app(api, access, hosts), stop).await;
+        say_where(listener.address(), has_tls, access.as_deref());
+        serve(listener, app(api, access, hosts), web, stop).await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -114,23 +125,21 @@ fn usual_address() -> anyhow::Result<ListenAddress> {
     Ok(ListenAddress::Unix(runtime.join("trackiops.sock")))
 }
 
-fn say_where(address: &ListenAddress, access: Option<&Access>) {
-    match (address, access) {
-        (ListenAddress::Tcp(at), Some(access)) => {
-            say(format_args!(
-                "serving at http://{at}/?token={}",
-                access.token()
-            ));
-        }
-        (address, _) => {
-            say(format_args!("serving at {address}"));
-            if let ListenAddress::Unix(path) = address {
-                let path = path.display();
-                say(format_args!(
-                    "from another machine: ssh -N -L 8080:{path} THIS-HOST, then open http://localhost:8080"
-                ));
-            }
-        }
+fn say_where(address: &ListenAddress, has_tls: bool, access: Option<&Access>) {
+    let at = match (address, has_tls) {
+        (ListenAddress::Tcp(at), false) => format!("http://{at}/"),
+        (ListenAddress::Tcp(at), true) => format!("https://{at}/"),
+        (ListenAddress::Unix(_), _) => address.to_string(),
+    };
+    match access {
+        Some(access) => say(format_args!("serving at {at}?token={}", access.token())),
+        None => say(format_args!("serving at {at}")),
+    }
+    if let ListenAddress::Unix(path) = address {
+        let path = path.display();
+        say(format_args!(
+            "from another machine: ssh -N -L 8080:{path} THIS-HOST, then open http://localhost:8080"
+        ));
     }
 }
 

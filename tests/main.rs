@@ -37,6 +37,7 @@ mod server;
 mod supply;
 mod tables;
 mod tenants;
+mod tls;
 mod top;
 mod watch;
 mod why;

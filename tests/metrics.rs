@@ -480,15 +480,18 @@ fn as_root_it_refuses_and_names_the_next_step() {
 
 #[test]
 fn what_other_hosts_could_reach_is_refused() {
-    for flags in [
-        ["--listen", "0.0.0.0:9930"],
-        ["--otlp", "https://collector.example"],
+    let dir = tempfile::tempdir().unwrap();
+    for (flags, next_step) in [
+        (["--listen", "0.0.0.0:9930"], "--web-config"),
+        (["--otlp", "https://collector.example"], "on this host"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+        let mut command = trackiops(dir.path());
         let Output { status, stderr, .. } = command.arg("metrics").args(flags).output().unwrap();
         let stderr = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("127.0.0.1"), "{stderr}");
+        for word in ["127.0.0.1", next_step] {
+            assert!(stderr.contains(word), "{stderr}");
+        }
     }
 }
 

@@ -1,10 +1,18 @@
-//! HTTP for users of this host: where to listen ([`listen`]), which requests to answer ([`host`]), and what a connection may cost
-//! ([`serve`]). The caller provides the answers.
+//! HTTP: where to listen ([`listen`]), which requests to answer ([`host`], [`web_config`]), what a connection may cost ([`serve`]), and TLS
+//! ([`tls`]). The caller provides the answers.
 
+mod caller;
 mod host;
 mod listen;
 mod serve;
+mod small_file;
+mod tls;
+mod web_config;
 
+pub use caller::Caller;
 pub use host::{Hosts, is_followed_link, refuse_other_hosts, refuse_other_origins};
 pub use listen::{ListenAddress, ListenAddressError, ListenError, Listener};
-pub use serve::{Caller, serve};
+pub use serve::serve;
+pub use small_file::FileError;
+pub use tls::TlsError;
+pub use web_config::{WebConfig, WebConfigError};

@@ -11,6 +11,8 @@ use std::str::FromStr;
 use rustix::process::geteuid;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
+use crate::web_config::WebConfig;
+
 /// Only the user and group of the process may connect.
 const SOCKET_MODE: u32 = 0o660;
 
@@ -25,22 +27,14 @@ pub enum ListenAddress {
 
 /// The text is not an address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListenAddressError {
-    /// The text is not an address.
-    #[error("`{0}` is no address: write unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
-    Malformed(String),
-    /// Other hosts could connect to it.
-    #[error(
-        "`{0}` can be reached by other hosts: write 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, and put a proxy with TLS and authentication in front of it"
-    )]
-    NotLocal(String),
-}
+#[error("`{0}` is no address: write unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
+pub struct ListenAddressError(String);
 
 impl FromStr for ListenAddress {
     type Err = ListenAddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let malformed = || ListenAddressError::Malformed(text.to_owned());
+        let malformed = || ListenAddressError(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:") {
             return match Path::new(path).is_absolute() {
                 true => Ok(Self::Unix(path.into())),
@@ -57,20 +51,20 @@ impl FromStr for ListenAddress {
 }
 
 impl ListenAddress {
-    /// Parses an address to which other hosts cannot connect.
-    pub fn local(text: &str) -> Result<Self, ListenAddressError> {
-        let address: Self = text.parse()?;
-        match address.is_local() {
-            true => Ok(address),
-            false => Err(ListenAddressError::NotLocal(text.to_owned())),
-        }
-    }
-
     /// Whether other hosts cannot connect to it.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
             Self::Tcp(address) => address.ip().is_loopback(),
+        }
+    }
+
+    /// Refuses an address to which other hosts can connect, unless `web` encrypts connections and knows callers.
+    pub fn refuse_open(&self, web: Option<&WebConfig>) -> Result<(), ListenError> {
+        let is_closed = web.is_some_and(|web| web.has_tls() && web.knows_callers());
+        match self.is_local() || is_closed {
+            true => Ok(()),
+            false => Err(ListenError::Open(self.clone())),
         }
     }
 }
@@ -92,6 +86,11 @@ pub enum ListenError {
         "refusing to serve HTTP as root, which needs no privileges: run it as another user of the group that the store belongs to, for example by `setpriv --reuid=nobody --regid=trackiops --clear-groups`, or as the service of the package"
     )]
     IsRoot,
+    /// Other hosts could ask without a password or a certificate.
+    #[error(
+        "{0} can be reached by other hosts: name a file by --web-config that has tls_server_config, and basic_auth_users or the client_auth_type RequireAndVerifyClientCert; or listen at 127.0.0.1:PORT, [::1]:PORT or unix:/PATH"
+    )]
+    Open(ListenAddress),
     /// The socket's path is another kind of file.
     #[error("{} is not a socket; remove it, or name another path", .0.display())]
     NotASocket(PathBuf),
@@ -205,8 +204,9 @@ mod tests {
     #[test]
     fn addresses_that_other_hosts_can_connect_to_are_known() {
         for text in ["127.0.0.1:9930", "[::1]:0", "127.8.9.1:80", "unix:/run/x"] {
-            let address = ListenAddress::local(text).unwrap();
+            let address: ListenAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
+            address.refuse_open(None).unwrap();
         }
         assert_eq!(
             "localhost:1".parse::<ListenAddress>().unwrap().to_string(),
@@ -218,13 +218,16 @@ mod tests {
             "192.168.1.1:80",
             "[::ffff:127.0.0.1]:80",
         ] {
-            let error = ListenAddress::local(text).unwrap_err();
-            assert_eq!(error, ListenAddressError::NotLocal(text.to_owned()));
-            assert!(!text.parse::<ListenAddress>().unwrap().is_local());
+            let address: ListenAddress = text.parse().unwrap();
+            let error = address.refuse_open(None).unwrap_err().to_string();
+            assert!(
+                !address.is_local() && error.contains("--web-config"),
+                "{error}"
+            );
         }
         for text in ["", "9930", ":9930", "unix:x", "host:80", "127.0.0.1"] {
             let error = text.parse::<ListenAddress>().unwrap_err();
-            assert_eq!(error, ListenAddressError::Malformed(text.to_owned()));
+            assert_eq!(error, ListenAddressError(text.to_owned()));
         }
     }
 }

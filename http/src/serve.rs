@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::middleware::from_fn_with_state;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,13 +15,19 @@ use tokio::pin;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use crate::caller::Caller;
 use crate::listen::{Listener, ListeningSocket};
+use crate::web_config::{WebConfig, ask_for_password};
 
 /// Most connections at once, without new ones. A further connection ends the oldest one of an unknown caller, or else the oldest of all. So
 /// idle connections block nothing, and unknown callers cannot end answers to known ones.
 const MOST_CONNECTIONS: usize = 32;
 /// Time in which a new connection is not ended, because the head of its first request, which may have the token, can still arrive.
 const GRACE: Duration = Duration::from_millis(100);
+/// The same with TLS or passwords. A handshake takes two more round trips, and a password's check some 70 ms.
+const GRACE_OF_HANDSHAKE: Duration = Duration::from_millis(500);
+/// Within this time, the handshake of TLS must end.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Most connections at once, with new ones. Further ones wait in the kernel.
 const MOST_WITH_NEW: usize = 64;
 /// Bytes of a request's head, and of its buffer: the least that hyper accepts.
@@ -38,29 +43,27 @@ const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Pause after accepting failed, for example because too many files are open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// The other end of a connection. Each request has it in its extensions.
-#[derive(Clone, Debug, Default)]
-pub struct Caller(Arc<AtomicBool>);
-
-impl Caller {
-    /// Notes that the caller has proved its right to ask.
-    pub fn is_known_now(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_known(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Serves until `stop` is ready. It does not limit the bodies of requests: accept none, or limit them.
-pub async fn serve(listener: Listener, app: Router, stop: impl Future<Output = ()>) {
-    let mut connections = Connections::default();
+/// Serves until `stop` is ready, by TLS and to users if `web` asks for that. It does not limit the bodies of requests: accept none, or limit
+/// them.
+pub async fn serve(
+    listener: Listener,
+    app: Router,
+    web: Option<WebConfig>,
+    stop: impl Future<Output = ()>,
+) {
+    let (app, grace) = match &web {
+        None => (app, GRACE),
+        Some(web) => {
+            let app = app.layer(from_fn_with_state(web.clone(), ask_for_password));
+            (app, GRACE_OF_HANDSHAKE)
+        }
+    };
+    let mut connections = Connections::new(grace);
     pin!(stop);
     loop {
         let accepted: io::Result<()> = tokio::select! {
             () = &mut stop => return,
-            accepted = accept(&listener, &app, &mut connections) => accepted,
+            accepted = accept(&listener, &app, web.as_ref(), &mut connections) => accepted,
         };
         if accepted.is_err() {
             sleep(ACCEPT_AGAIN).await;
@@ -71,6 +74,7 @@ pub async fn serve(listener: Listener, app: Router, stop: impl Future<Output = (
 async fn accept(
     listener: &Listener,
     app: &Router,
+    web: Option<&WebConfig>,
     connections: &mut Connections,
 ) -> io::Result<()> {
     let caller = Caller::default();
@@ -80,22 +84,25 @@ async fn accept(
             let (stream, _) = socket.accept().await?;
             let _ = stream.set_nodelay(true);
             connections.make_room().await;
-            connections.add(caller, connection(stream, app));
+            let connection = connection(stream, app, caller.clone(), web.cloned());
+            connections.add(caller, connection);
         }
         ListeningSocket::Unix(socket) => {
             let (stream, _) = socket.accept().await?;
             connections.make_room().await;
-            connections.add(caller, connection(stream, app));
+            let connection = connection(stream, app, caller.clone(), web.cloned());
+            connections.add(caller, connection);
         }
     }
     Ok(())
 }
 
 /// Open connections.
-#[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
     oldest_first: VecDeque<Open>,
+    /// Time in which a new one is not ended.
+    grace: Duration,
 }
 
 struct Open {
@@ -105,6 +112,14 @@ struct Open {
 }
 
 impl Connections {
+    fn new(grace: Duration) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            oldest_first: VecDeque::new(),
+            grace,
+        }
+    }
+
     /// Ends connections until there is room for one more. Waits if there are too many new ones.
     async fn make_room(&mut self) {
         loop {
@@ -117,14 +132,14 @@ impl Connections {
             let unknown = self.oldest_first.iter().position(is_unknown);
             let at = unknown.unwrap_or_default();
             let age = self.oldest_first[at].since.elapsed();
-            if unknown.is_none() || age >= GRACE {
+            if unknown.is_none() || age >= self.grace {
                 if let Some(open) = self.oldest_first.remove(at) {
                     open.task.abort();
                 }
             } else if self.oldest_first.len() < MOST_WITH_NEW {
                 return;
             } else {
-                sleep(GRACE.saturating_sub(age)).await;
+                sleep(self.grace.saturating_sub(age)).await;
             }
         }
     }
@@ -138,7 +153,23 @@ impl Connections {
     }
 }
 
-async fn connection<S>(stream: S, app: Router)
+async fn connection<S>(stream: S, app: Router, caller: Caller, web: Option<WebConfig>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Some(tls) = web.and_then(|web| web.tls()) else {
+        return answer(stream, app).await;
+    };
+    let shaken = timeout(HANDSHAKE_TIME, tls.accept(stream)).await;
+    if let Ok(Ok((stream, is_verified))) = shaken {
+        if is_verified {
+            caller.is_known_now();
+        }
+        answer(stream, app).await;
+    }
+}
+
+async fn answer<S>(stream: S, app: Router)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -163,10 +194,12 @@ where
 mod tests {
     use super::*;
     use std::future::pending;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[tokio::test]
     async fn a_new_connection_has_time_for_its_first_request() {
-        let mut connections = Connections::default();
+        let mut connections = Connections::new(GRACE);
         let has_asked = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&has_asked);
         connections.add(Caller::default(), async move {
@@ -186,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn known_callers_outlive_any_number_of_unknown_ones() {
-        let mut connections = Connections::default();
+        let mut connections = Connections::new(GRACE);
         let known = Caller::default();
         known.is_known_now();
         connections.add(known, pending());

@@ -25,14 +25,17 @@ pub struct Access {
     token: String,
     /// The browser's cookie from then on.
     session: String,
+    /// Ends the cookie's attributes. With TLS, browsers must not send the cookie without it.
+    secure: &'static str,
 }
 
 impl Access {
-    /// New random secrets.
-    pub fn new() -> anyhow::Result<Self> {
+    /// New random secrets, for connections with or without TLS.
+    pub fn new(has_tls: bool) -> anyhow::Result<Self> {
         Ok(Self {
             token: random()?,
             session: random()?,
+            secure: if has_tls { "; Secure" } else { "" },
         })
     }
 
@@ -91,8 +94,8 @@ pub async fn ask_for_token(
         Some((token, uri)) if is_same(&token, &access.token) => {
             let name = cookie_name(request.headers());
             let cookie = format!(
-                "{name}={}; Path=/; HttpOnly; SameSite=Strict",
-                access.session
+                "{name}={}; Path=/; HttpOnly; SameSite=Strict{}",
+                access.session, access.secure
             );
             // Redirect, so that the token stays neither in the address bar nor in the history.
             let headers = [

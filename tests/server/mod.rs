@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub struct Server {
     pub child: Child,
     /// Its address.
     pub address: String,
+    /// Lines that it said after its address.
+    said: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -39,7 +41,24 @@ impl Server {
                 break address.to_owned();
             }
         };
-        Self { child, address }
+        let said = Mutex::new(hear);
+        Self {
+            child,
+            address,
+            said,
+        }
+    }
+
+    /// Waits for a line that has this text.
+    pub fn wait_for(&self, text: &str) -> String {
+        let said = self.said.lock().unwrap();
+        loop {
+            let line = said.recv_timeout(LONG);
+            let line = line.unwrap_or_else(|_| panic!("it does not say {text}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
     }
 
     pub fn connect(&self) -> TcpStream {
