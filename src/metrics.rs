@@ -10,9 +10,9 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use rustix::process::geteuid;
 use trackiops_http::{
-    Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts, serve,
+    ClientFiles, Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts, serve,
 };
-use trackiops_metrics::{Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
+use trackiops_metrics::{AccessFiles, Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
 
@@ -27,7 +27,8 @@ Examples:
   trackiops metrics --listen 127.0.0.1:9930                  for a Prometheus on this host, at /metrics
   trackiops metrics --listen unix:/run/trackiops-metrics/s   for a proxy on this host
   trackiops metrics --listen 0.0.0.0:9930 --web-config web.yml       for other hosts, with TLS and passwords
-  trackiops metrics --otlp http://127.0.0.1:4318             for an OpenTelemetry collector on this host";
+  trackiops metrics --otlp http://127.0.0.1:4318             for an OpenTelemetry collector on this host
+  trackiops metrics --otlp https://otlp.example.com --otlp-headers headers";
 
 /// What `trackiops metrics` takes.
 #[derive(clap::Args)]
@@ -50,14 +51,52 @@ pub struct Args {
     /// YAML, the format of `--web.config.file`. It and the certificates in it are read again when they change.
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = OUTPUT)]
     web_config: Option<PathBuf>,
-    /// Push to this collector on this host: http://127.0.0.1:4318
+    #[command(flatten)]
+    push: PushFlags,
+}
+
+/// Where and how to push.
+#[derive(clap::Args)]
+struct PushFlags {
+    /// Push to this collector: https://HOST, or http://127.0.0.1:4318 on this host
     ///
-    /// OTLP over HTTP. The path is /v1/metrics unless the URL has one.
+    /// OTLP over HTTP. The path is /v1/metrics unless the URL has one. The port of https is 443 unless the URL has one.
     #[arg(long, value_name = "URL", help_heading = OUTPUT)]
     otlp: Option<OtlpUrl>,
     /// Push in this interval
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_interval, help_heading = OUTPUT)]
     otlp_interval: Duration,
+    /// Send the headers in this file with each push, such as `Authorization: Bearer TOKEN`
+    ///
+    /// One in a line. It and the files of certificates are read again when they change.
+    #[arg(long, value_name = "FILE", requires = "otlp", help_heading = OUTPUT)]
+    otlp_headers: Option<PathBuf>,
+    /// Trust these certificate authorities [default: what the system trusts]
+    #[arg(long, value_name = "FILE", requires = "otlp", help_heading = OUTPUT)]
+    otlp_ca: Option<PathBuf>,
+    /// Show the collector this certificate
+    #[arg(long, value_name = "FILE", requires_all = ["otlp", "otlp_key"], help_heading = OUTPUT)]
+    otlp_cert: Option<PathBuf>,
+    /// Use this private key with --otlp-cert
+    #[arg(long, value_name = "FILE", requires = "otlp_cert", help_heading = OUTPUT)]
+    otlp_key: Option<PathBuf>,
+}
+
+impl PushFlags {
+    fn pusher(self, follower: &Follower) -> anyhow::Result<Option<Pusher>> {
+        let Some(url) = self.otlp else {
+            return Ok(None);
+        };
+        let files = AccessFiles {
+            headers: self.otlp_headers,
+            tls: ClientFiles {
+                authorities: self.otlp_ca,
+                identity: self.otlp_cert.zip(self.otlp_key),
+            },
+        };
+        let pusher = Pusher::new(follower.clone(), url, self.otlp_interval, files);
+        Ok(Some(pusher.context("--otlp")?))
+    }
 }
 
 fn parse_top_files(text: &str) -> Result<usize, String> {
@@ -92,6 +131,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     stderr_queue::start()?;
     let follower = Follower::new(args.socket.path(), args.metrics_top_files);
+    let pusher = args.push.pusher(&follower)?;
     let following = follower.clone();
     thread::Builder::new()
         .name("follow".to_owned())
@@ -102,8 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         let stop = asked_to_stop()?;
-        if let Some(url) = args.otlp {
-            let pusher = Pusher::new(follower.clone(), url, args.otlp_interval);
+        if let Some(pusher) = pusher {
             tokio::spawn(pusher.run(say));
         }
         match args.listen {

@@ -483,7 +483,7 @@ fn what_other_hosts_could_reach_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (flags, next_step) in [
         (["--listen", "0.0.0.0:9930"], "--web-config"),
-        (["--otlp", "https://collector.example"], "on this host"),
+        (["--otlp", "http://collector.example"], "https://"),
     ] {
         let mut command = trackiops(dir.path());
         let Output { status, stderr, .. } = command.arg("metrics").args(flags).output().unwrap();

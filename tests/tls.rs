@@ -1,24 +1,25 @@
-//! TLS, passwords and certificates of clients: `metrics` and `serve` with `--web-config`.
+//! TLS, passwords and certificates of clients: `metrics` and `serve` with `--web-config`, and `metrics --otlp https://`.
 
 mod certificates;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
 use rustls::version::TLS12;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use trackiops_testkit::recording::{Recording, recent};
 
 use crate::server::{LONG, Server, answer, request, trackiops};
-use certificates::{Authority, Identity, client, client_of};
+use certificates::{Authority, Identity, client, client_of, server};
 
 const LOOPBACK: &str = "DNS:localhost, IP:127.0.0.1";
 
@@ -394,4 +395,119 @@ fn the_page_is_served_with_tls_and_passwords() {
         head.starts_with("HTTP/1.1 303 ") && head.contains("; Secure"),
         "{head}"
     );
+}
+
+/// The head of a push, which is then answered. An error if the handshake fails.
+fn accept_push(collector: &TcpListener, config: &Arc<ServerConfig>) -> io::Result<String> {
+    let (stream, _) = collector.accept()?;
+    stream.set_read_timeout(Some(LONG))?;
+    let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    stream.read_exact(&mut body)?;
+    let stream = stream.get_mut();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+    stream.flush()?;
+    Ok(head)
+}
+
+#[test]
+fn pushes_go_to_the_right_collector_alone_with_certificate_and_token() {
+    let house = House::new();
+    let config = server(
+        &house.authority,
+        &house.authority.issue("collector", "DNS:localhost"),
+    );
+    let pusher = house.authority.issue("pusher", "DNS:pusher");
+    let other = Authority::new(&house.dir, "other");
+    let [ca, headers] = ["ca.crt", "headers"].map(|name| house.dir.join(name));
+    fs::copy(other.certificate(), &ca).unwrap();
+    fs::write(&headers, "Authorization: Bearer one\n").unwrap();
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "https://localhost:{}",
+        collector.local_addr().unwrap().port()
+    );
+    let mut command = house.command(&["--listen", "127.0.0.1:0", "--otlp", &url]);
+    command.args(["--otlp-interval", "1s"]);
+    command.arg("--otlp-ca").arg(&ca);
+    command.arg("--otlp-cert").arg(&pusher.certificate);
+    command.arg("--otlp-key").arg(&pusher.key);
+    let command = command.arg("--otlp-headers").arg(&headers);
+    let metrics = Server::start(command, "metrics at ");
+    // No authority that the pusher trusts vouches for this collector.
+    assert!(accept_push(&collector, &config).is_err());
+    let said = metrics.wait_for("cannot push to https://localhost:");
+    assert!(said.contains("certificate"), "{said}");
+
+    fs::copy(house.authority.certificate(), &ca).unwrap();
+    let begun = Instant::now();
+    let head = loop {
+        match accept_push(&collector, &config) {
+            Ok(head) => break head,
+            Err(error) => assert!(begun.elapsed() < LONG, "{error}"),
+        }
+    };
+    assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("authorization: Bearer one\r\n"), "{head}");
+    metrics.wait_for("pushing to https://localhost:");
+    fs::write(&headers, "Authorization: Bearer another\n").unwrap();
+    let begun = Instant::now();
+    while !accept_push(&collector, &config)
+        .unwrap()
+        .contains("Bearer another\r\n")
+    {
+        assert!(begun.elapsed() < LONG, "the token stays");
+        sleep(Duration::from_millis(10));
+    }
+    let (_, text) = metrics.get("/metrics", "Host: localhost\r\n");
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains("trackiops_otlp_push_failures_total "),
+        "{text}"
+    );
+    assert!(
+        !text.contains("trackiops_otlp_push_failures_total 0\n"),
+        "{text}"
+    );
+    // Neither the command line nor the environment has the token.
+    for file in ["cmdline", "environ"] {
+        let text = fs::read(format!("/proc/{}/{file}", metrics.child.id())).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("Bearer"), "{file}");
+    }
+}
+
+#[test]
+fn flags_of_pushes_need_each_other() {
+    let house = House::new();
+    let https = ["--otlp", "https://localhost:1"];
+    for (flags, has) in [
+        (vec!["--listen", "127.0.0.1:0", "--otlp-ca", "x"], "--otlp"),
+        ([&https[..], &["--otlp-cert", "x"]].concat(), "--otlp-key"),
+        ([&https[..], &["--otlp-key", "x"]].concat(), "--otlp-cert"),
+        ([&https[..], &["--otlp-ca", "/x"]].concat(), "/x"),
+        ([&https[..], &["--otlp-headers", "/x"]].concat(), "/x"),
+        (
+            vec!["--otlp", "http://127.0.0.1:1", "--otlp-ca", "/x"],
+            "https://",
+        ),
+        (
+            vec!["--otlp", "https://me:secret@localhost"],
+            "--otlp-headers",
+        ),
+        ([&https[..], &["--web-config", "x"]].concat(), "--listen"),
+    ] {
+        let Output { status, stderr, .. } = house.command(&flags).output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(has), "{flags:?}: {stderr}");
+    }
 }

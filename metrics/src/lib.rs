@@ -4,9 +4,12 @@
 //! [`catalogue`] lists all metrics; [`exposition`] gives them values; [`text`], [`protobuf`] and [`otlp`] write them.
 
 mod accept;
+mod access;
 pub mod catalogue;
+mod collector_url;
 mod exposition;
 mod follow;
+mod names;
 mod native;
 mod otlp;
 mod protobuf;
@@ -15,8 +18,10 @@ mod service;
 mod text;
 mod top_files;
 
+pub use access::{AccessError, AccessFiles};
+pub use collector_url::{OtlpUrl, OtlpUrlError};
 pub use exposition::MOST_SERIES;
 pub use follow::{Follower, Recording};
-pub use push::{OtlpUrl, OtlpUrlError, Pusher};
+pub use push::Pusher;
 pub use service::router;
 pub use top_files::MOST_TOP_FILES;

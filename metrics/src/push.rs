@@ -1,89 +1,31 @@
-//! Pushes metrics to an OpenTelemetry collector on this host: OTLP over HTTP.
+//! Pushes metrics to an OpenTelemetry collector: OTLP over HTTP.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, Uri};
+use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use trackiops_http::Kept;
 
+use crate::access::{Access, AccessError, AccessFiles};
+use crate::collector_url::{Host, OtlpUrl};
 use crate::follow::Follower;
+use crate::names::{self, NameError};
 use crate::otlp::{self, From};
 
 /// Timeout of a push.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of connecting to one address of several.
+const PATIENCE_WITH_ADDRESS: Duration = Duration::from_secs(3);
 /// Bytes of an answer to read.
 const MOST_ANSWER: usize = 64 << 10;
-/// Default port and path of the URL (OpenTelemetry Protocol Exporter).
-const PORT: u16 = 4318;
-const PATH: &str = "/v1/metrics";
-
-/// The address of a collector on this host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtlpUrl {
-    address: SocketAddr,
-    path: String,
-}
-
-/// The text is not such a URL.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no URL of a collector on this host: write http://127.0.0.1:4318; that collector passes on to others, with TLS and credentials"
-)]
-pub struct OtlpUrlError(String);
-
-impl FromStr for OtlpUrl {
-    type Err = OtlpUrlError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || OtlpUrlError(text.to_owned());
-        let uri: Uri = text.parse().map_err(|_| error())?;
-        let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(error());
-        };
-        if authority.as_str().contains('@') {
-            return Err(error());
-        }
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        let host = match host {
-            "localhost" => "127.0.0.1",
-            host => host,
-        };
-        let ip: IpAddr = host.parse().map_err(|_| error())?;
-        if !ip.is_loopback() {
-            return Err(error());
-        }
-        let port = match authority.port_u16() {
-            Some(port) => port,
-            None if authority.as_str() == authority.host() => PORT,
-            None => return Err(error()),
-        };
-        let path = match uri.path_and_query().map_or("", |path| path.as_str()) {
-            "" | "/" => PATH,
-            path => path,
-        };
-        Ok(Self {
-            address: SocketAddr::new(ip, port),
-            path: path.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for OtlpUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.address, self.path)
-    }
-}
 
 /// Pushes the values of a follower.
 #[derive(Debug)]
@@ -91,13 +33,19 @@ pub struct Pusher {
     follower: Follower,
     url: OtlpUrl,
     every: Duration,
+    files: AccessFiles,
+    access: Kept<Access>,
 }
 
 /// A push failed.
 #[derive(Debug, thiserror::Error)]
 enum PushError {
+    #[error("{0}")]
+    Name(#[from] NameError),
     #[error("cannot connect: {0}")]
-    Connect(#[from] std::io::Error),
+    Connect(io::Error),
+    #[error("no TLS with it: {0}")]
+    Tls(io::Error),
     #[error("{0}")]
     Http(#[from] hyper::Error),
     #[error("{0}")]
@@ -108,26 +56,53 @@ enum PushError {
     Silent,
 }
 
+impl PushError {
+    /// The next step.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "check the name in the URL",
+            Self::Tls(_) => "check the name in the URL, and the certificates of both sides",
+            Self::Status(401 | 403) => "check the headers of --otlp-headers",
+            _ => "check that the collector runs and has an OTLP receiver for HTTP",
+        }
+    }
+}
+
 impl Pusher {
-    /// A pusher to this collector, at this interval.
-    pub fn new(follower: Follower, url: OtlpUrl, every: Duration) -> Self {
+    /// A pusher to this collector, at this interval. Changes of the files count from the next push on.
+    pub fn new(
+        follower: Follower,
+        url: OtlpUrl,
+        every: Duration,
+        files: AccessFiles,
+    ) -> Result<Self, AccessError> {
+        let access = Kept::new(|seen| Access::read(&files, url.is_tls(), seen))?;
         follower.count_pushes(0, 0);
-        Self {
+        Ok(Self {
             follower,
             url,
             every,
-        }
+            files,
+            access,
+        })
     }
 
     /// Pushes for ever. A later push makes up for a lost one, because all sums are cumulative. `say` gets the first failure, and the first
     /// success after one.
-    pub async fn run(self, say: impl Fn(String)) {
+    pub async fn run(mut self, say: impl Fn(String)) {
         let mut ticks = interval_at(Instant::now() + self.every, self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut pushes, mut failures) = (0, 0);
         let mut has_failed = false;
         loop {
             ticks.tick().await;
+            let is_tls = self.url.is_tls();
+            let renewed = self
+                .access
+                .renew(|seen, _| Access::read(&self.files, is_tls, seen));
+            if let Err(why) = renewed {
+                say(format!("{why}; going on with what was read before"));
+            }
             let pushed = timeout(PATIENCE, self.push()).await;
             let pushed = pushed.unwrap_or(Err(PushError::Silent));
             pushes += 1;
@@ -136,8 +111,9 @@ impl Pusher {
             match pushed {
                 Err(error) if !has_failed => {
                     say(format!(
-                        "cannot push to {}: {error}; check that the collector runs and has an OTLP receiver for HTTP; trying again",
-                        self.url
+                        "cannot push to {}: {error}; {}; trying again",
+                        self.url,
+                        error.advice()
                     ));
                     has_failed = true;
                 }
@@ -161,12 +137,45 @@ impl Pusher {
         let body = self
             .follower
             .write(|exposition| otlp::write(exposition, &from));
-        let stream = TcpStream::connect(self.url.address).await?;
+        let access = self.access.value();
+        let stream = self.connect().await?;
+        match &access.tls {
+            None => self.post(stream, &access.headers, body).await,
+            Some(tls) => {
+                let stream = tls.connect(&self.url.host().name(), stream).await;
+                let stream = stream.map_err(PushError::Tls)?;
+                self.post(stream, &access.headers, body).await
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<TcpStream, PushError> {
+        let addresses = match self.url.host() {
+            Host::Ip(ip) => vec![*ip],
+            Host::Name(name) => names::addresses(name).await?,
+        };
+        let mut failure = io::ErrorKind::AddrNotAvailable.into();
+        for ip in addresses {
+            let connecting = TcpStream::connect((ip, self.url.port()));
+            match timeout(PATIENCE_WITH_ADDRESS, connecting).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = error,
+                Err(_) => failure = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(PushError::Connect(failure))
+    }
+
+    async fn post<S>(&self, stream: S, headers: &HeaderMap, body: Vec<u8>) -> Result<(), PushError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let request = Request::post(&self.url.path)
-            .header(HOST, self.url.address.to_string())
+        let mut request = Request::post(self.url.path())
+            .header(HOST, self.url.authority())
             .header(CONTENT_TYPE, "application/x-protobuf")
             .body(Full::new(Bytes::from(body)))?;
+        request.headers_mut().extend(headers.clone());
         let answered = async {
             let answer = sender.send_request(request).await?;
             let status = answer.status();
@@ -190,34 +199,6 @@ impl Pusher {
                     is_over = true;
                 }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)] // only tests use it
-mod tests {
-    use super::*;
-
-    #[test]
-    fn collectors_are_on_this_host() {
-        for (text, url) in [
-            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/metrics"),
-            ("http://localhost/", "http://127.0.0.1:4318/v1/metrics"),
-            ("http://[::1]:1/otlp?a=b", "http://[::1]:1/otlp?a=b"),
-        ] {
-            assert_eq!(text.parse::<OtlpUrl>().unwrap().to_string(), url);
-        }
-        for text in [
-            "",
-            "127.0.0.1:4318",
-            "https://127.0.0.1:4318",
-            "http://collector.example:4318",
-            "http://10.0.0.1:4318",
-            "http://me:secret@127.0.0.1:4318",
-            "http://127.0.0.1:99999",
-        ] {
-            assert!(text.parse::<OtlpUrl>().is_err(), "{text}");
         }
     }
 }

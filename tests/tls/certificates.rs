@@ -10,7 +10,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore, SupportedProtocolVersion};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, DEFAULT_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion,
+};
 
 /// A certificate and its key.
 #[derive(Clone, Debug)]
@@ -116,4 +119,17 @@ pub fn client_of(
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).unwrap(),
         None => builder.with_no_client_auth(),
     })
+}
+
+/// A server that asks for certificates of this authority.
+pub fn server(authority: &Authority, identity: &Identity) -> Arc<ServerConfig> {
+    let clients = Arc::new(trusting(authority));
+    let clients = WebPkiClientVerifier::builder_with_provider(clients, provider());
+    let (chain, key) = identity.read();
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.build().unwrap())
+        .with_single_cert(chain, key);
+    Arc::new(config.unwrap())
 }

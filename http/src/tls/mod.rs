@@ -1,5 +1,6 @@
-//! TLS. Only this module knows rustls.
+//! TLS of both sides. Only this module knows rustls.
 
+mod client;
 mod client_certificates;
 mod names;
 mod pem;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::small_file::FileError;
 
+pub use client::{ClientFiles, ClientTls};
 pub use client_certificates::San;
 pub use names::Choice;
 pub use server::{ClientAuth, ServerSettings, ServerTls};
@@ -27,6 +29,9 @@ pub enum TlsError {
         /// The reason.
         why: String,
     },
+    /// The system has no list of authorities.
+    #[error("this system has no list of certificate authorities; name a file with them")]
+    NoAuthorities,
     /// The settings exclude each other.
     #[error("TLS cannot be set up: {0}")]
     Settings(rustls::Error),

@@ -1,0 +1,349 @@
+//! Addresses of hosts, by /etc/hosts and the name servers in /etc/resolv.conf (RFC 1035).
+//!
+//! The release is linked statically. glibc's resolver would then load modules of the machine, which must be of the same glibc.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::iter::once;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+use trackiops_http::SeenFiles;
+
+/// Time for the answers of a name server. A datagram that is lost costs a push, and the next push makes up for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+const DNS_PORT: u16 = 53;
+/// Most name servers that are asked, as in glibc.
+const MOST_SERVERS: usize = 3;
+const HEADER_BYTES: usize = 12;
+/// Types of records.
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+/// A name has no address.
+#[derive(Debug, thiserror::Error)]
+pub enum NameError {
+    #[error("there is no host {0}")]
+    Unknown(String),
+    #[error("cannot find {name}: {why}")]
+    NoAnswer { name: String, why: String },
+}
+
+/// The addresses of a host, the preferred one first.
+pub async fn addresses(name: &str) -> Result<Vec<IpAddr>, NameError> {
+    let found = in_hosts(&text("/etc/hosts"), name);
+    match found.is_empty() {
+        // Also where no file says so (RFC 6761).
+        true if name == "localhost" => {
+            Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+        }
+        true => Settings::parse(&text("/etc/resolv.conf")).ask(name).await,
+        false => Ok(found),
+    }
+}
+
+/// The text of a file, which may be missing.
+fn text(path: &str) -> String {
+    let bytes = SeenFiles::default().read(Path::new(path));
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+}
+
+/// The addresses of a host in hosts(5).
+fn in_hosts(hosts: &str, name: &str) -> Vec<IpAddr> {
+    let name = name.trim_end_matches('.');
+    let lines = hosts.lines().filter_map(|line| {
+        let line = line.split('#').next()?;
+        let mut words = line.split_whitespace();
+        let ip = words.next()?.parse().ok()?;
+        words
+            .any(|word| word.eq_ignore_ascii_case(name))
+            .then_some(ip)
+    });
+    lines.collect()
+}
+
+/// The settings of resolv.conf(5).
+#[derive(Debug)]
+struct Settings {
+    servers: Vec<SocketAddr>,
+    search: Vec<String>,
+    /// Names with fewer dots are looked for in `search` first.
+    dots: usize,
+}
+
+impl Settings {
+    fn parse(text: &str) -> Self {
+        let mut settings = Self {
+            servers: Vec::new(),
+            search: Vec::new(),
+            dots: 1,
+        };
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some("nameserver") => {
+                    let ip = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+                    let server = ip.map(|ip| SocketAddr::new(ip, DNS_PORT));
+                    settings.servers.extend(server);
+                }
+                Some("search" | "domain") => settings.search = words.map(str::to_owned).collect(),
+                Some("options") => {
+                    let dots = words.find_map(|word| word.strip_prefix("ndots:")?.parse().ok());
+                    settings.dots = dots.unwrap_or(settings.dots);
+                }
+                _ => {}
+            }
+        }
+        settings.servers.truncate(MOST_SERVERS);
+        if settings.servers.is_empty() {
+            let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS_PORT);
+            settings.servers.push(local);
+        }
+        settings
+    }
+
+    /// The full names that a name may mean.
+    fn full_names(&self, name: &str) -> Vec<String> {
+        if let Some(full) = name.strip_suffix('.') {
+            return vec![full.to_owned()];
+        }
+        let below = self.search.iter().map(|domain| format!("{name}.{domain}"));
+        let alone = once(name.to_owned());
+        match name.matches('.').count() >= self.dots {
+            true => alone.chain(below).collect(),
+            false => below.chain(alone).collect(),
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, NameError> {
+        let mut failure = None;
+        for full_name in self.full_names(name) {
+            for server in &self.servers {
+                match timeout(PATIENCE, look_up(*server, &full_name)).await {
+                    Ok(Ok(found)) if found.is_empty() => break,
+                    Ok(Ok(found)) => return Ok(found),
+                    Ok(Err(why)) => failure = Some(format!("name server {}: {why}", server.ip())),
+                    Err(_) => {
+                        failure = Some(format!("name server {} does not answer", server.ip()));
+                    }
+                }
+            }
+        }
+        let name = name.to_owned();
+        Err(match failure {
+            Some(why) => NameError::NoAnswer { name, why },
+            None => NameError::Unknown(name),
+        })
+    }
+}
+
+/// The addresses that a name server knows of a name.
+async fn look_up(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    let mut found = Vec::new();
+    for kind in [A, AAAA] {
+        let Some(query) = query(name, kind) else {
+            return Ok(Vec::new());
+        };
+        socket.send(&query).await?;
+        let mut buffer = [0; 4096];
+        loop {
+            let length = socket.recv(&mut buffer).await?;
+            if let Some(answer) = answer_to(&query, &buffer[..length]) {
+                found.extend(answer.map_err(io::Error::other)?);
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A message that asks for the records of a name. `None` if the name is too long.
+fn query(name: &str, kind: u16) -> Option<Vec<u8>> {
+    // Its hasher has random keys.
+    let id = RandomState::new().build_hasher().finish();
+    let mut query = id.to_be_bytes()[..2].to_vec();
+    // Recursion is desired; one question; no other records.
+    query.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        let length = u8::try_from(label.len()).ok()?;
+        if !(1..=63).contains(&length) {
+            return None;
+        }
+        query.push(length);
+        query.extend(label.as_bytes());
+    }
+    query.push(0);
+    query.extend(kind.to_be_bytes());
+    // The class of the Internet.
+    query.extend([0, 1]);
+    (query.len() <= HEADER_BYTES + 255 + 4).then_some(query)
+}
+
+/// The addresses in an answer. `None` if it answers another question.
+fn answer_to(query: &[u8], message: &[u8]) -> Option<Result<Vec<IpAddr>, String>> {
+    let is_same = |range: std::ops::Range<usize>| message.get(range.clone()) == query.get(range);
+    let is_answer = message.get(2)? & 0x80 != 0;
+    if !is_answer || !is_same(0..2) || !is_same(HEADER_BYTES..query.len()) {
+        return None;
+    }
+    Some(match message.get(3)? & 0xf {
+        0 => records(message, query.len()).ok_or_else(|| "its answer is damaged".to_owned()),
+        // There is no such name.
+        3 => Ok(Vec::new()),
+        code => Err(format!("it answers with error {code}")),
+    })
+}
+
+/// The addresses in the records from `at` on, whichever name of the host they have.
+fn records(message: &[u8], mut at: usize) -> Option<Vec<IpAddr>> {
+    let number = |at: usize| {
+        let bytes = message.get(at..at + 2)?.try_into().ok()?;
+        Some(u16::from_be_bytes(bytes))
+    };
+    let mut found = Vec::new();
+    for _ in 0..number(6)? {
+        at = after_name(message, at)?;
+        let (kind, length) = (number(at)?, usize::from(number(at + 8)?));
+        let data = message.get(at + 10..at + 10 + length)?;
+        match kind {
+            A => found.push(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
+            AAAA => found.push(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
+            _ => {}
+        }
+        at += 10 + length;
+    }
+    Some(found)
+}
+
+/// Where a name ends.
+fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match message.get(at)? {
+            0 => return Some(at + 1),
+            // The rest of the name stands elsewhere.
+            length if length & 0xc0 == 0xc0 => return Some(at + 2),
+            length => at += 1 + usize::from(*length),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer with an alias, an address, and another record.
+    fn answer(query: &[u8], address: &[u8], kind: u16) -> Vec<u8> {
+        let mut message = query.to_vec();
+        message[2] |= 0x80;
+        message[7] = 2;
+        let record = |kind: u16, data: &[u8]| {
+            let mut record = vec![0xc0, HEADER_BYTES as u8];
+            record.extend(kind.to_be_bytes());
+            record.extend([0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+            record.extend(data);
+            record
+        };
+        message.extend(record(5, b"\x01b\xc0\x0c"));
+        message.extend(record(kind, address));
+        message
+    }
+
+    #[test]
+    fn hosts_have_addresses_in_a_file() {
+        let hosts = "127.0.0.1 localhost\n::1 localhost # b\n10.0.0.1\ta.example A b\nbad c\n";
+        let of = |name: &str| in_hosts(hosts, name);
+        assert_eq!(of("localhost").len(), 2);
+        let ip: IpAddr = "10.0.0.1".parse().unwrap();
+        for name in ["a.example", "a", "B", "a.example."] {
+            assert_eq!(of(name), [ip], "{name}");
+        }
+        assert!(of("c").is_empty() && of("example").is_empty());
+    }
+
+    #[test]
+    fn names_are_completed_as_resolv_conf_says() {
+        let settings = Settings::parse(
+            "# x\nnameserver 10.96.0.10\nnameserver fe80::1%eth0\nnameserver ::1\nsearch a.svc svc\noptions edns0 ndots:2\n",
+        );
+        let servers: Vec<_> = settings.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["10.96.0.10:53", "[::1]:53"]);
+        assert_eq!(settings.full_names("b.c"), ["b.c.a.svc", "b.c.svc", "b.c"]);
+        assert_eq!(settings.full_names("b.c.d")[0], "b.c.d");
+        assert_eq!(settings.full_names("b."), ["b"]);
+        let nothing = Settings::parse("");
+        assert_eq!(nothing.servers[0].to_string(), "127.0.0.1:53");
+    }
+
+    #[test]
+    fn only_the_answer_to_the_question_counts() {
+        let query = query("a.example", A).unwrap();
+        let good = answer(&query, &[10, 0, 0, 1], A);
+        let ip: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!(answer_to(&query, &good), Some(Ok(vec![ip])));
+        assert_eq!(answer_to(&query, &query), None, "a question");
+        for (at, bit) in [(0, 1), (14, 1)] {
+            let mut other = good.clone();
+            other[at] ^= bit;
+            assert_eq!(answer_to(&query, &other), None, "{at}");
+        }
+        let mut failed = good.clone();
+        failed[3] = 3;
+        assert_eq!(answer_to(&query, &failed), Some(Ok(Vec::new())));
+        failed[3] = 2;
+        assert!(answer_to(&query, &failed).unwrap().is_err());
+        // However much of it is missing, and whatever is in it.
+        for length in 0..good.len() {
+            let cut = answer_to(&query, &good[..length]);
+            assert!(!matches!(cut, Some(Ok(_))), "{length}");
+        }
+        for at in query.len()..good.len() {
+            for byte in 0..=255 {
+                let mut wrong = good.clone();
+                wrong[at] = byte;
+                let _ = answer_to(&query, &wrong);
+            }
+        }
+        assert!(super::query(&"a".repeat(64), A).is_none());
+        assert!(super::query(&"a.".repeat(200), A).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_name_server_is_asked_for_both_kinds_of_addresses() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let settings = Settings {
+            servers: vec![server.local_addr().unwrap()],
+            search: Vec::new(),
+            dots: 1,
+        };
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            loop {
+                let (length, from) = server.recv_from(&mut buffer).await.unwrap();
+                let query = &buffer[..length];
+                let is_known = query[HEADER_BYTES..].starts_with(b"\x01a\x07example\x00");
+                let mut message = match query[length - 3] {
+                    1 => answer(query, &[10, 0, 0, 1], A),
+                    _ => answer(query, &Ipv6Addr::LOCALHOST.octets(), AAAA),
+                };
+                message[3] = if is_known { 0 } else { 3 };
+                // An answer to nothing, before the right one.
+                server.send_to(b"x", from).await.unwrap();
+                server.send_to(&message, from).await.unwrap();
+            }
+        });
+        let found = settings.ask("a.example").await.unwrap();
+        let expected: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
+        assert_eq!(found, expected);
+        let unknown = settings.ask("b.example").await.unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no host b.example");
+    }
+}
