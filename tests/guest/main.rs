@@ -24,6 +24,7 @@ mod loads;
 mod many;
 mod matrix;
 mod metrics;
+mod metrics_tls;
 mod modules;
 mod mounts;
 mod mountstats;

@@ -1,4 +1,4 @@
-"""Asks the Prometheus of metrics.sh, as JSON; `collect FILE` keeps what is pushed by OTLP."""
+"""Asks the Prometheus of metrics.sh or metrics_tls.sh, as JSON; `collect FILE` keeps what is pushed by OTLP."""
 
 import http.server
 import json
@@ -78,6 +78,14 @@ match sys.argv[1]:
         get("http://127.0.0.1:9090/-/ready")
     case "ask":
         print(json.dumps(dict(answers()), indent=1))
+    case "targets":
+        targets = json.loads(get("http://127.0.0.1:9090/api/v1/targets"))["data"]["activeTargets"]
+        scraped = {target["labels"]["job"]: {"health": target["health"], "error": target["lastError"]} for target in targets}
+        print(json.dumps({
+            "targets": scraped,
+            "up": [r["metric"]["job"] for r in ask("trackiops_recorder_up == 1")],
+            "versions": [r["metric"]["job"] for r in ask("trackiops_build_info")],
+        }))
     case "openmetrics":
         print(get("http://127.0.0.1:9930/metrics", {"Accept": "application/openmetrics-text;version=1.0.0"}), end="")
     case "text":
