@@ -5,10 +5,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use trackiops_query::ask_marks;
 use trackiops_query::times::{Zone, parse, show};
+use trackiops_reports::events::ask_events;
 use trackiops_store::Mark;
 
+use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::output::{host_name, say};
+use crate::progress::with_progress;
 use crate::question_flags::{ListFlags, now};
 use crate::store_flag::StoreFlag;
 
@@ -21,6 +24,7 @@ const EXAMPLES_OF_LIST: &str = "\
 Examples:
   trackiops marks                                     all
   trackiops marks --since 1h                          what was noted in the last hour
+  trackiops marks --all --since 1h                    also stalls, restarts, tenants that began
   trackiops marks --store web-1 --store web-2 --json  of two hosts, for a program";
 
 /// What `trackiops mark` takes.
@@ -44,6 +48,14 @@ pub struct Args {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES_OF_LIST)]
 pub struct ListArgs {
+    /// Also events: stalls, clock steps, restarts, tenants that began
+    ///
+    /// A row has the kind of its event. `mark`: what `trackiops mark` noted. `stall` and `stall-end`: a server did not answer; it answered
+    /// again. `clock-step`: the clock was set. `recorder-ended`, `recorder-started` and `recorder-restarted`: nothing was recorded
+    /// meanwhile. `tenant-start`: a tenant that was idle began to do a fifth or more of all that is done, in bytes or operations. Charts
+    /// show these events as vertical lines.
+    #[arg(long, help_heading = WHAT)]
+    all: bool,
     #[command(flatten)]
     list: ListFlags,
 }
@@ -68,6 +80,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Runs `trackiops marks`. Status 0: there are marks; 1: none; 3: some cannot be read.
 pub fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let (question, format, output) = args.list.question()?;
+    if args.all {
+        let events = with_progress(&question.explain, || ask_events(&question))?;
+        return outcome::write_outcome(events, None, format, &output, question.zone);
+    }
     let outcome = ask_marks(&question.stores, question.range)?;
     outcome::write_outcome(outcome, None, format, &output, question.zone)
 }

@@ -20,7 +20,7 @@ pub fn ask_captures(question: &Question) -> Result<Outcome<HostStream>, QueryErr
     ask_of_health(
         question,
         "captured connections",
-        |host, coverage| {
+        |host, coverage, _| {
             let streams = coverage.captures().into_iter();
             let streams = streams.map(|captured| HostStream {
                 host: host.to_owned(),

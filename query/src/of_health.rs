@@ -4,8 +4,8 @@ use trackiops_store::{Dataset, Snapshot};
 
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
-use crate::coverage::Coverage;
-use crate::coverage::needed_notes::notes;
+use crate::coverage::needed_notes::{gaps, notes};
+use crate::coverage::{Coverage, Gap};
 use crate::error::QueryError;
 use crate::execute::{Recorded, execute};
 use crate::file_selector::FileSelection;
@@ -15,11 +15,11 @@ use crate::projection::Projection;
 use crate::question::Question;
 use crate::step::Step;
 
-/// Lists the rows that `rows_of` makes from each host's coverage, ordered by `key`. `what` names them, in the plural.
+/// Lists the rows that `rows_of` makes from each host's coverage and gaps, ordered by `key`. `what` names them, in the plural.
 pub(crate) fn ask_of_health<T, K: Ord>(
     question: &Question,
     what: &'static str,
-    rows_of: impl Fn(&str, &mut Coverage) -> Vec<T>,
+    rows_of: impl Fn(&str, &mut Coverage, &[Gap]) -> Vec<T>,
     key: impl Fn(&T) -> K,
 ) -> Result<Outcome<T>, QueryError> {
     ask_with(question, |snapshot, question| {
@@ -35,7 +35,7 @@ fn ask_once<T>(
     snapshot: &Snapshot,
     question: &Question,
     what: &'static str,
-    rows_of: impl Fn(&str, &mut Coverage) -> Vec<T>,
+    rows_of: impl Fn(&str, &mut Coverage, &[Gap]) -> Vec<T>,
 ) -> Result<Outcome<T>, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
@@ -57,8 +57,9 @@ fn ask_once<T>(
     )?;
     let Recorded { mut hosts, covered } = found.recorded;
     let mut rows = Vec::new();
-    for (host, (coverage, _)) in plan.hosts.iter().zip(&mut hosts) {
-        rows.extend(rows_of(host, coverage));
+    for (host, (coverage, span)) in plan.hosts.iter().zip(&mut hosts) {
+        let gaps = span.map(|span| gaps(coverage, &plan, question, span));
+        rows.extend(rows_of(host, coverage, &gaps.unwrap_or_default()));
     }
     let notes = notes(Vec::new(), hosts, &plan, question, rows.is_empty(), None);
     let asked = plan.asked;

@@ -20,7 +20,7 @@ pub fn ask_stalls(question: &Question) -> Result<Outcome<ServerStall>, QueryErro
     ask_of_health(
         question,
         "stalls",
-        |host, coverage| {
+        |host, coverage, _| {
             let stalls = coverage.stalls().into_iter();
             let stalls = stalls.map(|stall| ServerStall {
                 host: host.to_owned(),

@@ -5,6 +5,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod events;
 mod expired;
 mod explain;
 mod flips;

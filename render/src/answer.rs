@@ -11,10 +11,9 @@ use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    captures, file_rows, files, json, marks, mounts, operations, processes, requests,
+    captures, events, file_rows, files, json, marks, mounts, operations, processes, requests,
     selected_columns, stalls, units, volume,
 };
-use trackiops_query::HostStream;
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
 use trackiops_query::files::FileActivity;
@@ -26,6 +25,7 @@ use trackiops_query::stalls::ServerStall;
 use trackiops_query::step::Step;
 use trackiops_query::times::Zone;
 use trackiops_query::volume::Volume;
+use trackiops_query::{Event, HostStream};
 use trackiops_query::{Figures, Projection};
 
 /// Rows per batch of Arrow: the header of a batch is small beside this many rows.
@@ -339,6 +339,12 @@ impl Render for HostStream {
 impl Render for Mark {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         marks::table(answer, zone)
+    }
+}
+
+impl Render for Event {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        events::table(answer, zone)
     }
 }
 

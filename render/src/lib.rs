@@ -6,6 +6,7 @@
 mod answer;
 mod captures;
 mod distribution;
+mod events;
 mod explain;
 pub mod export;
 mod file_rows;

@@ -151,7 +151,8 @@ pub fn ask_series<V: Sums>(
 }
 
 impl<V: Sums> SeriesSet<V> {
-    fn new(
+    /// The series of an answer with windows of this length.
+    pub(crate) fn new(
         answer: Answer,
         by: ReportBy,
         length: Granularity,

@@ -12,6 +12,7 @@ use trackiops_store::{Mark, MountSeen, Seen};
 
 use super::{Column, Record, Unit, Value};
 use crate::captures::HostStream;
+use crate::events::Event;
 use crate::files::FileActivity;
 use crate::processes::ProcessActivity;
 use crate::stalls::ServerStall;
@@ -164,6 +165,17 @@ impl Record for Mark {
         vec![
             Column::time(TIME, |row: &Self| Value::Time(row.time)),
             Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            Column::text("text", |row: &Self| Value::text(&row.text)),
+        ]
+    }
+}
+
+impl Record for Event {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::time(TIME, |row: &Self| Value::Time(row.time)),
+            Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            Column::text("kind", |row: &Self| Value::text(row.kind.as_str())),
             Column::text("text", |row: &Self| Value::text(&row.text)),
         ]
     }

@@ -111,11 +111,12 @@ impl<'p> Account<'p> {
         let has_gap = |(time, health): (&UtcMs, &Health)| {
             let window = window_of(*time, granularity, journal.extent);
             health.covered_ms < window.ms()
+                || health.clock_steps > 0
                 || is_stalled(health)
                 || has_shed(health)
                 || self.left_out_ms(health) > 0
         };
-        // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was
+        // A coarse window shows how much time is missing, but neither where, nor when the clock was set or a server was
         // stalled.
         if journal.finest_health.is_empty() || !rows.iter().any(has_gap) {
             self.cover(journal, granularity, rows);

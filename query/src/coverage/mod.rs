@@ -279,11 +279,22 @@ impl Coverage {
         ))
     }
 
+    /// End of the last recorded window.
+    pub fn recorded_until(&self) -> Option<UtcMs> {
+        self.pieces.iter().map(|piece| piece.window.end).max()
+    }
+
+    /// Windows in which the wall clock was set.
+    pub fn clock_steps(&self) -> impl Iterator<Item = Interval> {
+        let stepped = self.health.iter().filter(|(_, of)| of.clock_steps > 0);
+        stepped.map(|(window, _)| *window)
+    }
+
     /// Gaps from `since` to `until`. An open end becomes the end of the recorded time in this range. `span` is the time
     /// of all of the host's data. The recorder started in its first window and stopped in its last one, so these two
     /// windows have a known start and end.
-    pub fn gaps(self, since: Option<UtcMs>, until: Option<UtcMs>, span: Interval) -> Vec<Gap> {
-        let mut pieces = add_up(self.pieces);
+    pub fn gaps(&self, since: Option<UtcMs>, until: Option<UtcMs>, span: Interval) -> Vec<Gap> {
+        let mut pieces = add_up(self.pieces.clone());
         trim_edges(&mut pieces, span);
         let recorded = pieces.first().zip(pieces.last());
         let recorded = recorded.map(|(a, z)| Interval::new(a.window.start, z.window.end));

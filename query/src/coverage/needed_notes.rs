@@ -72,9 +72,8 @@ pub(crate) fn notes(
         let left_out = coverage.left_out();
         let without_calls = coverage.without_calls();
         let rules = coverage.count(|health| health.tenant_changes);
-        let until = until(plan, question, span);
         let shed = coverage.details_shed();
-        let gaps = coverage.gaps(question.range.since, until, span);
+        let gaps = gaps(&coverage, plan, question, span);
         tell_gaps(&mut notes, &host, gaps);
         tell_stalls(&mut notes, &host, stalls);
         notes.extend(filters.into_iter().map(|(range, filter)| Note::Filtered {
@@ -208,6 +207,17 @@ pub(crate) fn calls_out_of_percentiles(question: &Question, rows: &[AnswerRow]) 
         })
     });
     out_of_percentiles(counts)
+}
+
+/// The gaps of a host in the range of a question. `span` is the time of all of its data.
+pub(crate) fn gaps(
+    coverage: &Coverage,
+    plan: &Plan<'_>,
+    question: &Question,
+    span: Interval,
+) -> Vec<Gap> {
+    let until = until(plan, question, span);
+    coverage.gaps(question.range.since, until, span)
 }
 
 /// End of the time in which missing data is a gap of the host: `--until`, or now if there is only `--since`. `None`

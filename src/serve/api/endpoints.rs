@@ -162,6 +162,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
         answer: Kind::Rows,
     },
     Endpoint {
+        name: "events",
+        about: "Marks, stalls, settings of the clock, ends and starts of the recorder, and when tenants began",
+        command: &["marks", "--all"],
+        words: &["since", "until"],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
         name: "mounts",
         about: "What was mounted where, from when to when",
         command: &["mounts"],
