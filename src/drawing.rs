@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use trackiops_query::{Columns, Outcome};
+use trackiops_query::{Answer, Columns, Event, Explain, Outcome, Question, Range, Step};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{Format, TerminalPlot};
+use trackiops_reports::events::ask_events;
 
 use crate::outcome;
 use crate::output::{FilePermissions, Output, say};
@@ -34,8 +35,8 @@ impl Target {
 
 /// A picture of an answer.
 pub enum Drawing<R> {
-    /// Columns, in an SVG file.
-    Svg(Columns<R>, Output),
+    /// Columns, and events as vertical lines, in an SVG file.
+    Svg(Columns<R>, Vec<Event>, Output),
     /// Columns, or the default picture, in characters.
     Text(Option<Columns<R>>),
 }
@@ -51,7 +52,7 @@ impl<R: TerminalPlot> Drawing<R> {
             None => None,
             Some(Target::Svg(output)) => {
                 let columns = R::drawn(chosen).context("--plot")?;
-                Some(Self::Svg(columns.without(is_left_out), output))
+                Some(Self::Svg(columns.without(is_left_out), Vec::new(), output))
             }
             Some(Target::Stdout) => {
                 let columns = chosen.map(|columns| R::drawn(Some(columns)));
@@ -63,9 +64,36 @@ impl<R: TerminalPlot> Drawing<R> {
     /// The columns that it draws, unless it is the default picture.
     pub fn columns(&self) -> Option<&Columns<R>> {
         match self {
-            Self::Svg(columns, _) => Some(columns),
+            Self::Svg(columns, ..) => Some(columns),
             Self::Text(columns) => columns.as_ref(),
         }
+    }
+
+    /// Asks for the events in the time of an answer, if it is drawn over time.
+    pub fn add_events(&mut self, question: &Question, outcome: &Outcome<R>) -> anyhow::Result<()> {
+        let Outcome::Found(Answer {
+            step: Step::Windows(_),
+            range,
+            ..
+        }) = outcome
+        else {
+            return Ok(());
+        };
+        if let Self::Svg(_, events, _) = self {
+            let question = Question {
+                range: Range {
+                    since: Some(range.start),
+                    until: Some(range.end),
+                },
+                // It explains the answer alone.
+                explain: Explain::default(),
+                ..question.clone()
+            };
+            if let Outcome::Found(answer) = ask_events(&question)? {
+                *events = answer.rows;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -88,10 +116,10 @@ pub fn write_answer<R: TerminalPlot>(
                 trackiops_render::plot_in_terminal(answer, drawn.as_ref(), &style, out)
             });
         }
-        (Some(Drawing::Svg(drawn, picture)), Outcome::Found(answer)) => {
-            picture.write(|out| trackiops_render::plot(answer, drawn, style.zone, out))?;
+        (Some(Drawing::Svg(drawn, events, picture)), Outcome::Found(answer)) => {
+            picture.write(|out| trackiops_render::plot(answer, drawn, events, style.zone, out))?;
         }
-        (Some(Drawing::Svg(_, picture)), Outcome::Nothing { .. }) => {
+        (Some(Drawing::Svg(.., picture)), Outcome::Nothing { .. }) => {
             picture.unwritten_note().iter().for_each(say);
         }
         (None, _) => {}

@@ -172,7 +172,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 _ => None,
             };
             let chosen = columns.as_ref().or(of_calls.as_ref());
-            let drawing = Drawing::new(target, chosen, is_left_out)?;
+            let mut drawing = Drawing::new(target, chosen, is_left_out)?;
             let is_table = format.is_table() && columns.is_none();
             let is_usual = is_table && drawing.is_none();
             let is_replaced = matches!(drawing, Some(Drawing::Text(_)));
@@ -212,6 +212,9 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 && format.is_table()
             {
                 answer.keep_first(most);
+            }
+            if let Some(drawing) = &mut drawing {
+                drawing.add_events(&question, &outcome)?;
             }
             explain.time(Stage::Write, || {
                 let (drawing, columns) = (drawing.as_ref(), columns.as_ref());
@@ -346,7 +349,7 @@ fn ask_about(
     let ColumnsFlag::Rows(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let drawing = Drawing::new(target(&args)?, columns.as_ref(), |_| false)?;
+    let mut drawing = Drawing::new(target(&args)?, columns.as_ref(), |_| false)?;
     let row_limit = row_limit(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
@@ -361,6 +364,9 @@ fn ask_about(
                 .sort_by_key(|row| Reverse((row.sums.execute_ns_sum, row.sums.requests)));
         }
         answer.keep_first(most);
+    }
+    if let Some(drawing) = &mut drawing {
+        drawing.add_events(&question, &outcome)?;
     }
     explain.time(Stage::Write, || {
         let (drawing, columns) = (drawing.as_ref(), columns.as_ref());

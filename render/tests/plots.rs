@@ -1,26 +1,29 @@
-//! Plots match the data: a line has a point for each window with requests of its direction, and no other points.
+//! Plots match the data: a line has a point for each window with requests of its direction, and no other points. Events are vertical lines.
 
-use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
+use trackiops_query::{
+    Answer, AnswerRow, Columns, Event, EventKind, GroupBy, OperationAnswer, Outcome, Step,
+};
 use trackiops_render::Plot;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{THREE, file, windows};
 use trackiops_testkit::questions::{found, question};
 use trackiops_testkit::stores::{options_of, record};
 use trackiops_testkit::windows::used_by;
 
+/// The charts of some columns.
+fn svg<R: Plot>(answer: &Answer<R>, columns: &str, events: &[Event]) -> String {
+    let columns = Columns::parse(columns).unwrap();
+    let zone = trackiops_query::times::Zone::utc();
+    let mut svg = Vec::new();
+    trackiops_render::plot(answer, &columns, events, zone, &mut svg).unwrap();
+    String::from_utf8(svg).unwrap()
+}
+
 /// Numbers of lines and dots in the charts of some columns, without the legend.
 fn drawn<R: Plot>(answer: &Answer<R>, columns: &str) -> (usize, usize) {
-    let columns = Columns::parse(columns).unwrap();
-    let mut svg = Vec::new();
-    trackiops_render::plot(
-        answer,
-        &columns,
-        trackiops_query::times::Zone::utc(),
-        &mut svg,
-    )
-    .unwrap();
-    let svg = String::from_utf8(svg).unwrap();
+    let svg = svg(answer, columns, &[]);
     let is_black = |line: &&str| line.contains("stroke=\"#000000\"");
     let of = |shape: &str| {
         let lines = svg.lines().filter(|line| line.starts_with(shape));
@@ -122,4 +125,63 @@ fn who_used_a_file_makes_no_two_lines_of_it() {
     // tcp-0 has requests in two seconds; tcp-1 has requests in the first second and in the last four.
     let apart = operations(trackiops_query::Connections::Apart);
     assert_eq!(drawn::<OperationAnswer>(&apart, "iops"), (2, 1));
+}
+
+#[test]
+fn events_are_lines_in_every_chart_and_gaps_are_grey() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 20, 4);
+    recorded.drain(8..12);
+    record(dir.path(), options_of("h", "1s", "15m"), &recorded);
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::Windows("1s".parse().unwrap()));
+    let answer = found(&asked);
+    let event = |second: i64, text: &str| Event {
+        time: UtcMs(THREE + 1000 * second),
+        host: "h".into(),
+        kind: EventKind::Mark,
+        text: text.into(),
+    };
+    let events = [
+        event(3, "backup <begins>"),
+        event(15, "it ends"),
+        // After the range.
+        event(30, "later"),
+    ];
+    // A heat map of latencies, and two columns.
+    let columns = "read_throughput,read_latency_us_p99";
+    let with = svg(&answer, columns, &events);
+    let count = |text: &str| with.matches(text).count();
+    assert_eq!(count("opacity=\"0.5\" stroke=\"#000000\""), 2 * 3);
+    assert_eq!(count("fill=\"#E8EAED\" stroke=\"none\""), 3);
+    for line in [
+        "1  2026-11-21 03:00:03  backup &lt;begins&gt;\n",
+        "2  2026-11-21 03:00:15  it ends\n",
+        "grey: not recorded\n",
+    ] {
+        assert_eq!(count(line), 1, "{line}");
+    }
+    assert!(!with.contains("later"));
+    let without = svg(&answer, columns, &[]);
+    assert!(!without.contains("opacity=\"0.5\""));
+}
+
+#[test]
+fn many_events_are_all_lines_and_the_first_are_described() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = windows(1, THREE, 1000, 60, 4);
+    record(dir.path(), options_of("h", "1s", "15m"), &recorded);
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::Windows("1s".parse().unwrap()));
+    let event = |second: i64| Event {
+        time: UtcMs(THREE + 1000 * second),
+        host: if second == 0 { "a" } else { "b" }.into(),
+        kind: EventKind::ClockStep,
+        text: "the clock was set".into(),
+    };
+    let events: Vec<_> = (0..40).map(event).collect();
+    let svg = svg(&found(&asked), "read_throughput", &events);
+    assert_eq!(svg.matches("opacity=\"0.5\"").count(), 40);
+    assert_eq!(svg.matches("the clock was set on b\n").count(), 11);
+    assert!(svg.contains("28 more lines: `trackiops marks --all` lists these events\n"));
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use plotters::prelude::*;
 
 use super::axes::Axis;
-use super::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, TEXT_SIZE, WIDTH};
+use super::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, Paper, TEXT_SIZE, WIDTH};
 use super::{CHART_HEIGHT, COLOURS, NAME_CELLS, text};
 use crate::visible;
 
@@ -36,7 +36,7 @@ pub fn plot_distributions(title: &str, curves: &[Curve], out: &mut dyn Write) ->
     out.write_all(super::themed(&drawn).as_bytes())
 }
 
-fn charts<'s>(title: &str, curves: &[Curve], to: &'s mut String) -> Drawn<'s> {
+fn charts<P: Paper>(title: &str, curves: &[Curve], paper: P) -> Drawn<P::Backend> {
     let known = || curves.iter().filter(|curve| !curve.points.is_empty());
     let mut measures: Vec<&str> = known().map(|curve| &*curve.measure).collect();
     measures.dedup();
@@ -55,7 +55,7 @@ fn charts<'s>(title: &str, curves: &[Curve], to: &'s mut String) -> Drawn<'s> {
     let lines = drawn.iter().map(Vec::len).sum::<usize>();
     let legends = LINE_HEIGHT * lines as u32;
     let height = 2 * MARGIN + LINE_HEIGHT + drawn.len() as u32 * HEIGHT + legends;
-    let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
+    let root = paper.cut((WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let beyond = match known().count() - lines {
         0 => String::new(),
@@ -85,7 +85,7 @@ fn shown(name: &str) -> String {
 }
 
 /// Draws curves over each other. No curve may be empty.
-fn chart<'s>(area: &Area<'s>, curves: &[&Curve]) -> Drawn<'s> {
+fn chart<DB: DrawingBackend>(area: &Area<DB>, curves: &[&Curve]) -> Drawn<DB> {
     let values = || {
         curves
             .iter()

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use plotters::prelude::*;
 use trackiops_query::coverage::Interval;
-use trackiops_query::times::Zone;
 use trackiops_schemas::histogram::{Histogram, middle_us};
 use trackiops_schemas::time::UtcMs;
 
-use super::axes::{Axis, clock, latency_marks};
+use super::axes::{Axis, latency_marks};
 use super::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, TEXT_SIZE, WIDTH};
+use super::timeline::Timeline;
 use crate::units;
 
 /// Least pixels of a cell.
@@ -63,22 +63,16 @@ impl HeatMap {
         !self.cells.is_empty()
     }
 
-    pub(super) fn draw<'s>(
+    pub(super) fn draw<DB: DrawingBackend>(
         &self,
-        area: &Area<'s>,
-        (time_step, times): &(i64, Vec<f64>),
-        zone: Zone,
-    ) -> Drawn<'s> {
+        area: &Area<DB>,
+        timeline: &Timeline<'_>,
+    ) -> Drawn<DB> {
         let rows = || self.cells.keys().map(|(_, row)| *row);
         let bound = |row: i64| row as f64 / ROWS * 2_f64.log10();
         let low = bound(rows().min().unwrap_or(0));
         let high = bound(rows().max().unwrap_or(0) + 1);
         let most = self.cells.values().copied().max().unwrap_or(1);
-        let range = self.range.start.0 as f64..self.range.end.0 as f64;
-        let x = Axis {
-            range: range.clone(),
-            marks: times.clone(),
-        };
         let y = Axis {
             range: low..high,
             marks: latency_marks(low, high),
@@ -90,8 +84,9 @@ impl HeatMap {
             .margin_right(3 * MARGIN)
             .set_label_area_size(LabelAreaPosition::Left, AXIS_WIDTH)
             .set_label_area_size(LabelAreaPosition::Bottom, LINE_HEIGHT)
-            .build_cartesian_2d(x, y)?;
-        let clock = clock(*time_step, &range, zone);
+            .build_cartesian_2d(timeline.axis(), y)?;
+        timeline.draw_gaps(&mut chart)?;
+        let clock = timeline.clock();
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -115,6 +110,6 @@ impl HeatMap {
             Rectangle::new(corners, shade.filled())
         });
         chart.draw_series(cells)?;
-        Ok(())
+        timeline.draw_events(&mut chart)
     }
 }

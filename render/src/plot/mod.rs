@@ -5,6 +5,7 @@ pub(crate) mod distributions;
 mod frame;
 mod heat_map;
 pub(crate) mod subjects;
+mod timeline;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,12 +15,14 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-use self::axes::{Axis, clock, latency_marks, time_marks, value_marks};
-use self::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, TEXT_SIZE, WIDTH};
+use self::axes::{Axis, latency_marks, value_marks};
+use self::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, Paper, TEXT_SIZE, WIDTH};
 use self::heat_map::HeatMap;
 use self::subjects::Subjects;
+use self::timeline::Timeline;
 use crate::terminal_style::Look;
 use crate::{Render, units};
+use trackiops_query::Event;
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Unit};
 use trackiops_query::operations::OperationAnswer;
@@ -35,8 +38,6 @@ const NUMBER_WIDTH: u32 = 100;
 
 /// Most cells of a name that fit.
 const NAME_CELLS: usize = 72;
-/// Most time marks of a chart.
-const TIME_MARKS: i64 = 10;
 
 /// Readers could not distinguish more lines in one chart.
 const COLOURS: [RGBColor; 10] = [
@@ -152,21 +153,36 @@ impl Plot for OperationAnswer {
     }
 }
 
-/// Draws an answer as SVG. All `columns` must be numbers. Errors are those of `out` and of the drawing.
+/// Draws an answer as SVG. All `columns` must be numbers. Charts over time have a line for each of the `events`. Fails if `out` or the
+/// drawing does.
 pub fn plot<R: Plot>(
     answer: &Answer<R>,
     columns: &Columns<R>,
+    events: &[Event],
     zone: Zone,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let subjects = Subjects::of(answer, columns, NAME_CELLS, Look::default());
     let mut drawn = String::new();
-    match answer.step {
-        Step::Windows(step) => courses(answer, step.ms(), columns, &subjects, zone, &mut drawn),
-        Step::All => bars(answer, columns, &subjects, zone, &mut drawn),
-    }
-    .map_err(|error| io::Error::other(error.to_string()))?;
+    draw(answer, columns, events, zone, &mut drawn)
+        .map_err(|error| io::Error::other(error.to_string()))?;
     out.write_all(themed(&drawn).as_bytes())
+}
+
+fn draw<R: Plot, P: Paper>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    events: &[Event],
+    zone: Zone,
+    paper: P,
+) -> Drawn<P::Backend> {
+    let subjects = Subjects::of(answer, columns, NAME_CELLS, Look::default());
+    match answer.step {
+        Step::Windows(step) => {
+            let timeline = Timeline::new(answer, events, zone);
+            courses(answer, step.ms(), columns, &subjects, &timeline, paper)
+        }
+        Step::All => bars(answer, columns, &subjects, zone, paper),
+    }
 }
 
 /// A picture that follows the dark mode of its reader's screen. Rules of a style override the colours of elements.
@@ -174,6 +190,7 @@ fn themed(picture: &str) -> Cow<'_, str> {
     const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {\
         rect[fill=\"#FFFFFF\"] { fill: #14181d }\
         text { fill: #c9d1d9 }\
+        rect[fill=\"#E8EAED\"] { fill: #2b333d }\
         line[stroke=\"#000000\"], polyline[stroke=\"#000000\"] { stroke: #c9d1d9 }\
         }</style>";
     match picture.find('>') {
@@ -222,25 +239,27 @@ fn in_words(name: &str) -> String {
 }
 
 /// Draws a chart for each column.
-fn courses<'s, R: Plot>(
+fn courses<R: Plot, P: Paper>(
     answer: &Answer<R>,
     step_ms: i64,
     columns: &Columns<R>,
     subjects: &Subjects<'_, R>,
-    zone: Zone,
-    to: &'s mut String,
-) -> Drawn<'s> {
+    timeline: &Timeline<'_>,
+    paper: P,
+) -> Drawn<P::Backend> {
     let (drawn, beyond) = subjects.first(COLOURS.len());
-    let legend = drawn.len() as u32 + u32::from(beyond.is_some());
+    let below: Vec<_> = beyond.into_iter().chain(timeline.legend()).collect();
+    let legend = (drawn.len() + below.len()) as u32;
     // The query read latencies if a column is a percentile.
     let has_percentiles = columns.iter().any(|column| column.estimate.is_some());
     let heat = has_percentiles.then(|| heat_map(answer, step_ms)).flatten();
     let charts = columns.iter().count() as u32 + u32::from(heat.is_some());
     let height = MARGIN + LINE_HEIGHT * (1 + legend) + charts * CHART_HEIGHT + MARGIN;
-    let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
+    let root = paper.cut((WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let step = show_length(step_ms.unsigned_abs());
-    title(&root, answer, zone, format!(", one point each {step}"))?;
+    let more = format!(", one point each {step}");
+    title(&root, answer, timeline.zone, more)?;
     let mut y = MARGIN + LINE_HEIGHT;
     for ((name, _), colour) in drawn.iter().zip(COLOURS) {
         let (x, top) = (MARGIN as i32, y as i32);
@@ -249,19 +268,18 @@ fn courses<'s, R: Plot>(
         text(&root, name, (x + 32, top))?;
         y += LINE_HEIGHT;
     }
-    if let Some(beyond) = beyond {
-        text(&root, &beyond, (MARGIN as i32, y as i32))?;
+    for line in &below {
+        text(&root, line, (MARGIN as i32, y as i32))?;
         y += LINE_HEIGHT;
     }
-    let marks = time_marks(answer.range.start, answer.range.end, TIME_MARKS, zone);
     if let Some(heat) = heat {
         let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
-        heat.draw(&area, &marks, zone)?;
+        heat.draw(&area, timeline)?;
         y += CHART_HEIGHT;
     }
     for column in columns.iter() {
         let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
-        chart(&area, answer, step_ms, column, drawn, &marks, zone)?;
+        chart(&area, step_ms, column, drawn, timeline)?;
         y += CHART_HEIGHT;
     }
     root.present()
@@ -278,15 +296,13 @@ fn heat_map<R: Plot>(answer: &Answer<R>, step_ms: i64) -> Option<HeatMap> {
     map.is_any().then_some(map)
 }
 
-fn chart<'s, R: Plot>(
-    area: &Area<'s>,
-    answer: &Answer<R>,
+fn chart<R: Plot, DB: DrawingBackend>(
+    area: &Area<DB>,
     step_ms: i64,
     column: &Column<R>,
     subjects: &[(String, Vec<&R>)],
-    (time_step, times): &(i64, Vec<f64>),
-    zone: Zone,
-) -> Drawn<'s> {
+    timeline: &Timeline<'_>,
+) -> Drawn<DB> {
     let lines: Vec<Vec<(f64, f64)>> = subjects
         .iter()
         .map(|(_, rows)| {
@@ -329,18 +345,15 @@ fn chart<'s, R: Plot>(
         true => 10_f64.powf(place),
         false => place,
     };
-    let x = Axis {
-        range: answer.range.start.0 as f64..answer.range.end.0 as f64,
-        marks: times.clone(),
-    };
     let mut chart = ChartBuilder::on(area)
         .caption(in_words(&column.name), (FONT, TEXT_SIZE + 2))
         .margin(MARGIN)
         .margin_right(3 * MARGIN)
         .set_label_area_size(LabelAreaPosition::Left, AXIS_WIDTH)
         .set_label_area_size(LabelAreaPosition::Bottom, LINE_HEIGHT)
-        .build_cartesian_2d(x, y)?;
-    let clock = clock(*time_step, &answer_range(answer), zone);
+        .build_cartesian_2d(timeline.axis(), y)?;
+    timeline.draw_gaps(&mut chart)?;
+    let clock = timeline.clock();
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -351,7 +364,7 @@ fn chart<'s, R: Plot>(
         .draw()?;
     for (line, colour) in lines.iter().zip(COLOURS) {
         for run in runs(line, step_ms as f64) {
-            let mut run = thinned(run, answer_range(answer));
+            let mut run = thinned(run, timeline.range.clone());
             run.iter_mut().for_each(|(_, value)| *value = place(*value));
             if let [point] = run[..] {
                 let dot = Circle::new(point, 2, colour.filled());
@@ -361,17 +374,13 @@ fn chart<'s, R: Plot>(
             }
         }
     }
-    Ok(())
+    timeline.draw_events(&mut chart)
 }
 
 /// The value to draw, if the row has such requests.
 fn value<R: Plot>(row: &R, column: &Column<R>) -> Option<f64> {
     let value = crate::answer::done(row, column);
     value.filter(|value| value.is_finite())
-}
-
-fn answer_range<R>(answer: &Answer<R>) -> Range<f64> {
-    answer.range.start.0 as f64..answer.range.end.0 as f64
 }
 
 /// Splits points at windows without a value: a line across them would show values that do not exist.
@@ -401,18 +410,18 @@ fn thinned(points: &[(f64, f64)], range: Range<f64>) -> Vec<(f64, f64)> {
 }
 
 /// Draws a list of bars for each column.
-fn bars<'s, R: Plot>(
+fn bars<R: Plot, P: Paper>(
     answer: &Answer<R>,
     columns: &Columns<R>,
     subjects: &Subjects<'_, R>,
     zone: Zone,
-    to: &'s mut String,
-) -> Drawn<'s> {
+    paper: P,
+) -> Drawn<P::Backend> {
     let (drawn, beyond) = subjects.first(MAX_BARS);
     let list = LINE_HEIGHT * (drawn.len() as u32 + 1) + MARGIN;
     let charts = columns.iter().count() as u32;
     let height = 2 * MARGIN + LINE_HEIGHT * (1 + u32::from(beyond.is_some())) + charts * list;
-    let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
+    let root = paper.cut((WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     title(&root, answer, zone, "")?;
     let mut y = (MARGIN + LINE_HEIGHT) as i32;
@@ -447,7 +456,12 @@ fn bars<'s, R: Plot>(
     root.present()
 }
 
-fn title<'s, R>(root: &Area<'s>, answer: &Answer<R>, zone: Zone, more: impl Display) -> Drawn<'s> {
+fn title<DB: DrawingBackend, R>(
+    root: &Area<DB>,
+    answer: &Answer<R>,
+    zone: Zone,
+    more: impl Display,
+) -> Drawn<DB> {
     let range = &answer.range;
     let shown = show_range(range.start, range.end, zone);
     let offset = show_offset(range.start, zone);
@@ -458,7 +472,7 @@ fn title<'s, R>(root: &Area<'s>, answer: &Answer<R>, zone: Zone, more: impl Disp
     )
 }
 
-fn text<'s>(root: &Area<'s>, text: &str, at: (i32, i32)) -> Drawn<'s> {
+fn text<DB: DrawingBackend>(root: &Area<DB>, text: &str, at: (i32, i32)) -> Drawn<DB> {
     let style = TextStyle::from((FONT, TEXT_SIZE)).color(&BLACK);
     root.draw_text(text, &style, at)
 }
