@@ -9,12 +9,13 @@ use std::process::Output;
 use crate::report_data::{data, parts};
 use serde_json::Value;
 use tempfile::TempDir;
+use trackiops_render::pseudonym::Key;
 use trackiops_schemas::row::{ClosedWindow, Direction, Row};
 use trackiops_testkit::generated::{Numbers, THREE, folded_windows};
 use trackiops_testkit::program;
 use trackiops_testkit::recording::{Recording, of_two_files};
 use trackiops_testkit::stores::{append, options, options_of, record};
-use trackiops_testkit::windows::{T0, file, used_by, window};
+use trackiops_testkit::windows::{T0, file, used_by, window, windows};
 
 const SECOND: i64 = 1000;
 const MOST_BYTES: usize = 5_000_000;
@@ -306,6 +307,38 @@ fn a_large_store_makes_a_report_of_5_mb_with_all_sums() {
         (path.to_owned(), row["bytes"].as_i64().unwrap())
     });
     assert_eq!(trees, expected.collect());
+}
+
+#[test]
+fn events_are_in_a_report_and_marks_are_not_with_a_key() {
+    let here = Here::new();
+    let mut recorded = windows(120);
+    recorded.drain(80..90);
+    record(&here.store(), options("h"), &recorded);
+    let at = "--at=2026-11-21T03:52:30Z";
+    let marked = here.run(&["mark", "--host=h", at, "job 17 starts"]);
+    assert!(marked.status.success());
+    let key = here.dir.path().join("key");
+    fs::write(&key, Key::new(&[7; Key::BYTES]).to_text()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let events = |words: &[&str]| {
+        let data = data(&here.report(words).0);
+        let texts = |name: &str| -> Vec<String> {
+            let of = data["events"][name].as_array().unwrap().iter();
+            of.map(|text| text.as_str().unwrap().to_owned()).collect()
+        };
+        let seconds = numbers(&data["events"]["time"]).into_iter();
+        let seconds: Vec<_> = seconds.map(|ms| (ms - T0) / SECOND).collect();
+        (seconds, texts("kind"), texts("text"))
+    };
+    let (seconds, kinds, texts) = events(&[]);
+    assert_eq!(seconds, [30, 80, 90]);
+    assert_eq!(kinds, ["mark", "recorder-ended", "recorder-started"]);
+    let ended = "the recorder ended: 10 s not recorded";
+    assert_eq!(texts, ["job 17 starts", ended, "the recorder started"]);
+    let (seconds, _, texts) = events(&["--anonymize", "key"]);
+    assert_eq!(seconds, [80, 90]);
+    assert_eq!(texts, [ended, "the recorder started"]);
 }
 
 #[test]

@@ -217,6 +217,19 @@ const checks = {
     assert.match(await page.locator('.note').first().innerText(), /not recorded/);
   },
 
+  async 'events are listed in words, and in a report as well'() {
+    const listed = async () => {
+      await page.locator('details.events').waitFor();
+      return page.locator('details.events li').allTextContents();
+    };
+    await open(`/?${RANGE}`);
+    const shown = await listed();
+    assert.ok(shown.some((text) => text.endsWith('the recorder started')), shown.join(', '));
+    makeReport();
+    await openReport(`/?${RANGE}`);
+    assert.deepEqual(await listed(), shown);
+  },
+
   async 'an address restores what was seen'() {
     await open(`/?${RANGE}`);
     await page.getByRole('button', { name: 'trees' }).click();

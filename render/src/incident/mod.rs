@@ -4,6 +4,7 @@
 //! the files with the most time and bytes, or all other files of a tree. Fewer files with separate places and longer windows make the text
 //! smaller; the sums always include all requests.
 
+mod events;
 mod limits;
 mod names;
 mod notes;
@@ -25,7 +26,9 @@ use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
 use trackiops_query::question::{Question, Range};
 use trackiops_query::step::Step;
 use trackiops_query::times::Zone;
-use trackiops_query::{Projection, ask};
+use trackiops_query::{Event, Projection, ask};
+use trackiops_reports::events::ask_events;
+use trackiops_reports::report::ReportError;
 use trackiops_schemas::columns::{
     CGROUP, CONTAINER, DIRECTIONS, LATENCY_HIST, MOUNT, PATH, UID, UNSPLIT, USER,
 };
@@ -107,6 +110,9 @@ pub enum IncidentError {
     /// A question has no answer.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// The events cannot be listed.
+    #[error(transparent)]
+    Events(#[from] ReportError),
     /// Names cannot be replaced.
     #[error(transparent)]
     Translate(#[from] TranslateError),
@@ -148,6 +154,7 @@ struct Found {
     operations_recorded: Vec<Recorded>,
     names: Vec<Name>,
     tenants: TenantNames,
+    events: Vec<Event>,
     notes: Vec<Note>,
 }
 
@@ -250,8 +257,13 @@ impl Incident {
         let (operations, operations_recorded, no_operations) = operations(&question, range, step)?;
         let names = names(&question, &ranked.kept(limits).files)?;
         let tenants = tenants(&question)?;
+        let events = match ask_events(&question)? {
+            Outcome::Found(answer) => answer.rows,
+            Outcome::Nothing { .. } => Vec::new(),
+        };
         Ok(Ok(Found {
             tenants,
+            events,
             incident,
             range,
             rows,

@@ -17,6 +17,7 @@ use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_schemas::unit::us_from_ns;
 
+use super::events::EventColumns;
 use super::limits::Limits;
 use super::names::{Names, TenantNames, pseudonyms};
 use super::rows::{Place, Rows, Tree};
@@ -24,7 +25,7 @@ use super::{Found, Incident, IncidentError, Recorded, notes};
 use crate::pseudonym::Unknown;
 
 /// Format version, which `web/src/report/data.ts` checks.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// No index in a list.
 const NONE: i64 = -1;
 
@@ -54,6 +55,7 @@ struct Document<'d> {
     recorded: Times,
     operations_recorded: Times,
     had_names: HadNames,
+    events: EventColumns,
     notes: Vec<String>,
 }
 
@@ -165,14 +167,15 @@ pub fn written(
     let had_names = writer.had_names(found);
     let mut names = writer.names;
     let mut told = found.notes.clone();
-    if let Some(key) = &incident.key {
-        let mut with = pseudonyms(key);
-        names.hide(key, &mut with)?;
-        let hidden = told.iter().map(|note| notes::hidden(note, &mut with));
+    let mut with = incident.key.as_ref().map(pseudonyms);
+    if let (Some(key), Some(with)) = (&incident.key, &mut with) {
+        names.hide(key, with)?;
+        let hidden = told.iter().map(|note| notes::hidden(note, with));
         told = hidden
             .filter_map(Result::transpose)
             .collect::<Result<_, Unknown>>()?;
     }
+    let events = EventColumns::new(&found.events, rows.hosts().len() > 1, with.as_mut())?;
     let count = |kept: usize, all: usize| Count { kept, all };
     let ranked = &found.ranked;
     let document = Document {
@@ -197,6 +200,7 @@ pub fn written(
         recorded,
         operations_recorded,
         had_names,
+        events,
         // UTC, because the reader may be in any time zone.
         notes: told.iter().map(|note| note.show(Zone::utc())).collect(),
     };

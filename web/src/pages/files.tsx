@@ -4,8 +4,9 @@ import { logShare, palette, shade } from '../colours.ts';
 import { command } from '../command.ts';
 import { show, type Kind } from '../format.ts';
 import { fileAddress, fileKey, hostedName } from '../parts/breakdown.tsx';
-import { drawHatch } from '../parts/chart.tsx';
+import { drawHatch, drawLines, type Moment } from '../parts/chart.tsx';
 import { Controls, moves as movesOf, useKeys } from '../parts/controls.tsx';
+import { Events } from '../parts/events.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Table, type Column } from '../parts/table.tsx';
 import { gapsOf, granularities, type Gap } from '../recording.ts';
@@ -14,6 +15,7 @@ import { useSettings } from '../settings.ts';
 import { niceStep, parseLength, showLength, showTime } from '../time.ts';
 import { go, placeOf, withWords, type Place } from '../url.ts';
 import type { Row } from '../windows.ts';
+import { useMoments } from './page.ts';
 
 const MEASURES = ['p99', 'time', 'bytes'] as const;
 type Measure = (typeof MEASURES)[number];
@@ -58,13 +60,14 @@ interface MapProps {
   range: Range;
   step: number;
   gaps: Gap[];
+  moments: Moment[];
   low: number;
   high: number;
   showValue: (value: number) => string;
   addressOf: (line: Line, time?: number) => string | null;
 }
 
-function FilesMap({ lines, range, step, gaps, low, high, showValue, addressOf }: MapProps) {
+function FilesMap({ lines, range, step, gaps, moments, low, high, showValue, addressOf }: MapProps) {
   const { isDark, zone } = useSettings();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -99,7 +102,9 @@ function FilesMap({ lines, range, step, gaps, low, high, showValue, addressOf }:
     for (const gap of gaps) {
       drawHatch(ctx, { left: x(gap.since), top: 0, width: x(gap.until) - x(gap.since), height: height * scale }, palette(isDark).hatch, (gap.partly ? 16 : 7) * scale);
     }
-  }, [lines, width, isDark, range.since, range.until, step, gaps, low, high]);
+    const box = { left: 0, top: 0, width: width * scale, height: height * scale };
+    drawLines(ctx, box, moments.map(({ time }) => x(time)), palette(isDark).text);
+  }, [lines, width, isDark, range.since, range.until, step, gaps, moments, low, high]);
   const find = (event: MouseEvent) => {
     const line = Math.floor(event.offsetY / ROW);
     const time = Math.floor((range.since + (event.offsetX / Math.max(1, width)) * length) / step) * step;
@@ -171,6 +176,7 @@ export function FilesPage({ place, meta }: { place: Place; meta: Meta }) {
   const recorded = useAsk<Answer>('recorded', answer.data === null ? null : [...shared, ['step', showLength(step)]]);
   const lines = useMemo(() => linesOf(answer.data?.rows ?? [], column, meta.hosts.length), [answer.data]);
   const gaps = useMemo(() => (recorded.data === null ? [] : gapsOf(recorded.data.rows, range, step, meta.recorder !== null)), [recorded.data, answer.data]);
+  const moments = useMoments(selection, meta);
   const values = lines.flatMap((line) => [...line.values.values()]).filter((value) => value > 0);
   const [low, high] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, 0]);
   const showValue = (value: number) => show(value, kind);
@@ -223,12 +229,14 @@ export function FilesPage({ place, meta }: { place: Place; meta: Meta }) {
                   </span>
                 );
               })}
-            {gaps.length > 0 && 'hatched: not recorded'}
+            {gaps.length > 0 && 'hatched: not recorded '}
+            {moments.length > 0 && 'dotted: events'}
           </span>
         }
       >
-        {lines.length === 0 ? <p class="readout">{answer.loading ? 'loading' : 'nothing matched'}</p> : <FilesMap lines={lines} range={range} step={step} gaps={gaps} low={low} high={high} showValue={showValue} addressOf={addressOf} />}
+        {lines.length === 0 ? <p class="readout">{answer.loading ? 'loading' : 'nothing matched'}</p> : <FilesMap lines={lines} range={range} step={step} gaps={gaps} moments={moments} low={low} high={high} showValue={showValue} addressOf={addressOf} />}
       </Figure>
+      <Events moments={moments} />
     </>
   );
 }

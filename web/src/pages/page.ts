@@ -1,10 +1,9 @@
 // What all pages over time share: selection, recording, keys.
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { useAsk, type Meta, type Parameters } from '../api.ts';
+import { useAsk, type Meta } from '../api.ts';
 import type { Moment } from '../parts/chart.tsx';
 import { moves as movesOf, useKeys, type Moves } from '../parts/controls.tsx';
 import { useRecording, type Recording } from '../recording.ts';
-import { report } from '../report/data.ts';
 import { rangeParameters, useSelection, type Selection } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import type { Place } from '../url.ts';
@@ -22,22 +21,18 @@ interface Page {
   moments: Moment[];
 }
 
-/** What people have noted, and when servers stopped and began to answer. A report has neither. */
-function useMoments(selection: Selection, again: number): Moment[] {
-  const parameters: Parameters | null = report() === null && selection.error === null ? rangeParameters(selection.range) : null;
-  const marks = useAsk('marks', parameters, again).data?.rows;
-  const stalls = useAsk('stalls', parameters, again).data?.rows;
-  return useMemo(() => {
-    const noted = (marks ?? []).map((row) => ({ time: Date.parse(String(row.time)), about: String(row.text) }));
-    const stalled = (stalls ?? []).flatMap((row) => {
-      const server = String(row.server ?? 'a server');
-      return [
-        { time: Date.parse(String(row.since)), about: `${server} stopped answering` },
-        { time: Date.parse(String(row.until)), about: `${server} answers again` },
-      ];
-    });
-    return [...noted, ...stalled];
-  }, [marks, stalls]);
+/** What may explain a change: marks, stalls, ends and starts of the recorder, tenants that began. */
+export function useMoments({ range, error }: Selection, meta: Meta, again = 0): Moment[] {
+  const events = useAsk('events', error === null ? rangeParameters(range) : null, again).data?.rows;
+  const hasHosts = meta.hosts.length > 1;
+  return useMemo(
+    () =>
+      (events ?? []).map(({ time, host, text }) => {
+        const on = hasHosts && typeof host === 'string' ? ` on ${host}` : '';
+        return { time: Date.parse(String(time)), about: `${String(text)}${on}` };
+      }),
+    [events, hasHosts],
+  );
 }
 
 export function usePage(place: Place, meta: Meta): Page {
@@ -57,5 +52,5 @@ export function usePage(place: Place, meta: Meta): Page {
   const shown = recording.isLive ? { ...same, range: recording.range } : same;
   const moves = movesOf(shown);
   useKeys(moves);
-  return { selection: same, recording, moves, again, refresh, moments: useMoments(same, again) };
+  return { selection: same, recording, moves, again, refresh, moments: useMoments(same, meta, again) };
 }

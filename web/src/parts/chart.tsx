@@ -19,7 +19,7 @@ export interface Line {
   isHalo?: boolean;
 }
 
-/** A moment that means something: a mark, a stall. */
+/** A moment that may explain a change: a mark, a stall, a restart. */
 export interface Moment {
   time: number;
   about: string;
@@ -107,18 +107,17 @@ function drawGaps(u: uPlot, gaps: Gap[], colour: string): void {
   }
 }
 
-function drawMoments(u: uPlot, moments: Moment[], colour: string): void {
-  const { ctx, bbox } = u;
+/** Dotted vertical lines, as far as they are in a box. */
+export function drawLines(ctx: CanvasRenderingContext2D, box: { left: number; top: number; width: number; height: number }, places: number[], colour: string): void {
   ctx.save();
   ctx.strokeStyle = colour;
   ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
   ctx.beginPath();
-  for (const { time } of moments) {
-    const x = Math.round(u.valToPos(time / 1000, 'x', true));
-    if (x >= bbox.left && x <= bbox.left + bbox.width) {
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
+  for (const x of places) {
+    if (x >= box.left && x <= box.left + box.width) {
+      ctx.moveTo(x, box.top);
+      ctx.lineTo(x, box.top + box.height);
     }
   }
   ctx.stroke();
@@ -252,7 +251,8 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void; cho
         (u) => {
           drawHeat(u, latest.current, isDark);
           drawGaps(u, latest.current.gaps, colours.hatch);
-          drawMoments(u, latest.current.moments, colours.text);
+          const places = latest.current.moments.map(({ time }) => Math.round(u.valToPos(time / 1000, 'x', true)));
+          drawLines(u.ctx, u.bbox, places, colours.text);
         },
       ],
       setSelect: [
@@ -339,7 +339,7 @@ export function Chart(props: ChartProps) {
     if (!isDragging.current) {
       plot.current?.setData(dataOf(props));
     }
-  }, [props.times, props.lines, props.heat, props.gaps, props.range.since, props.range.until]);
+  }, [props.times, props.lines, props.heat, props.gaps, props.moments, props.range.since, props.range.until]);
   useEffect(close, [props.range.since, props.range.until]);
   const act = (action: (since: number, until: number) => void) => () => {
     if (chosen !== null) {

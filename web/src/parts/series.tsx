@@ -12,6 +12,7 @@ import { showLength, showTime } from '../time.ts';
 import { answeredBy, points, type Op, type Point, type Row } from '../windows.ts';
 import { Chart, type ChartProps, type Line, type Moment } from './chart.tsx';
 import type { Moves } from './controls.tsx';
+import { Events } from './events.tsx';
 import { Figure } from './figure.tsx';
 import { cellWord } from './requests.tsx';
 import { Table, type Column } from './table.tsx';
@@ -160,7 +161,7 @@ export function Series({ recording, selection, moves, moments }: { recording: Re
   };
   const near = when === null || at === null ? [] : moments.filter(({ time }) => Math.abs(time - (times[at.index] ?? NaN) - step / 2) <= Math.max(step, (range.until - range.since) / 200)).map(({ about }) => about);
   const nearText = near.length > 0 ? `; ${near.join(', ')}` : '';
-  const hint = `windows of ${showLength(step)}; drag to choose a time${moments.length > 0 ? '; dotted: marks and stalls' : ''}`;
+  const hint = `windows of ${showLength(step)}; drag to choose a time${moments.length > 0 ? '; dotted: events' : ''}`;
   const gapText = gaps.length > 0 ? '; hatched: not recorded' : '';
   const unit = (value: number | null | undefined, kind: 'us' | 'rate' | 'throughput') => show(known(value), kind);
   const direction = (of: (Point | number)[]): Point | null => {
@@ -218,6 +219,7 @@ export function Series({ recording, selection, moves, moments }: { recording: Re
           {when === null ? `${hint}${gapText}` : isUnrecorded ? `${when}: not recorded` : `${when}: queue ${unit(point?.parts?.queue, 'us')}, ${part} ${unit(point?.parts?.network, 'us')}, completion ${unit(point?.parts?.completion, 'us')}`}
         </p>
       </Figure>}
+      <Events moments={moments} />
     </>
   );
 }

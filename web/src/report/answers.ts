@@ -360,6 +360,14 @@ function files(data: Data, asked: Asked): Answer {
   return { rows: [...found.values()], notes: [] };
 }
 
+/** Marks, stalls and what else may explain a change. Where there are several hosts, the text names the one. */
+function events(data: Data, asked: Asked): Answer {
+  const [since, until] = rangeOf(data, asked);
+  const { time, kind, text: texts } = data.events;
+  const rows = time.flatMap((ms, i): Row[] => (since <= ms && ms < until ? [{ time: rfc3339(ms), host: null, kind: kind[i], text: texts[i] }] : []));
+  return { rows, notes: [] };
+}
+
 const ANSWERS: Record<string, (data: Data, asked: Asked) => unknown> = {
   meta: ({ version, names, since, until, step }) => ({ version, stores: [], hosts: [...names.hosts].sort(), since: rfc3339(since), until: rfc3339(until), granularities: [`${step}ms`], recorder: null }),
   series: (data, asked) => rowsOf(data, asked, 'file'),
@@ -368,6 +376,7 @@ const ANSWERS: Record<string, (data: Data, asked: Asked) => unknown> = {
   flame,
   recorded,
   files,
+  events,
 };
 
 /** Answers as `/api/v1/name` does. */

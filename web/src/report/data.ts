@@ -80,10 +80,11 @@ export interface Data {
   recorded: Times;
   operations_recorded: Times;
   had_names: { host: number[]; file: number[]; path: number[]; first: number[]; last: number[] };
+  events: { time: number[]; kind: string[]; text: string[] };
   notes: string[];
 }
 
-const FORMAT = 2;
+const FORMAT = 3;
 const element = document.getElementById('report');
 
 let loaded: Data | null = null;
@@ -106,5 +107,5 @@ export async function load(): Promise<void> {
     throw new Error(`the data have format ${data.format}, and this program reads ${FORMAT}`);
   }
   // There are many numbers, but few names.
-  loaded = { ...data, names: visibleIn(data.names) };
+  loaded = { ...data, names: visibleIn(data.names), events: visibleIn(data.events) };
 }
