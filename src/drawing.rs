@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, Event, Explain, Outcome, Question, Range, Step};
 use trackiops_render::terminal_style::Style;
-use trackiops_render::{Format, TerminalPlot};
+use trackiops_render::{Format, PictureFormat, TerminalPlot};
 use trackiops_reports::events::ask_events;
 
 use crate::outcome;
@@ -15,8 +16,8 @@ use crate::suffix::{PLOTS, format_of};
 
 /// The destination of a picture.
 pub enum Target {
-    /// An SVG file, in addition to the answer.
-    Svg(Output),
+    /// A file, in addition to the answer.
+    File(Output, PictureFormat),
     /// Stdout, instead of the answer.
     Stdout,
 }
@@ -28,15 +29,21 @@ impl Target {
             return Ok(Self::Stdout);
         }
         let output = Output::new(Some(path.clone()), access).context("--plot")?;
-        format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
-        Ok(Self::Svg(output))
+        let format = format_of(Some(&path), PLOTS, None, PictureFormat::Svg).context("--plot")?;
+        Ok(Self::File(output, format))
     }
 }
 
 /// A picture of an answer.
 pub enum Drawing<R> {
-    /// Columns, and events as vertical lines, in an SVG file.
-    Svg(Columns<R>, Vec<Event>, Output),
+    /// A picture in a file.
+    File {
+        columns: Columns<R>,
+        /// Vertical lines of a picture over time.
+        events: Vec<Event>,
+        format: PictureFormat,
+        output: Output,
+    },
     /// Columns, or the default picture, in characters.
     Text(Option<Columns<R>>),
 }
@@ -50,9 +57,14 @@ impl<R: TerminalPlot> Drawing<R> {
     ) -> anyhow::Result<Option<Self>> {
         Ok(match target {
             None => None,
-            Some(Target::Svg(output)) => {
+            Some(Target::File(output, format)) => {
                 let columns = R::drawn(chosen).context("--plot")?;
-                Some(Self::Svg(columns.without(is_left_out), Vec::new(), output))
+                Some(Self::File {
+                    columns: columns.without(is_left_out),
+                    events: Vec::new(),
+                    format,
+                    output,
+                })
             }
             Some(Target::Stdout) => {
                 let columns = chosen.map(|columns| R::drawn(Some(columns)));
@@ -64,9 +76,23 @@ impl<R: TerminalPlot> Drawing<R> {
     /// The columns that it draws, unless it is the default picture.
     pub fn columns(&self) -> Option<&Columns<R>> {
         match self {
-            Self::Svg(columns, ..) => Some(columns),
+            Self::File { columns, .. } => Some(columns),
             Self::Text(columns) => columns.as_ref(),
         }
+    }
+
+    /// Writes the file of an answer, if it has one.
+    fn write(&self, answer: &Answer<R>, zone: Zone) -> anyhow::Result<()> {
+        let Self::File {
+            columns,
+            events,
+            format,
+            output,
+        } = self
+        else {
+            return Ok(());
+        };
+        output.write(|out| trackiops_render::plot(answer, columns, events, *format, zone, out))
     }
 
     /// Asks for the events in the time of an answer, if it is drawn over time.
@@ -79,7 +105,7 @@ impl<R: TerminalPlot> Drawing<R> {
         else {
             return Ok(());
         };
-        if let Self::Svg(_, events, _) = self {
+        if let Self::File { events, .. } = self {
             let question = Question {
                 range: Range {
                     since: Some(range.start),
@@ -116,12 +142,10 @@ pub fn write_answer<R: TerminalPlot>(
                 trackiops_render::plot_in_terminal(answer, drawn.as_ref(), &style, out)
             });
         }
-        (Some(Drawing::Svg(drawn, events, picture)), Outcome::Found(answer)) => {
-            picture.write(|out| trackiops_render::plot(answer, drawn, events, style.zone, out))?;
+        (Some(Drawing::File { output, .. }), Outcome::Nothing { .. }) => {
+            output.unwritten_note().iter().for_each(say);
         }
-        (Some(Drawing::Svg(.., picture)), Outcome::Nothing { .. }) => {
-            picture.unwritten_note().iter().for_each(say);
-        }
+        (Some(drawing), Outcome::Found(answer)) => drawing.write(answer, style.zone)?,
         (None, _) => {}
     }
     outcome::write_outcome(outcome, columns, format, output, style)

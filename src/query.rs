@@ -88,12 +88,13 @@ pub struct Args {
     parts: bool,
     #[command(flatten)]
     form: FormatFlags,
-    /// Draw the answer here, not as a table (-), or also into FILE.svg
+    /// Draw the answer here, not as a table (-), or also into FILE.svg or .png
     ///
-    /// With windows, the SVG has a heat map of latencies, and a chart for each column that is a number (--columns chooses). A chart
+    /// With windows, the file has a heat map of latencies, and a chart for each column that is a number (--columns chooses). A chart
     /// has a line for each file, or what else rows stand for, and none where nothing was done. Without windows, each has a bar.
-    /// Latencies have logarithmic axes. On a dark screen the picture is dark. `-` draws with characters on stdout, in
-    /// place of the table: with windows a heat map of latencies over time, or with --columns a chart for each; without windows bars.
+    /// Latencies have logarithmic axes. Vertical lines are the events of `trackiops marks --all`. On a dark screen an SVG is dark. `-`
+    /// draws with characters on stdout, in place of the table: with windows a heat map of latencies over time, or with --columns a chart
+    /// for each; without windows bars.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     plot: Option<PathBuf>,
     /// Also report on stderr what answering took
@@ -296,14 +297,14 @@ fn drawn_of_calls(target: &Target, question: &Question) -> anyhow::Result<Column
     let names = match (target, question.step) {
         (Target::Stdout, Some(Step::All)) => "app_called_bytes",
         (Target::Stdout, _) => "app_throughput,app_iops,app_latency_us_p99",
-        (Target::Svg(_), _) => DRAWN_OF_CALLS,
+        (Target::File(..), _) => DRAWN_OF_CALLS,
     };
     let left_out = excluded_column_prefixes(&question.ops);
     let is_left_out = |name: &str| begins_with_any(name.trim_start_matches("app_"), left_out);
     Ok(Columns::<AnswerRow>::parse(names)?.without(is_left_out))
 }
 
-/// Columns of calls in an SVG.
+/// Columns of calls in a file.
 const DRAWN_OF_CALLS: &str = "app_read_throughput,app_write_throughput,app_read_iops,app_write_iops,\
     app_read_latency_us_p99,app_write_latency_us_p99";
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use trackiops_query::Figures;
 use trackiops_render::formats::{Kind, Texts};
-use trackiops_render::{DistributionFormat, Format};
+use trackiops_render::{DistributionFormat, Format, PictureFormat};
 
 use crate::report::form::ReportFormat;
 
@@ -55,8 +55,11 @@ pub const DISTRIBUTIONS: &FormatsBySuffix<DistributionFormat> = &[
 ];
 /// The format of pages.
 pub const PAGES: &FormatsBySuffix<()> = &[((), HTML)];
-/// The format of plots.
-pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
+/// Formats of plots.
+pub const PLOTS: &FormatsBySuffix<PictureFormat> = &[
+    (PictureFormat::Svg, &["svg"]),
+    (PictureFormat::Png, &["png"]),
+];
 
 /// The format of the output at `path`; `None` is stdout. The suffix decides, or else an option (`--format csv`), or else `usual`. A suffix
 /// that is unknown or contradicts the option is an error: it would mislead the readers of the file.

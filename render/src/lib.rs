@@ -41,5 +41,5 @@ pub use distribution::{
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};
 pub use plot::distributions::{Curve, plot_distributions};
-pub use plot::{Plot, PlotError, plot};
+pub use plot::{PictureFormat, Plot, PlotError, plot};
 pub use terminal_plot::{TerminalPlot, plot_in_terminal};

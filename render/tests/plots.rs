@@ -1,9 +1,11 @@
 //! Plots match the data: a line has a point for each window with requests of its direction, and no other points. Events are vertical lines.
 
+use std::io::Read;
+
 use trackiops_query::{
     Answer, AnswerRow, Columns, Event, EventKind, GroupBy, OperationAnswer, Outcome, Step,
 };
-use trackiops_render::Plot;
+use trackiops_render::{PictureFormat, Plot};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -17,7 +19,7 @@ fn svg<R: Plot>(answer: &Answer<R>, columns: &str, events: &[Event]) -> String {
     let columns = Columns::parse(columns).unwrap();
     let zone = trackiops_query::times::Zone::utc();
     let mut svg = Vec::new();
-    trackiops_render::plot(answer, &columns, events, zone, &mut svg).unwrap();
+    trackiops_render::plot(answer, &columns, events, PictureFormat::Svg, zone, &mut svg).unwrap();
     String::from_utf8(svg).unwrap()
 }
 
@@ -184,4 +186,66 @@ fn many_events_are_all_lines_and_the_first_are_described() {
     assert_eq!(svg.matches("opacity=\"0.5\"").count(), 40);
     assert_eq!(svg.matches("the clock was set on b\n").count(), 11);
     assert!(svg.contains("28 more lines: `trackiops marks --all` lists these events\n"));
+}
+
+#[test]
+fn a_png_has_the_colours_of_the_svg() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), options_of("h", "1s", "15m"), &recorded());
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::All);
+    let answer = found(&asked);
+    let columns = Columns::parse("read_bytes").unwrap();
+    let zone = trackiops_query::times::Zone::utc();
+    let mut png = Vec::new();
+    trackiops_render::plot(&answer, &columns, &[], PictureFormat::Png, zone, &mut png).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    // Twice as many pixels as in the SVG; one block of rows, each with a filter.
+    let svg = svg(&answer, "read_bytes", &[]);
+    let height = svg.split("height=\"").nth(1).unwrap().split('"').next();
+    let height: u32 = height.unwrap().parse().unwrap();
+    let (width, height) = (2400, 2 * height);
+    assert_eq!([number(16), number(20)], [width, height]);
+    let length = number(33) as usize;
+    let mut rows = Vec::new();
+    let mut reader = flate2::read::ZlibDecoder::new(&png[41..41 + length]);
+    reader.read_to_end(&mut rows).unwrap();
+    let row_bytes = 1 + 3 * width as usize;
+    assert_eq!(rows.len(), row_bytes * height as usize);
+    let pixel = |x: usize, y: usize| {
+        let at = row_bytes * y + 1 + 3 * x;
+        [rows[at], rows[at + 1], rows[at + 2]]
+    };
+    // The bar of the only row begins at 532, 52 of the SVG.
+    assert!(svg.contains("<rect x=\"532\" y=\"52\""), "{svg}");
+    assert_eq!(pixel(1070, 110), [0x1f, 0x77, 0xb4]);
+    assert_eq!(pixel(1060, 110), [255, 255, 255]);
+    // Its name is dark on white.
+    let name = (24..200).flat_map(|x| (104..130).map(move |y| (x, y)));
+    let dark = name.filter(|(x, y)| pixel(*x, *y)[0] < 64).count();
+    assert!((50..3000).contains(&dark), "{dark}");
+}
+
+#[test]
+fn a_png_that_would_be_too_high_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), options_of("h", "1s", "15m"), &recorded());
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::Windows("1s".parse().unwrap()));
+    let columns = Columns::<AnswerRow>::usual().numbers();
+    assert!(columns.iter().count() > 40);
+    let zone = trackiops_query::times::Zone::utc();
+    let mut png = Vec::new();
+    let refused = trackiops_render::plot(
+        &found(&asked),
+        &columns,
+        &[],
+        PictureFormat::Png,
+        zone,
+        &mut png,
+    );
+    let why = refused.unwrap_err().to_string();
+    assert!(why.starts_with("a PNG has at most 8000 lines"), "{why}");
+    assert!(png.is_empty());
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use trackiops_render::PictureFormat;
 
 use crate::drawing::Target;
 use crate::help_headings::OUTPUT;
@@ -20,14 +21,14 @@ pub struct DistributionFlags {
     /// Quantiles of a histogram are at most 1/128 nearer to zero than the value at their rank. Mean and extremes stay exact.
     #[arg(long, value_name = "N", default_value_t = trackiops_analyses::distribution::EXACT_VALUES, help_heading = OUTPUT)]
     pub exact_values: usize,
-    /// Draw the distributions of the first table into this SVG file
+    /// Draw the distributions of the first table into FILE.svg or FILE.png
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     plot: Option<PathBuf>,
 }
 
 impl DistributionFlags {
     /// Where pictures go, if any are requested.
-    pub fn plot(&self, access: FilePermissions) -> anyhow::Result<Option<Output>> {
+    pub fn plot(&self, access: FilePermissions) -> anyhow::Result<Option<(Output, PictureFormat)>> {
         match self
             .plot
             .clone()
@@ -35,9 +36,11 @@ impl DistributionFlags {
             .transpose()?
         {
             None => Ok(None),
-            Some(Target::Svg(output)) => Ok(Some(output)),
+            Some(Target::File(output, format)) => Ok(Some((output, format))),
             Some(Target::Stdout) => {
-                bail!("--plot -: distributions are drawn as SVG; name a file that ends in .svg")
+                bail!(
+                    "--plot -: distributions are drawn into a file; name one that ends in .svg or .png"
+                )
             }
         }
     }

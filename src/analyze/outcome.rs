@@ -9,7 +9,7 @@ use trackiops_analyses::source::Seen;
 use trackiops_query::EmptyReason;
 use trackiops_query::times::Zone;
 use trackiops_render::report::ReportTable;
-use trackiops_render::{Curve, plot_distributions};
+use trackiops_render::{Curve, PictureFormat, plot_distributions};
 use trackiops_reports::report::About;
 
 use super::distribution_flags::DistributionFlags;
@@ -43,7 +43,7 @@ pub struct TableFlags {
 pub struct Forms {
     form: Form,
     top: Option<NonZeroUsize>,
-    plot: Option<Output>,
+    plot: Option<(Output, PictureFormat)>,
 }
 
 impl Forms {
@@ -97,7 +97,8 @@ pub fn write(
     };
     if let Some(status) = nothing {
         let plot = forms.plot.as_ref();
-        plot.and_then(Output::unwritten_note).iter().for_each(say);
+        let note = plot.and_then(|(output, _)| output.unwritten_note());
+        note.iter().for_each(say);
         return Ok(status);
     }
     let mut sheets: Vec<_> = sheets.into_iter().collect();
@@ -121,7 +122,7 @@ pub fn write(
         notes: seen.notes.clone(),
         remarks,
     };
-    if let Some(plot) = &forms.plot {
+    if let Some((output, format)) = &forms.plot {
         let curves = sheets.first().map(Sheet::curves).unwrap_or_default();
         let curve = |(measure, name, points)| Curve {
             measure,
@@ -129,7 +130,7 @@ pub fn write(
             points,
         };
         let curves: Vec<_> = curves.into_iter().map(curve).collect();
-        plot.write(|out| plot_distributions(about.title, &curves, out))?;
+        output.write(|out| plot_distributions(about.title, &curves, *format, out))?;
     }
     let tables: Vec<_> = sheets
         .into_iter()

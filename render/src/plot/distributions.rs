@@ -1,4 +1,4 @@
-//! Draws cumulative distributions as SVG.
+//! Draws cumulative distributions as SVG or PNG.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -7,6 +7,7 @@ use plotters::prelude::*;
 
 use super::axes::Axis;
 use super::frame::{AXIS_WIDTH, Area, Drawn, FONT, LINE_HEIGHT, MARGIN, Paper, TEXT_SIZE, WIDTH};
+use super::picture::{Picture, PictureFormat, write_picture};
 use super::{CHART_HEIGHT, COLOURS, NAME_CELLS, text};
 use crate::visible;
 
@@ -29,11 +30,26 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws distributions over each other, up to the number of colours in a chart. Errors come from `out` or from drawing.
-pub fn plot_distributions(title: &str, curves: &[Curve], out: &mut dyn Write) -> io::Result<()> {
-    let mut drawn = String::new();
-    charts(title, curves, &mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
-    out.write_all(super::themed(&drawn).as_bytes())
+/// Draws distributions over each other, up to the number of colours in a chart. Fails if `out` or the drawing does.
+pub fn plot_distributions(
+    title: &str,
+    curves: &[Curve],
+    format: PictureFormat,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_picture(&Distributions { title, curves }, format, out)
+}
+
+/// The picture of distributions.
+struct Distributions<'d> {
+    title: &'d str,
+    curves: &'d [Curve],
+}
+
+impl Picture for Distributions<'_> {
+    fn draw<P: Paper>(&self, paper: P) -> Drawn<P::Backend> {
+        charts(self.title, self.curves, paper)
+    }
 }
 
 fn charts<P: Paper>(title: &str, curves: &[Curve], paper: P) -> Drawn<P::Backend> {
@@ -223,7 +239,7 @@ mod tests {
             curve("empty", &[]),
         ];
         let mut out = Vec::new();
-        plot_distributions("Sizes", &curves, &mut out).unwrap();
+        plot_distributions("Sizes", &curves, PictureFormat::Svg, &mut out).unwrap();
         let svg = String::from_utf8(out).unwrap();
         assert!(svg.starts_with("<svg"));
         for (name, is_drawn) in [
