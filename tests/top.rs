@@ -293,6 +293,7 @@ fn it_goes_on_with_the_next_recorder_and_space_holds_it() {
     });
     recording.end();
     screen.has("no recorder serves");
+    screen.has(" STALE ");
     recording.resume();
     sleep(Duration::from_millis(1200));
     recording.put(&windows[2..4]);
@@ -300,6 +301,7 @@ fn it_goes_on_with_the_next_recorder_and_space_holds_it() {
         line(text, "/mnt/a/x").contains(" 8.00 ")
     });
     assert!(!text.contains("no recorder"), "{text}");
+    assert!(text.contains(" LIVE "), "{text}");
     screen.keys(" ");
     screen.has("PAUSED");
     recording.put(&windows[4..5]);

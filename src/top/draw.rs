@@ -124,8 +124,11 @@ fn heading(app: &App, source: &Source) -> String {
                 .unwrap_or_default()
         )
     });
+    // The last line of the screen says why no windows come.
+    let is_silent = live.is_some_and(|live| live.trouble.is_some());
     let mode = match (app.moment, app.is_paused) {
         (_, true) => "PAUSED",
+        (Moment::Live, _) if is_silent => "STALE",
         (Moment::Live, _) if live.is_some() => "LIVE",
         (Moment::Live, _) => "LATEST",
         (Moment::Until(_), _) => "PAST",
