@@ -9,7 +9,7 @@ import { parseTime, rfc3339, showTime } from '../time.ts';
 import { withWords, type Place } from '../url.ts';
 import { fileAddress, fileName } from './breakdown.tsx';
 import type { Moves } from './controls.tsx';
-import { Figure } from './figure.tsx';
+import { CopyCommand, Figure } from './figure.tsx';
 import { Table, type Column } from './table.tsx';
 
 const TOP = '20';
@@ -74,6 +74,8 @@ export function Requests({ place, selection, moves, again, isOnDemand = false }:
   const parameters: Parameters = [...rangeParameters(range), ...selection.files, ...op, ...where, ['top', TOP], ['columns', asked]];
   const answer = useAsk('requests', selection.error === null && (isAsked || cell !== null) ? parameters : null, again);
   const rows = answer.data?.rows ?? [];
+  // The requests, their parts and marks on a timeline, in a file for ui.perfetto.dev.
+  const timeline = command('export', [...rangeParameters(range), ...selection.files, ['requests', ''], ['output', 'requests.pftrace']]);
   if (rows.length === 0 && cell === null && !isOnDemand) {
     return null;
   }
@@ -83,7 +85,12 @@ export function Requests({ place, selection, moves, again, isOnDemand = false }:
       command={command('requests', parameters)}
       loading={answer.loading}
       error={answer.error}
-      controls={cell !== null && <button type="button" onClick={() => moves.change({ cell: null })}>of the whole range</button>}
+      controls={
+        <>
+          {rows.length > 0 && <CopyCommand command={timeline} />}
+          {cell !== null && <button type="button" onClick={() => moves.change({ cell: null })}>of the whole range</button>}
+        </>
+      }
     >
       {isAsked || cell !== null ? (
         <Table label="Single requests" columns={columns} rows={rows} empty={answer.loading ? 'loading' : 'none was kept: record --requests keeps them'} />
