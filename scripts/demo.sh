@@ -15,16 +15,16 @@ ask() {
     "$trackiops" "$@"
 }
 
-# Makes the file system and mounts it at $dir; or fails and prints why.
+# Makes the file system and mounts it at $own; or fails and prints why.
 prepare() {
     "$trackiops" doctor --json | grep -q '"block":{"ok":true' || { "$trackiops" doctor | grep -m1 -i 'block'; return 1; }
     command -v fio >/dev/null || scripts/install.sh fio
-    truncate -s 400M "$out/disk" && mkfs.ext4 -q -E lazy_itable_init=0 "$out/disk" && mount -o loop "$out/disk" "$dir"
+    truncate -s 400M "$out/disk" && mkfs.ext4 -q -E lazy_itable_init=0 "$out/disk" && mount -o loop "$out/disk" "$own"
 }
 
 clean() {
-    ! mountpoint -q "$dir" || umount "$dir"
-    rmdir "$dir"
+    ! mountpoint -q "$own" || umount "$own"
+    rmdir "$own"
     rm -f "$out/disk"
 }
 
@@ -35,7 +35,8 @@ out=$(realpath --relative-to=. "$out")
 echo "==> building trackiops"
 trackiops=$(scripts/release.sh)
 if [ "$kind" = native ]; then
-    dir=$(mktemp -d /tmp/demo.XXXX)
+    own=$(mktemp -d /tmp/demo.XXXX)
+    dir=$own
     trap clean EXIT
     if why=$(prepare 2>&1); then
         echo "==> recording an ext4 of its own on a loop device, natively on this machine"
