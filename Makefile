@@ -1,6 +1,9 @@
 # Two commands do the main jobs: `make demo-nfs` and `make test`. Each installs what it needs.
 
 CARGO ?= cargo
+# Where scripts/rust.sh installs Rust, if it has to.
+CARGO_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+export PATH := $(if $(findstring :$(CARGO_BIN):,:$(PATH):),$(PATH),$(CARGO_BIN):$(PATH))
 
 .PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser kubernetes docs
 

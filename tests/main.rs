@@ -34,6 +34,7 @@ mod report_numbers;
 mod requests;
 mod serve;
 mod server;
+mod setup;
 mod supply;
 mod tables;
 mod tenants;
