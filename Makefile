@@ -4,6 +4,8 @@ CARGO ?= cargo
 # Where scripts/rust.sh installs Rust, if it has to.
 CARGO_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export PATH := $(if $(findstring :$(CARGO_BIN):,:$(PATH):),$(PATH),$(CARGO_BIN):$(PATH))
+# What needs no more than the program takes one that TRACKIOPS_BIN names.
+BUILDS := $(if $(TRACKIOPS_BIN),,setup)
 
 .PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser kubernetes docs
 
@@ -14,12 +16,12 @@ help:
 demo-nfs: setup
 	@$(FAST_RELEASE) scripts/demo.sh nfs
 
-## make demo        the same workload on an ext4 of its own on this machine, in under a minute
-demo: setup
+## make demo        the same workload on an ext4 of its own on this machine, in under a minute; with TRACKIOPS_BIN= without Rust
+demo: $(BUILDS)
 	@$(FAST_RELEASE) scripts/demo.sh native
 
 ## make tutorial    run each command of docs/tutorial.md beside a real incident on this machine, and renew its output; CHECK=1 only compares
-tutorial: setup
+tutorial: $(BUILDS)
 	@$(FAST_RELEASE) scripts/tutorial.sh $(if $(CHECK),--check) native
 
 ## make tutorial-nfs  the same on real NFS in a small emulated machine

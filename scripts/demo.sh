@@ -5,6 +5,8 @@
 #   demo.sh nfs [DIR]
 #
 # If block devices cannot be recorded natively, it says why and uses the emulated machine.
+#
+# TRACKIOPS_BIN=path    the program; default: what scripts/release.sh builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,22 +27,23 @@ prepare() {
 clean() {
     ! mountpoint -q "$own" || umount "$own"
     rmdir "$own"
-    rm -f "$out/disk"
+    rm -rf "$out/disk" "$bin"
 }
 
 kind=$1 out=${2:-demo/out}
 rm -rf "$out"
 mkdir -p "$out"
 out=$(realpath --relative-to=. "$out")
-echo "==> building trackiops"
-trackiops=$(scripts/release.sh)
+[ -n "${TRACKIOPS_BIN:-}" ] || echo "==> building trackiops"
+trackiops=$(realpath "${TRACKIOPS_BIN:-$(scripts/release.sh)}")
 if [ "$kind" = native ]; then
-    own=$(mktemp -d /tmp/demo.XXXX)
+    own=$(mktemp -d /tmp/demo.XXXX) bin=$(mktemp -d)
     dir=$own
+    ln -s "$trackiops" "$bin/trackiops"
     trap clean EXIT
     if why=$(prepare 2>&1); then
         echo "==> recording an ext4 of its own on a loop device, natively on this machine"
-        PATH=$(dirname "$trackiops"):$PATH DIR=$dir OUT=$PWD/$out RECORD="--levels block --mount $dir" bash demo/workload.sh
+        PATH=$bin:$PATH DIR=$dir OUT=$PWD/$out RECORD="--levels block --mount $dir" bash demo/workload.sh
     else
         echo "==> natively it cannot be recorded here: $why"
         kind=nfs
@@ -49,7 +52,8 @@ fi
 if [ "$kind" = nfs ]; then
     dir=/mnt/nfs
     echo "==> recording NFS in an emulated machine (the first run fetches a kernel and a small Debian root)"
-    cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
+    scripts/setup.sh
+    TRACKIOPS_BIN=$trackiops cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
 fi
 
 printf '\n==> the store: %s\n' "$out/store"

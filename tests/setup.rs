@@ -282,3 +282,15 @@ fn make_finds_the_rust_that_was_installed() {
     let own = path(":/home/of/.cargo/bin");
     assert!(!own.starts_with("/home/of/.cargo/bin"), "{own}");
 }
+
+#[test]
+fn a_demo_of_a_given_program_needs_no_rust() {
+    for target in ["demo", "tutorial"] {
+        let builds = make("", &["--dry-run", target]);
+        assert!(builds.contains("scripts/setup.sh"), "{builds}");
+        let given = make("", &["--dry-run", target, "TRACKIOPS_BIN=/bin/true"]);
+        let script = format!("scripts/{target}.sh");
+        assert!(given.contains(&script), "{given}");
+        assert!(!given.contains("scripts/setup.sh"), "{given}");
+    }
+}
