@@ -34,7 +34,8 @@ def installed():
     subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", "site", "./source"], check=True)
     assert Path("site/trackiops/py.typed").exists()
     [licences] = Path("site").glob("trackiops-*.dist-info/licenses")
-    assert {path.name for path in licences.iterdir()} == {"LICENSE-APACHE", "LICENSE-MIT"}
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("LICENSE-APACHE", "LICENSE-MIT")}
+    assert {path.name: path.read_text(encoding="utf-8") for path in licences.iterdir()} == texts
     sys.path.insert(0, os.path.abspath("site"))
     import trackiops
 
