@@ -7,7 +7,7 @@ export PATH := $(if $(findstring :$(CARGO_BIN):,:$(PATH):),$(PATH),$(CARGO_BIN):
 # What needs no more than the program takes one that TRACKIOPS_BIN names.
 BUILDS := $(if $(TRACKIOPS_BIN),,setup)
 
-.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser kubernetes docs
+.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check crates packages aarch64 deny third-party setup python web web-check browser kubernetes docs
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -141,6 +141,10 @@ dist: setup
 ## make dist-check  make dist in a second checkout as well, at another path, and compare bytes
 dist-check: setup
 	@scripts/dist.sh --check
+
+## make crates      what `cargo install trackiops` takes from a registry, into target/crates; INSTALL=1 also builds the program from it
+crates: setup
+	@scripts/crates.sh $(if $(INSTALL),--install) target/crates
 
 ## make packages    the life of the packages of make dist in guests: Debian 12 on 6.1 and 13 on 6.12, with systemd
 packages: dist

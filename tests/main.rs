@@ -15,6 +15,7 @@ mod browser;
 mod cli;
 mod config;
 mod containers;
+mod crates;
 mod docs;
 mod doors;
 mod endings;

@@ -48,8 +48,8 @@ use crate::settings::Settings;
 use crate::shared_memory::{SharedBooks, SharedCeiling, SharedWord};
 use crate::timing::StartTiming;
 
-/// The kernel side, as `make ebpf` built it.
-pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../../collector-ebpf/trackiops.bpf.o");
+/// The kernel side, as `make ebpf` built it. The file is a link: a packed crate holds nothing from beside its directory.
+pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../trackiops.bpf.o");
 
 /// The kernel side, loaded and attached. Dropping it detaches every probe.
 pub struct Engine {
