@@ -7,7 +7,7 @@ export PATH := $(if $(findstring :$(CARGO_BIN):,:$(PATH):),$(PATH),$(CARGO_BIN):
 # What needs no more than the program takes one that TRACKIOPS_BIN names.
 BUILDS := $(if $(TRACKIOPS_BIN),,setup)
 
-.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check crates packages aarch64 deny third-party setup python web web-check browser kubernetes docs
+.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check repositories crates packages aarch64 deny third-party setup python web web-check browser kubernetes docs
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -134,7 +134,7 @@ storm: setup python
 release: setup
 	@scripts/release.sh $(TARGET)
 
-## make dist        archives, .deb, .rpm, container images, lists of contents, a chart for Helm and SHA256SUMS for x86_64 and aarch64, into target/dist
+## make dist        archives, .deb, .rpm, container images, lists of contents, a chart for Helm, the module for Python and SHA256SUMS, into target/dist; then make repositories
 dist: setup
 	@scripts/dist.sh
 
@@ -146,10 +146,15 @@ dist-check: setup
 crates: setup
 	@scripts/crates.sh $(if $(INSTALL),--install) target/crates
 
-## make packages    the life of the packages of make dist in guests: Debian 12 on 6.1 and 13 on 6.12, with systemd
+## make repositories  an apt and a dnf repository of target/dist, into target/repositories; signed with TRACKIOPS_SIGNING_KEY=
+repositories:
+	@scripts/repositories.sh target/repositories target/dist
+
+## make packages    apt and dnf on repositories; the life of the packages of make dist in guests: Debian 12 on 6.1 and 13 on 6.12, with systemd
 packages: dist
-	@echo "==> packages in guests: installed, rebooted, upgraded, removed, purged"
-	@$(TEST) --test program -- --ignored --test-threads=1 --nocapture packages::
+	@command -v dnf >/dev/null || scripts/install.sh dnf
+	@echo "==> repositories, and packages in guests: installed, rebooted, upgraded, removed, purged"
+	@$(TEST) --test program -- --ignored --test-threads=1 --nocapture repositories:: packages::
 
 test-long: packages
 

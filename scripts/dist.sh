@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the files of a release into target/dist. Each architecture gets an archive with install.sh, a .deb, a .rpm, a container image and
-# an SBOM (CycloneDX). Beside them are a chart for Helm and SHA256SUMS. Checks the packages. Builds are reproducible for the same commit and tools.
+# an SBOM (CycloneDX). Beside them are a chart for Helm, the module for Python and SHA256SUMS. Checks the packages, and makes repositories
+# of them in target/repositories (scripts/repositories.sh). Builds are reproducible for the same commit, tools and key.
 #
 #   dist.sh [x86_64|aarch64]...     default: both
 #   dist.sh --check                 builds again from a second checkout, at another path, and compares
@@ -128,6 +129,12 @@ make_chart() {
         --mode=u=rwX,go=rX trackiops | gzip -9 --no-name >"$dist/trackiops-chart-$version.tgz"
 }
 
+# Built elsewhere first: that script replaces every archive whose name begins with trackiops.
+make_python() {
+    SOURCE_DATE_EPOCH=$epoch scripts/python-package.sh "$scratch/python" >/dev/null
+    cp "$scratch"/python/* "$dist"
+}
+
 # Fails if the checkers find anything. Accepted findings are listed in contrib/package.
 check_packages() {
     lintian --fail-on error,warning --allow-root --tag-display-limit 0 "$dist"/*.deb >&2
@@ -156,19 +163,24 @@ build() {
         cp "$root/usr/share/doc/trackiops/trackiops.cdx.json" "$dist/trackiops-$version-linux-$arch.cdx.json"
     done
     make_chart
+    make_python
     check_packages
     (cd "$dist" && sha256sum -- *[!S] >SHA256SUMS)
+    SOURCE_DATE_EPOCH=$epoch scripts/repositories.sh "$repositories" "$dist" >/dev/null
     ls "$dist"/*
 }
 
 build_twice() {
     local other
+    # The other checkout is another place.
+    [ -z "${TRACKIOPS_SIGNING_KEY:-}" ] || export TRACKIOPS_SIGNING_KEY=$(realpath "$TRACKIOPS_SIGNING_KEY")
     git diff --quiet HEAD || die "commit what has changed first: the second checkout is of a commit"
     build "$@"
     other=$scratch/another/checkout
     git clone --quiet . "$other"
     (unset CARGO_TARGET_DIR; "$other/scripts/dist.sh" "$@")
-    diff "$dist/SHA256SUMS" "$other/target/dist/SHA256SUMS" >&2 || die "the same commit gave other bytes at another path"
+    diff "$dist/SHA256SUMS" "$other/target/dist/SHA256SUMS" >&2 && diff -r "$repositories" "$other/target/repositories" >&2 ||
+        die "the same commit gave other bytes at another path"
     say "the same bytes from two checkouts"
 }
 
@@ -179,6 +191,7 @@ epoch=$(git log -1 --format=%ct)
 metadata=$(cargo metadata --format-version 1 --no-deps --locked)
 dist=${metadata##*'"target_directory":"'}
 dist=${dist%%'"'*}/dist
+repositories=${dist%/*}/repositories
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 do=build
 if [ "${1:-}" = --check ]; then

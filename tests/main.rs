@@ -32,6 +32,7 @@ mod report;
 mod report_data;
 mod report_forms;
 mod report_numbers;
+mod repositories;
 mod requests;
 mod serve;
 mod server;

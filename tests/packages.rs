@@ -1,4 +1,5 @@
-//! The packages of `make dist` on real Debian systems with systemd: installed, started, rebooted, upgraded, removed and purged.
+//! The packages of `make dist` on real Debian systems with systemd: installed from an apt repository, started, rebooted, upgraded, removed and
+//! purged.
 //!
 //! Each guest runs `guest/scripts/packages.sh`; the checks on its output run here. `make packages` runs this.
 
@@ -15,6 +16,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::repositories;
 use mountstats::{Mountstats, TRANSFERS};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -75,6 +77,7 @@ impl Brought {
             .filter(|file| before.binary_search(file).is_err());
         let own = |file: &&str| {
             [
+                "/var/lib/apt/",
                 "/var/lib/dpkg/",
                 "/var/lib/rpm/",
                 "/root/.rpmdb",
@@ -99,6 +102,45 @@ fn package(ending: &str) -> PathBuf {
     let found = found.find(|path| path.to_str().unwrap().ends_with(ending));
     found.unwrap_or_else(|| panic!("no *{ending} in target/dist: run `make dist`"))
 }
+
+/// Makes two apt repositories below a directory: one with the package, and one with a newer version beside it.
+fn make_repositories(out: &Path, scratch: &Path) {
+    let [tree, dist, newer, key] = ["tree", "dist", "newer", "key"].map(|name| scratch.join(name));
+    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    run(Command::new("dpkg-deb")
+        .arg("-R")
+        .arg(package("_amd64.deb"))
+        .arg(&tree));
+    let control = fs::read_to_string(tree.join("DEBIAN/control")).unwrap();
+    let lines = control
+        .lines()
+        .map(|line| match line.starts_with("Version: ") {
+            true => "Version: 99-1\n".to_owned(),
+            false => format!("{line}\n"),
+        });
+    fs::write(tree.join("DEBIAN/control"), lines.collect::<String>()).unwrap();
+    for directory in [&dist, &newer] {
+        fs::create_dir(directory).unwrap();
+    }
+    for package in ["_amd64.deb", ".x86_64.rpm"].map(package) {
+        fs::copy(&package, dist.join(package.file_name().unwrap())).unwrap();
+    }
+    let deb = newer.join("trackiops_99-1_amd64.deb");
+    let mut build = Command::new("dpkg-deb");
+    run(build
+        .args(["--root-owner-group", "-Znone", "-b"])
+        .arg(&tree)
+        .arg(deb));
+    repositories::make_key(&key);
+    for (name, dists) in [("first", &[&*dist][..]), ("newer", &[&*dist, &*newer][..])] {
+        repositories::make(&out.join(name), dists, Some(&key), SERVED);
+        // The guest has no dnf.
+        fs::remove_dir_all(out.join(name).join("rpm")).unwrap();
+    }
+}
+
+/// Where `packages.sh` serves a repository.
+const SERVED: &str = "http://127.0.0.1:8080";
 
 fn live_on(kernel: &str, suite: &str) -> Brought {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -130,7 +172,6 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
         .arg("--add")
         .arg(scripts.join("service.sh"));
     for (ending, name) in [
-        ("_amd64.deb", "trackiops.deb"),
         (".x86_64.rpm", "trackiops.rpm"),
         ("-linux-x86_64.tar.gz", "trackiops.tar.gz"),
     ] {
@@ -138,6 +179,9 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
         fs::copy(package(ending), &named).unwrap();
         run.arg("--add").arg(named);
     }
+    let repositories = scratch.path().join("repositories");
+    make_repositories(&repositories, scratch.path());
+    run.arg("--add").arg(&repositories);
     // The packages contain the program.
     run.env("TRACKIOPS_BIN", "/bin/true")
         .arg(scripts.join("packages.sh"));

@@ -1,8 +1,20 @@
-# The life of a package on a Debian with systemd: installed, enabled, rebooted, upgraded while it records, removed, purged.
+# The life of a package on a Debian with systemd, from a repository on loopback: installed, enabled, rebooted, upgraded while it records,
+# removed, purged.
 # Runs at each of two boots. Then the .rpm and the archive.
 . /work/lib.sh
 STORE=/var/lib/trackiops
 rm /usr/local/bin/trackiops # the packages bring it
+export DEBIAN_FRONTEND=noninteractive
+
+# serve_repository NAME: one of those that the host has made.
+serve_repository() {
+    ln -sfn "/work/repositories/$1" /work/served
+    wait_for 60 is_served
+    apt-get update
+}
+is_served() { python3 -c 'import urllib.request as u; u.urlopen("http://127.0.0.1:8080/trackiops.asc")' 2>/dev/null; }
+python3 -m http.server 8080 --bind 127.0.0.1 --directory /work/served >/dev/null 2>&1 &
+SERVER=$!
 
 write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
@@ -23,8 +35,13 @@ list_system() {
 ask() { trackiops query --step "$1" --format json >"$OUT/$2.json" 2>"$OUT/$2.err"; }
 
 if [ ! -e "$OUT/files.before" ]; then
+    # No other archive can be reached here.
+    rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+    cp /work/repositories/first/trackiops.sources /etc/apt/sources.list.d/
+    echo 'quiet "1"; APT::Get::Assume-Yes "true"; DPkg::Lock::Timeout "120";' >/etc/apt/apt.conf.d/99test
     list_system before
-    dpkg -i /work/trackiops.deb
+    serve_repository first
+    apt-get install trackiops
     expect enabled systemctl is-enabled trackiops
     expect active systemctl is-active trackiops
     systemctl enable --now trackiops
@@ -48,9 +65,7 @@ sleep 3
 ask all rebooted
 
 # --- an upgrade, with I/O all the time ----------------------------------------------------------------------------
-dpkg-deb -R /work/trackiops.deb /work/newer
-sed -i 's/^Version: .*/Version: 99-1/' /work/newer/DEBIAN/control
-dpkg-deb -Znone -b /work/newer /work/newer.deb
+serve_repository newer
 before=$(systemctl show --property=MainPID --value trackiops)
 systemctl enable --now trackiops-metrics
 wait_for 120 is_measured
@@ -60,7 +75,7 @@ fio --name=steady --directory=/mnt/nfs --size=1m --bs=16k --rw=randrw --direct=1
 IO=$!
 sleep 10
 ask 1s acknowledged
-dpkg -i /work/newer.deb
+apt-get upgrade
 wait_for 120 is_recording
 after=$(systemctl show --property=MainPID --value trackiops)
 [ "$before" != "$after" ] || { echo "the upgrade has not restarted the recorder" >&2; exit 1; }
@@ -78,13 +93,14 @@ setpriv --reuid 65534 --regid "$id" --clear-groups trackiops query --step all >"
 
 # --- removed, and purged --------------------------------------------------------------------------------------------
 wait_for 120 is_measured
-expect remove dpkg -r trackiops
+expect remove apt-get remove trackiops
 expect metrics_active systemctl is-active trackiops-metrics
 list_system removed
 expect check find "$STORE" -name catalog.db
-expect purge dpkg -P trackiops
+expect purge apt-get purge trackiops
 list_system purged
 expect group getent group trackiops
+kill "$SERVER"
 
 # --- other ways to install and remove ----------------------------------------------------------------------------
 expect rpm rpm -i --nodeps /work/trackiops.rpm
