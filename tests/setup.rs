@@ -253,7 +253,7 @@ fn all_that_is_missing_is_named_at_once() {
     let is = run("setup.sh", "TRACKIOPS_NO_INSTALL=1 apt-get");
     assert!(!is.works && is.ran.is_empty(), "{:?}", is.ran);
     for words in [
-        "missing: build-essential git python3-venv; TRACKIOPS_NO_INSTALL is set",
+        "missing: build-essential git openssl python3-venv; TRACKIOPS_NO_INSTALL is set",
         "Rust is missing",
     ] {
         assert!(is.said.contains(words), "{words}: {}", is.said);
