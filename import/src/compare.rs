@@ -20,11 +20,8 @@ pub use self::error::CompareError;
 pub use self::sheets::{TABLES, sheets};
 
 use self::comparison::Pair;
-use self::matching::Matching;
+use self::matching::{APART_MS, Matching};
 use self::recorded::Recorded;
-
-/// The two sides' ends of one request differ by less than this, ms.
-const APART_MS: i64 = 60_000;
 
 /// A store and a capture, compared.
 pub struct Compared<'c> {

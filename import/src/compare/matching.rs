@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::captured::Transfer;
 use super::recorded::Recorded;
 
-/// Both sides' ends of one request are at most this far apart, ns. After a longer time, another request may have reused the xid.
-const APART_NS: u64 = 60_000_000_000;
+/// Both sides' ends of one request are at most this far apart, ms. After a longer time, another request may have reused the xid.
+pub const APART_MS: i64 = 60_000;
+const APART_NS: u64 = APART_MS.unsigned_abs() * 1_000_000;
 
 /// Requests of a capture. Each one is taken once.
 pub struct Matching<'c> {
