@@ -327,8 +327,8 @@ impl<N: Names + Default + 'static> Hosts<N> {
         self.left_out += 1;
     }
 
-    /// Adds a completed operation. Returns whether a store can represent its time.
-    pub(crate) fn add(&mut self, host: &str, completed: &Completed<'_>) -> bool {
+    /// Adds a completed operation, unless a store cannot represent its time.
+    pub(crate) fn add(&mut self, host: &str, completed: &Completed<'_>) {
         let Completed {
             begin_ns,
             end_ns,
@@ -337,10 +337,10 @@ impl<N: Names + Default + 'static> Hosts<N> {
         } = completed;
         if !is_in_store(*end_ns) {
             self.leave_out();
-            return false;
+            return;
         }
         if self.is_stopped() {
-            return true;
+            return;
         }
         self.counts.0 += 1;
         let is_request = |record: &&RequestRecord| record.flags & flags::PIECE == 0;
@@ -362,6 +362,5 @@ impl<N: Names + Default + 'static> Hosts<N> {
         if keeps_requests {
             host.requests.extend_from_slice(records);
         }
-        true
     }
 }
