@@ -18,6 +18,8 @@ use crate::server::{LONG, NOBODY, Server, answer, request, trackiops};
 use serde_json::Value;
 use trackiops_query::times::rfc3339;
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Mark;
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::windows::T0;
 
@@ -274,6 +276,29 @@ fn an_answer_that_has_not_changed_is_not_sent_again() {
         (header(&head, "etag"), header(&head, "cache-control")),
         (None, Some("no-store"))
     );
+}
+
+#[test]
+fn an_answer_is_sent_again_when_there_is_another_mark() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    for name in ["marks", "events"] {
+        let path = format!("/api/v1/{name}?since=2026-11-21T03:52:00Z&until=%2B2m");
+        let (head, _) = serve.get(&path, &serve.headers(""));
+        let tag = header(&head, "etag").unwrap();
+        let known = serve.headers(&format!("If-None-Match: {tag}\r\n"));
+        assert_eq!(status(&serve.get(&path, &known).0), 304, "{name}");
+        let mark = Mark {
+            time: UtcMs(T0 + 1000),
+            host: "h".into(),
+            text: format!("seen in {name}"),
+        };
+        mark.add_to(&recording.store()).unwrap();
+        let (head, body) = serve.get(&path, &known);
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(status(&head), 200, "{name}");
+        assert!(body.contains(&mark.text), "{body}");
+    }
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
 use trackiops_query::times::{self, Zone};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Snapshot, StoreError};
+use trackiops_store::{Dataset, Snapshot, StoreError, marks_changed};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::question_flags::now;
@@ -29,7 +30,7 @@ pub fn fixed_range(since: Option<&str>, until: Option<&str>) -> Option<(UtcMs, U
     (Some(fixed) == range(later) && fixed.0 < fixed.1).then_some(fixed)
 }
 
-/// The tag of a question: identifies the content of the stores in its range.
+/// The tag of a question: identifies the content of the stores in its range, and their marks.
 pub fn tag(
     stores: &[PathBuf],
     (since, until): (UtcMs, UtcMs),
@@ -58,6 +59,15 @@ pub fn tag(
             add(&path(tail.path()));
             add(&start.0.to_le_bytes());
             add(&end.0.to_le_bytes());
+        }
+    }
+    // Exports have no marks.
+    for store in stores.iter().filter(|store| store.is_dir()) {
+        if let Some((changed, bytes)) = marks_changed(store)? {
+            let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
+            add(&path(store));
+            add(&changed.as_nanos().to_le_bytes());
+            add(&bytes.to_le_bytes());
         }
     }
     Ok(format!("\"{:032x}\"", hash.digest128()))

@@ -77,7 +77,7 @@ pub use imports::{Counts, Import};
 pub use journal::scan::Damage;
 pub use journal::write::UncertainTail;
 pub use layout::{Dataset, stores_in};
-pub use marks::{Mark, Marks, marks};
+pub use marks::{Mark, Marks, marks, marks_changed};
 pub use mount_roots::MountRoots;
 pub use names::{FileHistory, NameSeen, Names, Seen, is_below, is_in};
 pub use options::{GranularitySet, Options, OptionsError, Retention, RetentionPolicy};

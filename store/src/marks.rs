@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
@@ -277,6 +278,18 @@ pub fn marks(store: &Path) -> Result<Marks, StoreError> {
         marks,
         damage,
     })
+}
+
+/// When the marks of a store were changed last, and their length: while both stay the same, so do the marks. `None`
+/// without marks.
+pub fn marks_changed(store: &Path) -> Result<Option<(SystemTime, u64)>, StoreError> {
+    let path = layout::marks(store);
+    let metadata = match beneath::read(store, &path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.and_then(|file| file.metadata()),
+    };
+    let changed = metadata.and_then(|of| Ok((of.modified()?, of.len())));
+    changed.map(Some).map_err(StoreError::io("read", &path))
 }
 
 /// Records the marks in the catalog, if the store has any. Does not replace marks that are known, but that the present
