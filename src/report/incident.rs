@@ -13,6 +13,7 @@ use trackiops_render::units;
 use trackiops_render::why::{Party, hide, parties, sentences};
 use trackiops_reports::why;
 use trackiops_schemas::unit::Unit;
+use trackiops_store::Mark;
 
 use super::document::{self, Head};
 use crate::anonymize::read_key;
@@ -26,6 +27,9 @@ use crate::{notes, outcome};
 
 /// Most bytes of a report.
 const MOST_BYTES: usize = 5_000_000;
+/// Most marks at the beginning of a report, and most characters of one: a store may have 64 MiB of marks.
+const MOST_MARKS: usize = 50;
+const MOST_CHARS_OF_MARK: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,14 +147,47 @@ fn head(question: &Question, key: Option<&Key>, notes: &[String]) -> anyhow::Res
         None => marks_in(&question.stores, question.range)?.0,
         Some(_) => Vec::new(),
     };
-    let marks = marks
-        .iter()
-        .map(|mark| format!("{}: {}", show(mark.time, zone), mark.text));
     let head = Head {
         notes,
         sentences: moments.iter().map(|of| sentences(of, zone)).collect(),
         parties: moments.iter().flat_map(parties).map(party).collect(),
-        marks: marks.collect(),
+        marks: in_words(&marks, zone),
     };
     Ok(head.html())
+}
+
+/// The first marks, and how many further ones there are.
+fn in_words(marks: &[Mark], zone: Zone) -> Vec<String> {
+    let one = |mark: &Mark| -> String {
+        let text: String = mark.text.chars().take(MOST_CHARS_OF_MARK).collect();
+        format!("{}: {text}", show(mark.time, zone))
+    };
+    let mut lines: Vec<_> = marks.iter().take(MOST_MARKS).map(one).collect();
+    let more = marks.len().saturating_sub(MOST_MARKS);
+    if more > 0 {
+        lines.push(format!("{more} more: `trackiops marks` lists them"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackiops_schemas::time::UtcMs;
+
+    #[test]
+    fn marks_at_the_beginning_are_few_and_short() {
+        let mark = Mark {
+            time: UtcMs(0),
+            host: "h".to_owned(),
+            text: "é".repeat(4000),
+        };
+        let of = |count: usize| in_words(&vec![mark.clone(); count], Zone::utc());
+        assert_eq!(of(MOST_MARKS).len(), MOST_MARKS);
+        let many = of(10_000);
+        assert_eq!(many.len(), MOST_MARKS + 1);
+        assert_eq!(many[MOST_MARKS], "9950 more: `trackiops marks` lists them");
+        let text = format!(": {}", "é".repeat(MOST_CHARS_OF_MARK));
+        assert!(many[0].ends_with(&text), "{}", many[0]);
+    }
 }
