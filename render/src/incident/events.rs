@@ -25,7 +25,10 @@ impl EventColumns {
         mut with: Option<&mut Pseudonyms>,
     ) -> Result<Self, Unknown> {
         let mut columns = Self::default();
-        for event in events.iter().take(MOST) {
+        for event in events {
+            if columns.time.len() == MOST {
+                break;
+            }
             let (text, host) = match with.as_deref_mut() {
                 None => (event.text.clone(), event.host.clone()),
                 Some(with) => match nameless(event) {
@@ -122,9 +125,14 @@ mod tests {
 
     #[test]
     fn long_texts_and_many_events_are_cut() {
-        let events = vec![event(EventKind::Mark, &"é".repeat(4096)); MOST + 1];
-        let texts = texts(&events, false, None);
-        assert_eq!(texts.len(), MOST);
-        assert_eq!(texts[0].chars().count(), MOST_CHARS);
+        let mut events = vec![event(EventKind::Mark, &"é".repeat(4096)); MOST + 1];
+        events.push(event(EventKind::ClockStep, "the clock was set"));
+        let found = texts(&events, false, None);
+        assert_eq!(found.len(), MOST);
+        assert_eq!(found[0].chars().count(), MOST_CHARS);
+        // Marks that are left out take no room.
+        let key = Key::new(&[7; Key::BYTES]);
+        let hidden = texts(&events, false, Some(&key));
+        assert_eq!(hidden, ["the clock was set"]);
     }
 }
