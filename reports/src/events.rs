@@ -2,8 +2,6 @@
 //!
 //! A tenant begins in a window if it did next to nothing in the windows before. From that window on, it has much of all load.
 
-use std::ops::Range;
-
 use trackiops_query::events::{Event, EventKind};
 use trackiops_query::{GroupBy, Outcome, QueryError, Question, Step, ask};
 
@@ -24,10 +22,11 @@ const LEAST_SHARE: f64 = 0.2;
 const MOST_OF_TENANT: usize = 3;
 /// Most begins in a range: those with the largest share.
 const MOST: usize = 10;
-/// With more windows, a range has no begins.
+/// With more windows, or more rows of tenants in them, a range has no begins: they would take too much time and memory.
 const MOST_WINDOWS: u64 = 100_000;
+const MOST_ROWS: usize = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 
-/// Lists the events in the range of a question, by time. Begins of tenants are about the files that it selects.
+/// Lists the events in the range of a question, by time. Begins are about the files that it selects, and about all of their tenants.
 pub fn ask_events(question: &Question) -> Result<Outcome<Event>, ReportError> {
     let events = trackiops_query::ask_events(question)?;
     Ok(events.and_events(tenant_starts(question)?))
@@ -51,16 +50,19 @@ fn tenant_starts(question: &Question) -> Result<Vec<Event>, ReportError> {
             [level] => vec![level],
             _ => Vec::new(),
         },
+        // A tenant is explained by those beside it.
+        tenants: Vec::new(),
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,
         top: None,
-        row_limit: None,
+        row_limit: Some(MOST_ROWS),
         ..question.clone()
     };
     let answer = match ask(&asked) {
         Ok(Outcome::Found(answer)) => answer,
-        Ok(Outcome::Nothing { .. }) | Err(QueryError::NoCommonStep { .. }) => {
+        Ok(Outcome::Nothing { .. })
+        | Err(QueryError::NoCommonStep { .. } | QueryError::TooManyRows) => {
             return Ok(Vec::new());
         }
         Err(error) => return Err(error.into()),
@@ -99,15 +101,12 @@ fn starts(set: &SeriesSet<Usage>) -> Vec<Event> {
     let length = LEAST_WINDOWS.max(count / PART);
     let mut found: Vec<Start> = Vec::new();
     for (what, measure) in MEASURES {
-        let rates: Vec<_> = set.series.iter().map(|of| set.rates(of, measure)).collect();
-        let whole = |windows: Range<usize>| -> f64 {
-            let of = |rates: &Vec<Option<f64>>| sum(&rates[windows.clone()]);
-            rates.iter().map(of).sum()
-        };
-        for (series, rates) in rates.iter().enumerate() {
-            for at in begins(rates, length) {
+        let all = all_rates(set, measure);
+        for (series, of) in set.series.iter().enumerate() {
+            let rates = set.rates(of, measure);
+            for at in begins(&rates, length) {
                 let windows = at..count.min(at + length);
-                let share = sum(&rates[windows.clone()]) / whole(windows);
+                let share = sum(&rates[windows.clone()]) / all[windows].iter().sum::<f64>();
                 if share >= LEAST_SHARE {
                     found.push(Start {
                         series,
@@ -136,6 +135,17 @@ fn starts(set: &SeriesSet<Usage>) -> Vec<Event> {
         .collect()
 }
 
+/// The rate of all series together in each window.
+fn all_rates(set: &SeriesSet<Usage>, measure: fn(&Usage) -> u64) -> Vec<f64> {
+    let mut all = vec![0.0; set.intervals.count];
+    for series in &set.series {
+        for (sum, rate) in all.iter_mut().zip(set.rates(series, measure)) {
+            *sum += rate.unwrap_or(0.0);
+        }
+    }
+    all
+}
+
 /// Whether both are of one tenant and about the same time.
 fn is_same(a: &Start, b: &Start, length: usize) -> bool {
     a.series == b.series && a.at.abs_diff(b.at) < length
@@ -149,15 +159,19 @@ fn sum(rates: &[Option<f64>]) -> f64 {
 /// Indices of windows in which a load begins.
 fn begins(rates: &[Option<f64>], length: usize) -> Vec<usize> {
     let begins = |at: &usize| {
+        // Of time that was not recorded it is not known whether the tenant was idle.
+        let did_at_most = |most: f64| {
+            let mut before = rates[at - length..*at].iter().rev();
+            before.all(|rate| rate.is_some_and(|rate| rate <= most))
+        };
+        // Most windows end here, and no sum is needed for them.
+        let Some(rate) = rates[*at].filter(|rate| *rate > 0.0 && did_at_most(*rate)) else {
+            return false;
+        };
         let after = &rates[*at..rates.len().min(at + length)];
         let recorded = after.iter().flatten().count();
         let idle = IDLE * sum(after) / recorded.max(1) as f64;
-        let does = rates[*at].is_some_and(|rate| rate > idle);
-        // Of time that was not recorded it is not known whether the tenant was idle.
-        let mut before = rates[at - length..*at].iter();
-        recorded >= LEAST_WINDOWS
-            && does
-            && before.all(|rate| rate.is_some_and(|rate| rate <= idle))
+        recorded >= LEAST_WINDOWS && rate > idle && did_at_most(idle)
     };
     (length..rates.len()).filter(begins).collect()
 }
@@ -222,6 +236,42 @@ mod tests {
             }
         });
         assert_eq!(events(&windows), []);
+    }
+
+    #[test]
+    fn a_question_about_a_tenant_has_the_begins_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        record(
+            dir.path(),
+            options_of("web-1", "1s,10s,1m", "1h"),
+            &noisy_neighbour(),
+        );
+        let mut asked = question(dir.path());
+        asked.tenants = vec!["0:/other.service".to_owned()];
+        let Outcome::Found(answer) = ask_events(&asked).unwrap() else {
+            panic!("nothing found");
+        };
+        let kinds: Vec<_> = answer.rows.iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::TenantStart]);
+    }
+
+    #[test]
+    fn more_tenants_than_fit_into_memory_have_no_begins() {
+        let batch = nfs("nas:/data", "/srv/scratch/batch", "0:/batch.service");
+        let begins = |tenants: usize| {
+            let of = |n: usize| nfs("nas:/data", &format!("/srv/{n}"), &format!("{n}:/job"));
+            let others: Vec<_> = (0..tenants).map(of).collect();
+            let windows = recorded(1, 600, |second, scene| {
+                for file in &others {
+                    scene.reads(file, usual(2.0, 4096, 300.0));
+                }
+                if second >= 300 {
+                    scene.writes(&batch, usual(50.0, 1 << 20, 900.0));
+                }
+            });
+            events(&windows).len()
+        };
+        assert_eq!((begins(2), begins(64)), (1, 0));
     }
 
     #[test]
