@@ -164,19 +164,21 @@ fn events_of(host: &str, coverage: &mut Coverage, gaps: &[Gap], question: &Quest
             continue;
         }
         let missing = show_length(gap.missing_ms);
-        if gap.missing_ms < LEAST_STOP_MS {
+        // A gap that is cut by the range has no known end there.
+        let (since, until) = (question.range.since, question.range.until);
+        let until = until.map_or(question.now, |until| until.min(question.now));
+        let has_begin = since.is_none_or(|since| since < gap.range.start);
+        let has_end = gap.range.end < until;
+        if has_begin && has_end && gap.missing_ms < LEAST_STOP_MS {
             let text = format!("the recorder restarted: {missing} not recorded");
             add(gap.range.start, EventKind::RecorderRestarted, text);
             continue;
         }
-        // A gap that is cut by the range has no known end there.
-        let (since, until) = (question.range.since, question.range.until);
-        let until = until.map_or(question.now, |until| until.min(question.now));
-        if since.is_none_or(|since| since < gap.range.start) {
+        if has_begin {
             let text = format!("the recorder ended: {missing} not recorded");
             add(gap.range.start, EventKind::RecorderEnded, text);
         }
-        if gap.range.end < until {
+        if has_end {
             let text = "the recorder started".to_owned();
             add(gap.range.end, EventKind::RecorderStarted, text);
         }

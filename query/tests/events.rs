@@ -97,6 +97,26 @@ fn a_gap_that_the_range_cuts_has_no_event_at_the_cut() {
 }
 
 #[test]
+fn a_recording_that_begins_and_ends_within_a_second_is_no_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 20, 4);
+    recorded[0].health.covered_ms = 700;
+    recorded[19].health.covered_ms = 600;
+    record(dir.path(), options_of("a", "1s,10s", "1m"), &recorded);
+    let mut asked = question(dir.path());
+    // As a picture asks for the time of its answer.
+    asked.range = range(THREE, THREE + 20_000);
+    let ended = "the recorder ended: 0.4 s not recorded";
+    assert_eq!(
+        events(&asked),
+        expected(&[
+            (300, "recorder-started", "the recorder started"),
+            (19_600, "recorder-ended", ended),
+        ])
+    );
+}
+
+#[test]
 fn a_gap_where_the_clock_was_set_is_no_end_of_the_recorder() {
     let dir = tempfile::tempdir().unwrap();
     let first = windows(1, THREE, 1000, 10, 4);
