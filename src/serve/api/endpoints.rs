@@ -139,8 +139,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The slowest requests one by one, where they were kept",
         command: &["requests"],
         words: &[
-            "since", "until", "file", "dir", "mount", "volume", "tenant", "op", "where", "sort",
-            "top", "columns",
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "op", "where",
+            "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -212,6 +212,15 @@ mod tests {
 
     use super::*;
     use crate::Cli;
+
+    #[test]
+    fn questions_about_files_take_all_that_chooses_files() {
+        for endpoint in ENDPOINTS.iter().filter(|of| of.takes("file")) {
+            for name in ["dir", "mount", "volume", "tenant", "level"] {
+                assert!(endpoint.takes(name), "{}: {name}", endpoint.name);
+            }
+        }
+    }
 
     #[test]
     fn every_parameter_is_a_flag_of_its_command() {
