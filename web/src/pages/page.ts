@@ -10,6 +10,8 @@ import type { Place } from '../url.ts';
 
 /** Tables of a live range are asked for again after this time. */
 const TABLES_MS = 10_000;
+/** Events are asked for again with each of these times: who began is looked for in all windows, which takes longer than a table. */
+const EVENTS_EVERY = 3;
 
 interface Page {
   selection: Selection;
@@ -52,5 +54,5 @@ export function usePage(place: Place, meta: Meta): Page {
   const shown = recording.isLive ? { ...same, range: recording.range } : same;
   const moves = movesOf(shown);
   useKeys(moves);
-  return { selection: same, recording, moves, again, refresh, moments: useMoments(same, meta, again) };
+  return { selection: same, recording, moves, again, refresh, moments: useMoments(same, meta, Math.floor(again / EVENTS_EVERY)) };
 }
