@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs the crates that `cargo install trackiops` needs, as a registry takes them, and prints their paths. Makes a directory of their sources
-# and of all other crates, from which cargo can install without a registry, and resolves the program from it.
+# and of all other crates, from which cargo can install without a registry, and resolves the program from it. Needs cargo 1.90: an older one
+# packs no crates that need each other.
 #
 #   crates.sh DIRECTORY             packs a commit: uncommitted changes are an error
 #   crates.sh --install DIRECTORY   installs the program from there as well, into DIRECTORY/installed

@@ -134,7 +134,7 @@ for dist; do
     [ -d "$dist" ] || die "$dist is no directory: run \`make dist\`"
     dists+=("$(realpath "$dist")")
 done
-[ ! -e "$out" ] || [ -d "$out/apt/dists" ] || die "$out exists and has no repository: name another directory"
+[ ! -e "$out" ] || { [ -d "$out/apt/dists" ] && [ -d "$out/rpm/repodata" ]; } || die "$out exists and has no repository for apt and for dnf: name another directory"
 install_tools
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 new=$out.new key=

@@ -472,6 +472,9 @@ fn repositories_are_the_same_bytes_or_nothing() {
     fails("repositories", &one, "trackiops.asc", "has no secret key");
     fails("repositories", &kept, "key", "no .deb in");
     fails("2", &one, "key", "exists and has no repository");
+    // It may be the repository of another project.
+    fs::create_dir_all(place.at("other/apt/dists")).unwrap();
+    fails("other", &one, "key", "exists and has no repository");
     // What was there is as it was.
     let mut compare = Command::new("diff");
     succeed(compare.arg("-r").arg(&kept).arg(place.at("repositories")));
