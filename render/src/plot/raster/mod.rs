@@ -121,8 +121,9 @@ impl DrawingBackend for Raster<'_> {
         if height <= MOST_HEIGHT {
             return Ok(());
         }
+        let [high, most] = [height, MOST_HEIGHT].map(|pixels| pixels.saturating_mul(SCALE));
         let why = format!(
-            "a PNG has at most {MOST_HEIGHT} lines, and this picture {height}: draw less, or write an SVG"
+            "the picture would be {high} pixels high, and a PNG is at most {most}: draw fewer columns, or write an SVG"
         );
         Err(DrawingErrorKind::DrawingError(io::Error::other(why)))
     }
