@@ -152,11 +152,11 @@ families! {
         "Part of these times from transmission to reply.";
 
     TCP_READINGS: Counter, "trackiops_tcp_readings", ["transport"],
-        "Readings of what TCP knows of a connection, in windows in which it moved data.";
+        "Readings of what TCP knows of a connection while it was in use.";
     TCP_RTT: Counter in Seconds, "trackiops_tcp_rtt_seconds", ["transport"],
         "Sum of the smoothed round-trip times at these readings.";
     TCP_RTT_MIN: Gauge in Seconds, "trackiops_tcp_rtt_min_seconds", ["transport"],
-        "Least round-trip time of a segment.";
+        "Least round-trip time of a segment since the recording began.";
     TCP_SEGMENTS: Counter, "trackiops_tcp_segments", ["transport"],
         "Segments with data that the client sent, retransmissions included.";
     TCP_RETRANSMITTED: Counter, "trackiops_tcp_retransmitted_segments", ["transport"],

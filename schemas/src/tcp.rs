@@ -8,7 +8,8 @@ counters! {
     /// counts are differences between two readings.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct TcpSums {
-        /// Readings after which the connection had moved data. Without one, nothing is known.
+        /// Readings before which the connection was in use: data moved, or waited to be sent. Without one, nothing is
+        /// known.
         readings: "readings", Count, sum;
         /// Readings that found another socket than the one before.
         reconnects: "reconnects", Count, sum;

@@ -28,7 +28,7 @@ const LONGEST_MS: i64 = 10_000;
 const READINGS: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
-/// A reading of all connections that have moved data since the one before.
+/// A reading of all connections that were in use since the one before.
 #[derive(Debug)]
 pub struct Readings {
     /// A time in the window that they belong to.

@@ -135,10 +135,12 @@ impl TcpInfo {
         is_measured.then_some(read)
     }
 
-    /// Whether data moved between an earlier reading and this one, in either direction.
-    pub fn has_moved_since(&self, before: &Self) -> bool {
-        let counts = |info: &Self| (info.segments, info.segments_received);
-        counts(self) != counts(before)
+    /// Whether data moved in either direction, or waited to be sent, between an earlier reading and this one. While the
+    /// server's window is closed, no segment moves, and only these times grow.
+    pub fn was_used_since(&self, before: &Self) -> bool {
+        let segments = |info: &Self| (info.segments, info.segments_received);
+        let times = |info: &Self| (info.receiver_limited_us, info.send_buffer_limited_us);
+        segments(self) != segments(before) || times(self) != times(before)
     }
 
     /// One reading, with the differences from an earlier one of the same socket. Narrow counters may wrap.
@@ -494,7 +496,14 @@ mod tests {
         let sums = now.since(&before);
         assert_eq!((sums.segments, sums.retrans), (6, 2));
         assert_eq!((sums.retrans_bytes, sums.rtt_ns_sum), (2900, 200_000));
-        assert!(now.has_moved_since(&before) && !now.has_moved_since(&now));
+        assert!(now.was_used_since(&before) && !now.was_used_since(&now));
+        let waits = TcpInfo {
+            receiver_limited_us: 900_000,
+            ..before
+        };
+        assert!(waits.was_used_since(&before));
+        let sums = waits.since(&before);
+        assert_eq!((sums.segments, sums.receiver_limited_ns), (0, 900_000_000));
     }
 
     #[test]

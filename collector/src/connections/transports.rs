@@ -63,7 +63,7 @@ impl Transports {
         self.known.is_empty()
     }
 
-    /// Reads all connections. Returns those that have moved data since their last reading. `look_up` answers for each
+    /// Reads all connections. Returns those that were in use since their last reading. `look_up` answers for each
     /// address in its place.
     pub fn read(
         &mut self,
@@ -76,7 +76,7 @@ impl Transports {
             self.listed = Some(now);
             self.list();
         }
-        let mut moved = Vec::new();
+        let mut used = Vec::new();
         let mut left: Vec<_> = self.known.iter_mut().collect();
         // First by the addresses of the last reading, which seldom change. Then by those that the kernel shows now.
         for is_first in [true, false] {
@@ -97,7 +97,7 @@ impl Transports {
                 match reading {
                     Some(reading) => {
                         let sums = transport.follow(ends.server, reading);
-                        moved.extend(sums.map(|sums| (name.clone(), sums)));
+                        used.extend(sums.map(|sums| (name.clone(), sums)));
                     }
                     None => {
                         transport.ends = None;
@@ -106,7 +106,7 @@ impl Transports {
                 }
             }
         }
-        moved
+        used
     }
 
     fn list(&mut self) {
@@ -134,16 +134,16 @@ impl Transports {
 }
 
 impl Transport {
-    /// Takes over a reading. Returns the differences from the one before, if data has moved. Differences count from the
-    /// first reading on, so that one has none.
+    /// Takes over a reading. Returns the differences from the one before, if the connection was in use. Differences count
+    /// from the first reading on, so that one has none.
     fn follow(&mut self, server: SocketAddr, now: SocketReading) -> Option<TcpSums> {
         let (before_server, before) = self.last.replace((server, now))?;
         if server != before_server {
             return None;
         }
         if now.cookie == before.cookie {
-            let has_moved = now.info.has_moved_since(&before.info);
-            return has_moved.then(|| now.info.since(&before.info));
+            let was_used = now.info.was_used_since(&before.info);
+            return was_used.then(|| now.info.since(&before.info));
         }
         // The counters of a new socket begin at 0.
         Some(TcpSums {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(kernel.moved(&[(875, reading(1, 100, 7))]), []);
         let moved = kernel.moved(&[(875, reading(1, 130, 9))]);
         assert_eq!(moved, told("tcp-3", [30, 2, 0]));
-        // Nothing has moved.
+        // It is idle.
         assert_eq!(kernel.moved(&[(875, reading(1, 130, 9))]), []);
         // The client connects again from the same port, as it does where it can.
         let moved = kernel.moved(&[(875, reading(2, 5, 1))]);
