@@ -95,11 +95,12 @@ impl Transports {
                 asked.into_iter().zip(addresses).zip(readings)
             {
                 match reading {
-                    Some(reading) => {
+                    // Another connection may have got the port, and its socket: ask the kernel whose it is.
+                    Some(reading) if !is_first || transport.has_socket(reading.cookie) => {
                         let sums = transport.follow(ends.server, reading);
                         used.extend(sums.map(|sums| (name.clone(), sums)));
                     }
-                    None => {
+                    _ => {
                         transport.ends = None;
                         left.push((name, transport));
                     }
@@ -134,6 +135,11 @@ impl Transports {
 }
 
 impl Transport {
+    /// Whether the last reading was of this socket.
+    fn has_socket(&self, cookie: u64) -> bool {
+        self.last.is_some_and(|(_, last)| last.cookie == cookie)
+    }
+
     /// Takes over a reading. Returns the differences from the one before, if the connection was in use. Differences count
     /// from the first reading on, so that one has none.
     fn follow(&mut self, server: SocketAddr, now: SocketReading) -> Option<TcpSums> {
@@ -320,6 +326,20 @@ mod tests {
         kernel.connect(name, 875, "10.0.0.5");
         let moved = kernel.moved(&[(875, reading(2, 9, 0))]);
         assert_eq!(moved, told("tcp-3", [9, 0, 1]));
+    }
+
+    #[test]
+    fn a_port_that_another_connection_gets_is_not_counted_twice() {
+        let mut kernel = Kernel::new();
+        kernel.connect("switch-0/xprt-3-tcp", 875, "10.0.0.5");
+        kernel.connect("switch-0/xprt-4-tcp", 876, "10.0.0.5");
+        kernel.moved(&[(875, reading(1, 1, 0)), (876, reading(2, 1, 0))]);
+        // The first one is closed, and the second one connects again from its port.
+        kernel.connect("switch-0/xprt-4-tcp", 875, "10.0.0.5");
+        let closed = ["srcaddr", "dstaddr", "xprt_info"].map(|file| (file, "<closed>\n"));
+        kernel.put("switch-0/xprt-3-tcp", closed);
+        let moved = kernel.moved(&[(875, reading(9, 5, 0))]);
+        assert_eq!(moved, told("tcp-4", [5, 0, 1]));
     }
 
     #[test]
