@@ -77,8 +77,8 @@ impl Networks {
         read
     }
 
-    /// Enters namespaces that are not known and may have connections: namespaces of processes that have superblocks of
-    /// NFS, and namespaces that only have a name.
+    /// Finds namespaces that are not known and have superblocks of NFS. A namespace that only has a name shows its
+    /// superblocks inside.
     fn find_others(&mut self) {
         let Some(home) = &self.home else {
             return;
@@ -98,7 +98,7 @@ impl Networks {
                 continue;
             }
             match Network::at(&path, home) {
-                Ok(network) => self.others.push(network),
+                Ok(network) => self.others.extend(network),
                 // The unit for systemd forbids it, for example. Then no other namespace can be entered either.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.home = None;
@@ -130,13 +130,13 @@ impl Network {
         })
     }
 
-    /// The namespace of this file. Returns to the namespace `home`.
-    fn at(path: &Path, home: &OwnedFd) -> io::Result<Self> {
+    /// The namespace of this file, if it has superblocks of NFS. Returns to the namespace `home`.
+    fn at(path: &Path, home: &OwnedFd) -> io::Result<Option<Self>> {
         let namespace = open(path)?;
         enter(&namespace)?;
-        let network = Self::of_thread(None);
+        let network = has_superblocks("thread-self").then(|| Self::of_thread(None));
         enter(home)?;
-        network
+        network.transpose()
     }
 }
 

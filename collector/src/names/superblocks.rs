@@ -3,6 +3,7 @@
 //! Reading it never contacts a server.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -104,14 +105,14 @@ impl Superblocks {
     }
 }
 
-/// Whether the network namespace of a process has superblocks of NFS.
-pub fn has_superblocks(pid: u32) -> bool {
-    volumes_of(pid).is_some_and(|volumes| !volumes.is_empty())
+/// Whether the network namespace of a process has superblocks of NFS. `process` is a name below /proc.
+pub fn has_superblocks(process: impl fmt::Display) -> bool {
+    volumes_of(process).is_some_and(|volumes| !volumes.is_empty())
 }
 
 /// The superblocks of a process's network namespace, with their fsids; `None` if they cannot be read.
-fn volumes_of(pid: u32) -> Option<Vec<(Dev, String)>> {
-    let text = fs::read(format!("/proc/{pid}/net/nfsfs/volumes")).ok()?;
+fn volumes_of(process: impl fmt::Display) -> Option<Vec<(Dev, String)>> {
+    let text = fs::read(format!("/proc/{process}/net/nfsfs/volumes")).ok()?;
     Some(parse_volumes(&text))
 }
 

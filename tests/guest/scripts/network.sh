@@ -32,6 +32,8 @@ tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
 tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
 ip addr add 10.9.9.9/32 dev lo
 ip netns add one
+# More than the recorder follows, but without NFS.
+for number in {1..20}; do ip netns add "empty$number"; done
 ip link add one type veth peer name eth0 netns one
 ip addr add 10.9.1.1/24 dev one
 ip link set one up
