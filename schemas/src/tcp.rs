@@ -62,8 +62,12 @@ impl TcpSums {
     /// The value of a counter as its column holds it; `None` if it is unknown.
     pub fn known(&self, counter: &Counter<Self>) -> Option<u64> {
         let value = counter.stored((counter.get)(self));
-        // The kernel has no rate before the first acknowledgement, and no RTT is 0.
-        let is_measured = value > 0 || !["rtt_us_min", "delivery_rate_max"].contains(&counter.name);
+        let is_measured = match counter.name {
+            // The kernel has no rate before the first acknowledgement, and no RTT is 0.
+            "rtt_us_min" | "delivery_rate_max" => value > 0,
+            "receive_window_sum" => self.receive_window_readings > 0,
+            _ => true,
+        };
         (self.readings > 0 && is_measured).then_some(value)
     }
 
@@ -133,7 +137,9 @@ mod tests {
         assert_eq!(quiet.known(named("rtt_us_min")), Some(150));
         assert_eq!(quiet.known(named("delivery_rate_max")), None);
         assert_eq!(quiet.receive_window_mean(), None);
+        assert_eq!(quiet.known(named("receive_window_sum")), None);
         quiet.receive_window_readings = 1;
         assert_eq!(quiet.receive_window_mean(), Some(0.0));
+        assert_eq!(quiet.known(named("receive_window_sum")), Some(0));
     }
 }
