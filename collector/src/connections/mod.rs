@@ -21,8 +21,8 @@ use crate::connections::networks::Networks;
 
 /// Shortest time between two readings, ms. A reading of 100 connections takes some tenths of a ms.
 const SHORTEST_MS: i64 = 1000;
-/// Longest time between two readings in windows of whole multiples, ms. The counters of a connection that is replaced
-/// between two readings are not read to their end.
+/// Longest time between two readings, ms. The counters of a connection that is replaced between two readings are not read
+/// to their end.
 const LONGEST_MS: i64 = 10_000;
 /// Most readings that wait for the recorder. Then the thread waits, and the next differences are longer.
 const READINGS: usize = 16;
@@ -37,7 +37,7 @@ pub struct Readings {
     pub connections: Vec<(String, TcpSums)>,
 }
 
-/// The reading thread. It ends when this is dropped.
+/// The reading thread. Once this is dropped, it ends with its next reading, at the latest after [`LONGEST_MS`].
 pub struct Connections {
     readings: Receiver<Readings>,
 }
@@ -76,17 +76,18 @@ fn read(every_ms: i64, readings: &SyncSender<Readings>) {
     }
 }
 
-/// Time between two readings: a window if it is neither short nor long. At the end of each long window there is one.
+/// Time between two readings: a window if it is neither short nor long. Each long window has several, and one at its end.
 fn period_ms(granularity: Granularity) -> i64 {
     let window_ms = granularity.ms();
     if window_ms < SHORTEST_MS {
         let windows = (SHORTEST_MS + window_ms - 1) / window_ms;
         return windows * window_ms;
     }
-    match window_ms % LONGEST_MS {
-        0 => LONGEST_MS,
-        _ => window_ms,
-    }
+    // It divides a day or is whole days, so it has small divisors.
+    let divides = |parts: &i64| window_ms % parts == 0;
+    let parts = (window_ms.div_euclid(LONGEST_MS).max(1)..=window_ms).filter(divides);
+    let mut periods = parts.map(|parts| window_ms / parts);
+    periods.find(|ms| *ms <= LONGEST_MS).unwrap_or(window_ms)
 }
 
 /// Returns the multiple of the wall clock, or if the clock was set meanwhile, its time.
@@ -117,9 +118,12 @@ mod tests {
             ("1s", 1000),
             ("2s", 2000),
             ("10s", 10_000),
-            ("15s", 15_000),
+            ("12s", 6000),
+            ("15s", 7500),
+            ("25s", 6250),
             ("1m", 10_000),
             ("1h", 10_000),
+            ("7d", 10_000),
         ] {
             let granularity: Granularity = window.parse().unwrap();
             assert_eq!(period_ms(granularity), every_ms, "{window}");
