@@ -9,11 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use trackiops_http::SeenFiles;
 
-/// Time for the answers of a name server. A datagram that is lost costs a push, and the next push makes up for it.
+/// Time for an answer of a name server. A datagram that is lost costs a push, and the next push makes up for it. All
+/// servers together have less time than a push.
 const PATIENCE: Duration = Duration::from_secs(2);
 const DNS_PORT: u16 = 53;
 /// Most name servers that are asked, as in glibc.
@@ -120,14 +122,21 @@ impl Settings {
 
     async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, NameError> {
         let mut failure = None;
+        // Each is waited for once, and not for every name.
+        let mut silent = Vec::new();
         for full_name in self.full_names(name) {
             for server in &self.servers {
-                match timeout(PATIENCE, look_up(*server, &full_name)).await {
-                    Ok(Ok(found)) if found.is_empty() => break,
-                    Ok(Ok(found)) => return Ok(found),
-                    Ok(Err(why)) => failure = Some(format!("name server {}: {why}", server.ip())),
-                    Err(_) => {
-                        failure = Some(format!("name server {} does not answer", server.ip()));
+                if silent.contains(server) {
+                    continue;
+                }
+                match look_up(*server, &full_name).await {
+                    Ok(found) if found.is_empty() => break,
+                    Ok(found) => return Ok(found),
+                    Err(why) => {
+                        if why.kind() == io::ErrorKind::TimedOut {
+                            silent.push(*server);
+                        }
+                        failure = Some(format!("name server {}: {why}", server.ip()));
                     }
                 }
             }
@@ -140,30 +149,70 @@ impl Settings {
     }
 }
 
-/// The addresses that a name server knows of a name.
+/// The addresses that a name server knows of a name. Addresses of one kind are enough: some servers fail where a name has
+/// none of the other kind.
 async fn look_up(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
+    let (Some(v4), Some(v6)) = (query(name, A), query(name, AAAA)) else {
+        return Ok(Vec::new());
+    };
+    match tokio::join!(answer_of(server, &v4), answer_of(server, &v6)) {
+        (Ok(mut found), Ok(more)) => {
+            found.extend(more);
+            Ok(found)
+        }
+        (Ok(found), Err(why)) | (Err(why), Ok(found)) if found.is_empty() => Err(why),
+        (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
+        (Err(why), Err(_)) => Err(why),
+    }
+}
+
+/// The addresses in a name server's answer, which comes by TCP where it does not fit into a datagram.
+async fn answer_of(server: SocketAddr, query: &[u8]) -> io::Result<Vec<IpAddr>> {
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+    let by_udp = timeout(PATIENCE, by_udp(server, query)).await;
+    match by_udp.map_err(|_| silent())?? {
+        Some(found) => Ok(found),
+        None => {
+            let by_tcp = timeout(PATIENCE, by_tcp(server, query)).await;
+            by_tcp.map_err(|_| silent())?
+        }
+    }
+}
+
+/// `None` if the answer is cut off.
+async fn by_udp(server: SocketAddr, query: &[u8]) -> io::Result<Option<Vec<IpAddr>>> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
+    // The kernel chooses a random port for each query, which a forged answer has to guess, beside the query's number.
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
-    let mut found = Vec::new();
-    for kind in [A, AAAA] {
-        let Some(query) = query(name, kind) else {
-            return Ok(Vec::new());
-        };
-        socket.send(&query).await?;
-        let mut buffer = [0; 4096];
-        loop {
-            let length = socket.recv(&mut buffer).await?;
-            if let Some(answer) = answer_to(&query, &buffer[..length]) {
-                found.extend(answer.map_err(io::Error::other)?);
-                break;
-            }
+    socket.send(query).await?;
+    let mut buffer = [0; 4096];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        let message = &buffer[..length];
+        if let Some(answer) = answer_to(query, message) {
+            return match is_cut_off(message) {
+                true => Ok(None),
+                false => answer.map(Some).map_err(io::Error::other),
+            };
         }
     }
-    Ok(found)
+}
+
+async fn by_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<IpAddr>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = u16::try_from(query.len()).map_err(io::Error::other)?;
+    let message = [&length.to_be_bytes()[..], query].concat();
+    stream.write_all(&message).await?;
+    let mut message = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut message).await?;
+    let answer = answer_to(query, &message);
+    answer
+        .unwrap_or_else(|| Err("it answers another question".to_owned()))
+        .map_err(io::Error::other)
 }
 
 /// A message that asks for the records of a name. `None` if the name is too long.
@@ -203,6 +252,11 @@ fn answer_to(query: &[u8], message: &[u8]) -> Option<Result<Vec<IpAddr>, String>
     })
 }
 
+/// Whether an answer did not fit into its datagram.
+fn is_cut_off(message: &[u8]) -> bool {
+    message.get(2).is_some_and(|flags| flags & 2 != 0)
+}
+
 /// The addresses in the records from `at` on, whichever name of the host they have.
 fn records(message: &[u8], mut at: usize) -> Option<Vec<IpAddr>> {
     let number = |at: usize| {
@@ -238,6 +292,10 @@ fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use tokio::net::TcpListener;
+
     use super::*;
 
     /// An answer with an alias, an address, and another record.
@@ -316,9 +374,37 @@ mod tests {
         assert!(super::query(&"a.".repeat(200), A).is_none());
     }
 
-    #[tokio::test]
-    async fn a_name_server_is_asked_for_both_kinds_of_addresses() {
-        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    /// The kind of records that a query asks for.
+    fn kind(query: &[u8]) -> u16 {
+        u16::from(query[query.len() - 3])
+    }
+
+    /// The answer with an address of this kind.
+    fn known(query: &[u8]) -> Vec<u8> {
+        match kind(query) {
+            A => answer(query, &[10, 0, 0, 1], A),
+            _ => answer(query, &Ipv6Addr::LOCALHOST.octets(), AAAA),
+        }
+    }
+
+    /// The same for a.example alone. There are no other names.
+    fn only_one_name(query: &[u8]) -> Vec<u8> {
+        let mut message = known(query);
+        let is_known = query[HEADER_BYTES..].starts_with(b"\x01a\x07example\x00");
+        message[3] = if is_known { 0 } else { 3 };
+        message
+    }
+
+    fn both() -> [IpAddr; 2] {
+        [
+            Ipv4Addr::new(10, 0, 0, 1).into(),
+            Ipv6Addr::LOCALHOST.into(),
+        ]
+    }
+
+    /// A name server that answers datagrams like this. Its address has no other ports in use.
+    async fn serve(reply: fn(&[u8]) -> Vec<u8>) -> Settings {
+        let server = UdpSocket::bind("127.0.53.1:0").await.unwrap();
         let settings = Settings {
             servers: vec![server.local_addr().unwrap()],
             search: Vec::new(),
@@ -328,22 +414,73 @@ mod tests {
             let mut buffer = [0; 512];
             loop {
                 let (length, from) = server.recv_from(&mut buffer).await.unwrap();
-                let query = &buffer[..length];
-                let is_known = query[HEADER_BYTES..].starts_with(b"\x01a\x07example\x00");
-                let mut message = match query[length - 3] {
-                    1 => answer(query, &[10, 0, 0, 1], A),
-                    _ => answer(query, &Ipv6Addr::LOCALHOST.octets(), AAAA),
-                };
-                message[3] = if is_known { 0 } else { 3 };
+                let message = reply(&buffer[..length]);
                 // An answer to nothing, before the right one.
                 server.send_to(b"x", from).await.unwrap();
                 server.send_to(&message, from).await.unwrap();
             }
         });
-        let found = settings.ask("a.example").await.unwrap();
-        let expected: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
-        assert_eq!(found, expected);
+        settings
+    }
+
+    #[tokio::test]
+    async fn a_name_server_is_asked_for_both_kinds_of_addresses() {
+        let settings = serve(only_one_name).await;
+        assert_eq!(settings.ask("a.example").await.unwrap(), both());
         let unknown = settings.ask("b.example").await.unwrap_err();
         assert_eq!(unknown.to_string(), "there is no host b.example");
+    }
+
+    #[tokio::test]
+    async fn one_kind_of_addresses_is_enough() {
+        let settings = serve(|query| {
+            let mut message = known(query);
+            message[3] = if kind(query) == A { 0 } else { 2 };
+            message
+        });
+        let found = settings.await.ask("a.example").await.unwrap();
+        assert_eq!(found, both()[..1]);
+        let settings = serve(|query| {
+            let mut message = known(query);
+            message[3] = 2;
+            message
+        });
+        let error = settings.await.ask("a.example").await.unwrap_err();
+        let expected = "cannot find a.example: name server 127.0.53.1: it answers with error 2";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_off_comes_by_tcp() {
+        let settings = serve(|query| {
+            let mut cut_off = query.to_vec();
+            cut_off[2] |= 0x82;
+            cut_off
+        });
+        let settings = settings.await;
+        let server = TcpListener::bind(settings.servers[0]).await.unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = server.accept().await.unwrap();
+                let mut query = vec![0; usize::from(stream.read_u16().await.unwrap())];
+                stream.read_exact(&mut query).await.unwrap();
+                let message = known(&query);
+                stream.write_u16(message.len() as u16).await.unwrap();
+                stream.write_all(&message).await.unwrap();
+            }
+        });
+        assert_eq!(settings.ask("a.example").await.unwrap(), both());
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_waited_for_once() {
+        let silent = UdpSocket::bind("127.0.53.1:0").await.unwrap();
+        let mut settings = serve(only_one_name).await;
+        settings.servers.insert(0, silent.local_addr().unwrap());
+        settings.search = vec!["b".to_owned(), "c".to_owned(), "d".to_owned()];
+        settings.dots = 2;
+        let begun = Instant::now();
+        assert_eq!(settings.ask("a.example").await.unwrap(), both());
+        assert!(begun.elapsed() < 2 * PATIENCE, "{:?}", begun.elapsed());
     }
 }

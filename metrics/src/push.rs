@@ -60,7 +60,7 @@ impl PushError {
     /// The next step.
     fn advice(&self) -> &'static str {
         match self {
-            Self::Name(_) => "check the name in the URL",
+            Self::Name(_) => "check the name in the URL, and the name servers",
             Self::Tls(_) => "check the name in the URL, and the certificates of both sides",
             Self::Status(401 | 403) => "check the headers of --otlp-headers",
             _ => "check that the collector runs and has an OTLP receiver for HTTP",
