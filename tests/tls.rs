@@ -297,6 +297,29 @@ fn certificates_and_passwords_change_without_a_restart() {
 }
 
 #[test]
+fn half_a_file_opens_no_server_to_other_names() {
+    let house = House::new();
+    let web = house.web(
+        "  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: authority.crt
+  client_allowed_sans: [scraper]
+",
+    );
+    let metrics = house.start(&web);
+    let [scraper, another] = ["scraper", "another"].map(|name| {
+        let identity = house.authority.issue(name, &format!("DNS:{name}"));
+        client(&house.authority, Some(&identity))
+    });
+    let text = fs::read_to_string(&web).unwrap();
+    let (half, _) = text.split_once("  client_allowed_sans").unwrap();
+    fs::write(&web, half).unwrap();
+    let headers = "Host: localhost\r\n";
+    assert_answered(&metrics, &scraper, headers);
+    assert!(ask(&metrics, &another, headers).is_err());
+    metrics.wait_for("has no client_allowed_sans any more");
+}
+
+#[test]
 fn other_hosts_may_connect_only_with_tls_and_authentication() {
     let house = House::new();
     let open = ["--listen", "0.0.0.0:0", "--web-config"];

@@ -63,6 +63,11 @@ impl ClientAuth {
         )
     }
 
+    /// Whether only certificates with certain names are accepted.
+    pub fn restricts_names(&self) -> bool {
+        matches!(self, Self::Verified { allowed_sans, .. } if !allowed_sans.is_empty())
+    }
+
     fn check(&self, choice: &Choice, seen: &mut SeenFiles) -> Result<Option<Check>, TlsError> {
         let provider = Arc::new(choice.provider());
         let algorithms = provider.signature_verification_algorithms;

@@ -67,6 +67,8 @@ struct Rules {
     tls: Option<ServerTls>,
     /// Whether each client must have a certificate that an authority vouches for.
     needs_certificate: bool,
+    /// Whether that certificate must have one of certain names.
+    restricts_names: bool,
     users: Option<Users>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -97,6 +99,7 @@ impl Rules {
         Ok(Self {
             tls,
             needs_certificate: settings.is_some_and(|of| of.clients.is_verified()),
+            restricts_names: settings.is_some_and(|of| of.clients.restricts_names()),
             users,
             headers: document.headers,
         })
@@ -108,6 +111,8 @@ impl Rules {
             Some("tls_server_config")
         } else if self.needs_certificate && !new.needs_certificate {
             Some("client_auth_type RequireAndVerifyClientCert")
+        } else if self.restricts_names && !new.restricts_names {
+            Some("client_allowed_sans")
         } else if self.users.is_some() && new.users.is_none() {
             Some("basic_auth_users")
         } else {
