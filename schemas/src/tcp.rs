@@ -23,7 +23,7 @@ counters! {
         rtt_var_ns_sum: "rtt_var_us_sum", Microseconds, saturating_sum;
         /// Segments with data that were sent, retransmissions included.
         segments: "segments", Count, sum;
-        /// Segments that were retransmitted.
+        /// Segments that were retransmitted, SYNs included (`tcpi_total_retrans`).
         retrans: "retrans", Count, sum;
         /// Their bytes.
         retrans_bytes: "retrans_bytes", Bytes, sum;
@@ -82,9 +82,11 @@ impl TcpSums {
         (readings > 0).then(|| self.receive_window_sum as f64 / readings as f64)
     }
 
-    /// The part of the segments that were retransmissions; `None` if none was sent.
+    /// The part of the segments that were retransmissions; `None` if none was sent. SYNs have no data, so they are not among
+    /// the segments.
     pub fn retrans_share(&self) -> Option<f64> {
-        (self.segments > 0).then(|| self.retrans as f64 / self.segments as f64)
+        let share = || self.retrans as f64 / self.segments as f64;
+        (self.segments > 0).then(|| share().min(1.0))
     }
 }
 
@@ -117,6 +119,7 @@ mod tests {
         assert_eq!((sum.rtt_ns_max, sum.rtt_ns_min), (300_000, 50_000));
         assert_eq!(sum.per_reading(sum.rtt_ns_sum), Some(200_000.0));
         assert_eq!(sum.retrans_share(), Some(8.0 / 300.0));
+        assert_eq!(reading(300, 120).retrans_share(), Some(1.0), "SYNs");
         let mut same = sum;
         same.merge(&TcpSums::default());
         assert_eq!(same, sum);
