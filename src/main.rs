@@ -321,6 +321,8 @@ mod tests {
                 "doctor",
                 "watch",
                 "top",
+                "metrics",
+                "serve",
                 "why",
                 "query",
                 "histogram",

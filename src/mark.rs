@@ -22,7 +22,6 @@ Examples:
 
 const EXAMPLES_OF_LIST: &str = "\
 Examples:
-  trackiops marks                                     all
   trackiops marks --since 1h                          what was noted in the last hour
   trackiops marks --all --since 1h                    also stalls, restarts, tenants that began
   trackiops marks --store web-1 --store web-2 --json  of two hosts, for a program";

@@ -24,11 +24,9 @@ use crate::stderr_queue;
 
 const EXAMPLES: &str = "\
 Examples:
-  trackiops metrics --listen 127.0.0.1:9930                  for a Prometheus on this host, at /metrics
-  trackiops metrics --listen unix:/run/trackiops-metrics/s   for a proxy on this host
-  trackiops metrics --listen 0.0.0.0:9930 --web-config web.yml       for other hosts, with TLS and passwords
-  trackiops metrics --otlp http://127.0.0.1:4318             for an OpenTelemetry collector on this host
-  trackiops metrics --otlp https://otlp.example.com --otlp-headers headers";
+  trackiops metrics --listen 127.0.0.1:9930                      for a Prometheus on this host
+  trackiops metrics --listen 0.0.0.0:9930 --web-config web.yml   for other hosts, with TLS
+  trackiops metrics --otlp http://127.0.0.1:4318                 for an OpenTelemetry collector";
 
 /// What `trackiops metrics` takes.
 #[derive(clap::Args)]
@@ -41,14 +39,14 @@ pub struct Args {
     /// At most 100; all other files are one series, `(other)`. Whoever can scrape sees these paths.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_top_files, hide_default_value = true, help_heading = WHAT)]
     metrics_top_files: usize,
-    /// Answer scrapes at 127.0.0.1:PORT, [::1]:PORT, ADDRESS:PORT or unix:/PATH
+    /// Answer scrapes at ADDRESS:PORT or unix:/PATH
     ///
-    /// An address that other hosts can connect to needs --web-config with TLS and authentication. A Unix socket has mode 0660.
+    /// On this host, such as 127.0.0.1:9930. An address that other hosts can connect to needs --web-config with TLS and authentication. A Unix socket has mode 0660.
     #[arg(long, value_name = "ADDRESS", required_unless_present = "otlp", help_heading = OUTPUT)]
     listen: Option<ListenAddress>,
-    /// Use the TLS, passwords and headers of this file, as Prometheus' exporters do
+    /// Use the TLS, passwords and headers of this file
     ///
-    /// YAML, the format of `--web.config.file`. It and the certificates in it are read again when they change.
+    /// YAML, the format of `--web.config.file` of Prometheus' exporters. It and the certificates in it are read again when they change.
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = OUTPUT)]
     web_config: Option<PathBuf>,
     #[command(flatten)]
@@ -58,17 +56,17 @@ pub struct Args {
 /// Where and how to push.
 #[derive(clap::Args)]
 struct PushFlags {
-    /// Push to this collector: https://HOST, or http://127.0.0.1:4318 on this host
+    /// Push to this collector: https://HOST, or http:// on this host
     ///
-    /// OTLP over HTTP. The path is /v1/metrics unless the URL has one. The port of https is 443 unless the URL has one.
+    /// OTLP over HTTP, such as http://127.0.0.1:4318. The path is /v1/metrics unless the URL has one. The port of https is 443 unless the URL has one.
     #[arg(long, value_name = "URL", help_heading = OUTPUT)]
     otlp: Option<OtlpUrl>,
     /// Push in this interval
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_interval, help_heading = OUTPUT)]
     otlp_interval: Duration,
-    /// Send the headers in this file with each push, such as `Authorization: Bearer TOKEN`
+    /// Send the headers in this file with each push
     ///
-    /// One in a line. It and the files of certificates are read again when they change.
+    /// One in a line, such as `Authorization: Bearer TOKEN`. It and the files of certificates are read again when they change.
     #[arg(long, value_name = "FILE", requires = "otlp", help_heading = OUTPUT)]
     otlp_headers: Option<PathBuf>,
     /// Trust these certificate authorities [default: what the system trusts]

@@ -62,15 +62,15 @@ pub struct Args {
     /// cookie has the browser's session.
     #[arg(long, value_name = "ADDRESS", help_heading = OUTPUT)]
     listen: Option<ListenAddress>,
-    /// Use the TLS, passwords and headers of this file, as Prometheus' exporters do
+    /// Use the TLS, passwords and headers of this file
     ///
-    /// YAML, the format of `--web.config.file`. It and the certificates in it are read again when they change. Passwords, or certificates of
+    /// YAML, the format of `--web.config.file` of Prometheus' exporters. It and the certificates in it are read again when they change. Passwords, or certificates of
     /// clients that are required and verified, take the place of the token.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     web_config: Option<PathBuf>,
-    /// Also answer requests to this host name; needed for more than loopback; repeatable
+    /// Also answer requests to this host name, repeatable
     ///
-    /// Without --web-config there is no TLS: put a proxy that has it in front.
+    /// Needed for more than loopback. Without --web-config there is no TLS: put a proxy that has it in front.
     #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
     allow_host: Vec<String>,
     #[command(flatten, next_help_heading = OUTPUT)]

@@ -247,9 +247,9 @@ fn operations_are_bounded_whatever_they_repeat() {
             put_u64(out, rows);
             put_u64(out, 2);
             put_str(out, &"m".repeat(mount_bytes));
-            out.extend([0; 4]);
+            out.extend([0; 5]);
             for _ in 1..rows {
-                out.extend([1, 0, 0, 0, 0]);
+                out.extend([1, 0, 0, 0, 0, 0]);
             }
         });
         lying.put(Kind::Window, |out| head(out, 0));
