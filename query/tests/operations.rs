@@ -10,11 +10,11 @@ use trackiops_query::{
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
-use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{Numbers, THREE, windows};
 use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
+use trackiops_testkit::windows::connection;
 
 /// Windows of a second with operations of two mounts and without a mount, over two connections.
 fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
@@ -166,26 +166,6 @@ fn of_several_connections_none_stands_in_the_sum() {
         .map(|row| (row.sums.requests, row.mount_requests))
         .collect();
     assert_eq!(mix, [(3, 6), (3, 6)]);
-}
-
-/// The row of a connection, after one reading.
-fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
-    let tcp = TcpSums {
-        readings: 1,
-        rtt_ns_sum: rtt_us * 1000,
-        rtt_ns_max: rtt_us * 1000,
-        rtt_ns_min: rtt_us * 1000,
-        segments: 100,
-        retrans,
-        ..TcpSums::default()
-    };
-    OperationRow {
-        operation: Operation::connection(transport.to_owned()),
-        sums: OperationSums {
-            tcp,
-            ..OperationSums::default()
-        },
-    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 /// 2026-11-21T03:52:00Z.
@@ -67,6 +69,26 @@ pub fn reads(requests: u64) -> Row {
         row.read.latency_ns_max = 300_000;
     }
     row
+}
+
+/// The row of a connection after one reading, and 100 segments.
+pub fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
+    let tcp = TcpSums {
+        readings: 1,
+        rtt_ns_sum: rtt_us * 1000,
+        rtt_ns_max: rtt_us * 1000,
+        rtt_ns_min: rtt_us * 1000,
+        segments: 100,
+        retrans,
+        ..TcpSums::default()
+    };
+    OperationRow {
+        operation: Operation::connection(transport.to_owned()),
+        sums: OperationSums {
+            tcp,
+            ..OperationSums::default()
+        },
+    }
 }
 
 /// Requests that have waited for the server of a mount, the oldest for `age_ms`.
