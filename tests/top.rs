@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::{T0, file, reads, stalled, window};
+use trackiops_testkit::windows::{T0, connection, file, reads, stalled, window};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -493,6 +494,63 @@ fn a_server_that_does_not_answer_is_shown_then_and_later() {
 }
 
 #[test]
+fn each_connection_is_shown_once_with_what_tcp_knows_of_it() {
+    let recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &[], (30, 120));
+    screen.has("LIVE");
+    let mut sums = OperationSums {
+        requests: 1,
+        execute_ns_sum: 1_000_000,
+        execute_ns_max: 1_000_000,
+        ..OperationSums::default()
+    };
+    sums.execute.record(1_000_000);
+    let operation = |op: &str| OperationRow {
+        operation: Operation {
+            mount: Some("srv:/export".to_owned()),
+            op: op.to_owned(),
+            transport: Some("tcp-1".to_owned()),
+        },
+        sums: sums.clone(),
+    };
+    let mut windows = recent(5);
+    for window in &mut windows {
+        window.ops = vec![
+            operation("READ"),
+            operation("WRITE"),
+            connection("tcp-1", 300, 2),
+            connection("tcp-2", 41_000, 0),
+        ];
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
+    recording.put(&windows);
+    screen.keys("5");
+    screen.has("srv:/export WRITE");
+    screen.keys("a");
+    let text = screen.has("2 rows, 10 retransmitted");
+    let figures = |name: &str| {
+        let words = line(&text, name).split_whitespace();
+        let words = words.skip_while(|word| !word.starts_with("tcp-"));
+        words.take(8).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        figures("srv tcp-1"),
+        "tcp-1 300 us 300 us 10 0 0.00",
+        "{text}"
+    );
+    assert_eq!(figures("tcp-2"), "tcp-2 41.0 ms 41.0 ms 0 0 0.00", "{text}");
+    screen.keys("y");
+    screen.has("--by transport --sort tcp_retrans");
+    // Other tabs have no connections, and `a` leads back.
+    screen.keys("3");
+    screen.until("mounts", |text| line(text, "name ").contains("q/n/c"));
+    screen.keys("5a");
+    screen.has("srv:/export WRITE");
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
 fn screens_of_a_stored_time() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top_screens.txt");
     let golden = fs::read_to_string(&path).unwrap();
@@ -530,6 +588,7 @@ fn screens_of_a_stored_time() {
         ("S", (40, 120), ">requested"),
         ("a", (24, 80), "read p99"),
         ("5", (40, 120), "GETATTR"),
+        ("a", (24, 80), "srv tcp-0"),
     ] {
         if size != sized {
             screen.resize(size.0, size.1);

@@ -251,7 +251,7 @@ impl App {
                 return self.sort_by((self.sort + 1) % self.view().figures.len());
             }
             KeyCode::Char('a') => {
-                self.of = self.of.next();
+                self.of = self.of.next(self.tab);
                 return self.change_view();
             }
             KeyCode::Char('r') => {
@@ -438,7 +438,12 @@ impl App {
                         quoted(&format!("**/*{}*", self.filter))
                     ));
                 }
-                words.push(format!("--by {}", self.tab.by()));
+                let is_of_connections = self.view().is_of_connections;
+                let by = match is_of_connections {
+                    true => "transport",
+                    false => self.tab.by(),
+                };
+                words.push(format!("--by {by}"));
                 let order = if self.ascending { ":asc" } else { "" };
                 words.push(format!(
                     "--sort {}{order}",
@@ -449,6 +454,7 @@ impl App {
                     Tab::Mounts | Tab::Stalls => "mount,",
                     Tab::Volumes => "volume,claim,",
                     Tab::Tenants => "tenant,",
+                    Tab::Operations if is_of_connections => "transport,mount,op,",
                     Tab::Operations => "op,mount,",
                 };
                 words.push(format!("--columns {named}{}", self.view().names()));

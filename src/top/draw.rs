@@ -38,7 +38,7 @@ latencies. q/n/c are the shares of queue, network and server, and completion
 in it, in percent; hit% is that of the bytes read that were in the page cache,
 and amp r/w the bytes requested of the server or device for each byte that
 calls read, and wrote. p99 is green below 1 ms, yellow from 10 ms, red from
-100 ms.";
+100 ms. In operations, a shows connections; limited is by the server's window.";
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {

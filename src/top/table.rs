@@ -1,15 +1,16 @@
 //! The content of a tab: rows with the same figures, whatever their subject.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
-    Outcome, Question, Record, Sort, Step, ask, ask_operations,
+    Outcome, QueryError, Question, Record, Sort, Step, ask, ask_operations,
 };
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -139,6 +140,24 @@ impl Table {
         };
         let whole = Whole::ask(source, wanted, &question)?;
         let table = match wanted.tab {
+            Tab::Operations if wanted.view.is_of_connections => {
+                // The first rows may all be operations of one connection.
+                let courses = Question {
+                    top: None,
+                    ..courses(&question)?
+                };
+                let mut table = Self::of(
+                    wanted.view,
+                    ask_connections(&question)?,
+                    &ask_connections(&courses)?,
+                    connection,
+                    |row| row.time,
+                )?;
+                if table.rows.is_empty() && table.empty.is_none() {
+                    table.empty = Some("nothing is known of TCP connections".to_owned());
+                }
+                table
+            }
             Tab::Operations => {
                 let ask = |question: &Question| ask_operations(question, Connections::Together);
                 let name = |row: &OperationAnswer| Named {
@@ -305,6 +324,38 @@ fn courses_of<R: Record, K: Eq + Hash>(
         };
     }
     courses
+}
+
+/// One row for each connection in a window, because each of its operations repeats what TCP knows of it.
+fn ask_connections(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let mut outcome = ask_operations(question, Connections::Apart)?;
+    if let Outcome::Found(answer) = &mut outcome {
+        // Operations that several mounts share have none, and do not name the server.
+        answer.rows.sort_by_key(|row| row.mount.is_none());
+        let mut seen = HashSet::new();
+        answer.rows.retain(|row| {
+            let of = (row.time, Arc::clone(&row.host), row.transport.clone());
+            row.sums.tcp.readings > 0 && seen.insert(of)
+        });
+    }
+    Ok(outcome)
+}
+
+/// A connection, named by its server and number: mounts of a server share it.
+fn connection(row: &OperationAnswer) -> Named {
+    let transport = row.transport.as_deref().unwrap_or("(unknown)");
+    let server = row
+        .mount
+        .as_deref()
+        .and_then(|mount| mount.split_once(":/"));
+    Named {
+        id: format!("{}\0{transport}", row.host),
+        name: match server {
+            Some((server, _)) => format!("{server} {transport}"),
+            None => transport.to_owned(),
+        },
+        target: Target::Nothing,
+    }
 }
 
 struct Named {

@@ -30,6 +30,8 @@ pub struct View {
     pub sort: usize,
     /// Whether the figures are of calls of applications.
     pub is_of_calls: bool,
+    /// Whether rows are connections to servers.
+    pub is_of_connections: bool,
     /// Figures to sum over all rows, each with a word for the sum.
     pub sums: &'static [(usize, &'static str)],
 }
@@ -44,6 +46,8 @@ pub enum Of {
     Calls,
     /// Durations of calls, next to requests.
     Times,
+    /// What TCP knows of connections, in place of operations.
+    Connections,
 }
 
 const fn figure(column: &'static str, unit: Unit) -> Figure {
@@ -79,6 +83,7 @@ static WIRE: View = View {
     ],
     sort: 2,
     is_of_calls: false,
+    is_of_connections: false,
     sums: &[(0, " requests/s"), (1, "")],
 };
 
@@ -102,6 +107,7 @@ static CALLS: View = View {
     ],
     sort: 1,
     is_of_calls: true,
+    is_of_connections: false,
     sums: &[(0, " calls/s"), (1, " called for"), (2, " requested")],
 };
 
@@ -124,23 +130,48 @@ static TIMES: View = View {
     ],
     sort: 2,
     is_of_calls: true,
+    is_of_connections: false,
     sums: &[(0, " calls/s"), (1, " requests/s")],
 };
 
+static CONNECTIONS: View = View {
+    figures: &[
+        figure("tcp_rtt", Unit::Microseconds),
+        figure("tcp_rtt_min", Unit::Microseconds),
+        figure("tcp_retrans", Unit::Count),
+        figure("tcp_reconnects", Unit::Count),
+        figure("tcp_receiver_limited_us", Unit::Microseconds),
+    ],
+    cells: &[
+        cell("tcp-rtt", 8, &[0]),
+        cell("tcp-rtt-min", 12, &[1]),
+        cell("tcp-retrans", 12, &[2]),
+        cell("reconnects", 11, &[3]),
+        cell("limited", 8, &[4]),
+    ],
+    sort: 2,
+    is_of_calls: false,
+    is_of_connections: true,
+    sums: &[(2, " retransmitted")],
+};
+
 impl Of {
-    /// The next view.
-    pub fn next(self) -> Self {
-        match self {
-            Self::Wire => Self::Calls,
-            Self::Calls => Self::Times,
-            Self::Times => Self::Wire,
+    /// The next view of a tab.
+    pub fn next(self, tab: Tab) -> Self {
+        match (self, tab) {
+            (Self::Connections, Tab::Operations) => Self::Wire,
+            (_, Tab::Operations) => Self::Connections,
+            (Self::Wire | Self::Connections, _) => Self::Calls,
+            (Self::Calls, _) => Self::Times,
+            (Self::Times, _) => Self::Wire,
         }
     }
 
-    /// The figures of a tab. Operations have no calls.
+    /// The figures of a tab. Operations have no calls, and only they have connections.
     pub fn view(self, tab: Tab) -> &'static View {
         match (self, tab) {
-            (_, Tab::Operations) | (Self::Wire, _) => &WIRE,
+            (Self::Connections, Tab::Operations) => &CONNECTIONS,
+            (_, Tab::Operations) | (Self::Wire | Self::Connections, _) => &WIRE,
             (Self::Calls, _) => &CALLS,
             (Self::Times, _) => &TIMES,
         }
