@@ -20,7 +20,7 @@ use trackiops_testkit::generated::{Numbers, THREE, operation_sums, windows};
 use trackiops_testkit::incidents::noisy_neighbour;
 use trackiops_testkit::recording::Recording;
 use trackiops_testkit::stores::{copy, options_of, record};
-use trackiops_testkit::windows::{file, named, used_by, window};
+use trackiops_testkit::windows::{connection, file, named, used_by, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// User of the program if the test runs as root.
@@ -113,6 +113,8 @@ fn of_time(start_ms: i64, i: i64) -> ClosedWindow {
             window.ops.push(OperationRow { operation, sums });
         }
     }
+    window.ops.push(connection("tcp-1", 300, 0));
+    window.ops.push(connection("tcp-2", 41_000, 1));
     window.health.ops_covered_ms = window.health.covered_ms;
     window
 }

@@ -188,6 +188,22 @@ const checks = {
     }
   },
 
+  async 'each connection is shown once, as the command answers, and none of a file'() {
+    await open(`/?${RANGE}`);
+    const section = figure('Connections');
+    const shown = await tableOf(section);
+    assert.deepEqual(shown.map((row) => [row.transport, row.mount]), [['tcp-2', ''], ['tcp-1', 'srv:/export']]);
+    const answer = await answerOf(section);
+    const names = Object.keys(shown[0]).filter((name) => name !== 'mount');
+    for (const row of shown) {
+      const one = answer.find(({ transport }) => transport === row.transport);
+      assert.deepEqual(names.map((name) => row[name]), names.map((name) => text(one[name])));
+    }
+    await open(`/?${RANGE}&file=${FILE}`);
+    assert.equal(await figure('Connections').count(), 0);
+    assert.equal(await page.locator('.error').count(), 0);
+  },
+
   async 'windows of a picture are those of the command, and its percentiles come from merged histograms'() {
     for (const path of PAGES.slice(0, 2)) {
       for (const op of ['', 'read', 'write']) {

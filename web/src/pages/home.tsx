@@ -3,6 +3,7 @@ import { useAsk, type Answer, type Meta, type Parameters, type Stack } from '../
 import { command } from '../command.ts';
 import { showBytes, showCount, showMicros } from '../format.ts';
 import { Breakdown } from '../parts/breakdown.tsx';
+import { Connections } from '../parts/connections.tsx';
 import { Hosts } from '../parts/hosts.tsx';
 import { Requests } from '../parts/requests.tsx';
 import { Controls, type Moves } from '../parts/controls.tsx';
@@ -63,6 +64,7 @@ export function Home({ place, meta }: { place: Place; meta: Meta }) {
       <Series recording={recording} selection={selection} moves={moves} moments={moments} />
       <Hosts selection={selection} meta={meta} again={again} />
       <Breakdown place={place} selection={selection} moves={moves} meta={meta} tabs={['file', 'dir', 'mount', ...(report() === null ? ['volume' as const] : []), 'tenant', 'op']} again={again} known={recording.notes} />
+      {report() === null && <Connections selection={selection} meta={meta} again={again} />}
       <FlameFigure place={place} selection={selection} moves={moves} again={again} />
       {report() === null && <Requests place={place} selection={selection} moves={moves} again={again} isOnDemand />}
     </>
