@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use trackiops_schemas::row::ClosedWindow;
-use trackiops_testkit::incidents::{noisy_neighbour, office, recorded};
+use trackiops_testkit::incidents::{noisy_neighbour, office, recorded, slow_network};
 use trackiops_testkit::stores::{options, record};
 
 fn run(dir: &Path, words: &[&str]) -> Output {
@@ -50,6 +50,27 @@ fn a_planted_neighbour_is_named_in_one_look() {
     assert_eq!(moment["load"]["name"], "/srv/scratch/backup.tar");
     assert_eq!(moment["victims"][0]["path"], "/srv/db/orders.db");
     assert_eq!(moment["until"], "2026-11-21T03:11:00.000Z");
+}
+
+#[test]
+fn a_slow_network_is_named_with_its_evidence() {
+    let dir = stored(&slow_network());
+    let said = text(&run(dir.path(), &["why"]).stdout);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        ", in the network)",
+        "The connections show that it was the network (RTT 400 us to 4",
+        "retransmitted).",
+        "Cause: the network (medium confidence).",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = run(dir.path(), &["why", "--json"]);
+    let moment: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(moment["cause"], "network");
+    assert_eq!(moment["network_or_server"], "network");
+    assert_eq!(moment["tcp_rtt_us_before"], 400.0);
+    assert_eq!(moment["tcp_retrans_share_before"], 0.0);
 }
 
 #[test]

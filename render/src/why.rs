@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
-use trackiops_reports::why::cause::{Facts, Part};
+use trackiops_reports::network_or_server::{Evidence, Split};
+use trackiops_reports::slow::comparison::Part;
+use trackiops_reports::why::cause::Facts;
 use trackiops_reports::why::load::{Load, Measure, Owner};
 use trackiops_reports::why::victims::Victim;
 use trackiops_reports::why::{Cause, Confidence, Moment};
@@ -134,6 +136,7 @@ pub fn object(of: &Moment) -> Value {
         })
     };
     let facts = &of.facts;
+    let tcp = facts.network_or_server.and_then(|of| of.tcp);
     json!({
         "since": rfc3339(of.time.start), "until": rfc3339(of.time.end), "lasts": of.lasts,
         "level": of.level.as_str(), "mounts": texts(&of.mounts), "hosts": texts(&of.hosts),
@@ -143,6 +146,11 @@ pub fn object(of: &Moment) -> Value {
         "mean_us_before": some(facts.before.mean_us), "mean_us": some(facts.now.mean_us),
         "p99_us_before": some(facts.before.p99_us), "p99_us": some(facts.now.p99_us),
         "part": facts.part.map(part),
+        "network_or_server": facts.split().map(Split::name),
+        "tcp_rtt_us_before": some(tcp.map(|of| of.rtt_us[0])),
+        "tcp_rtt_us": some(tcp.map(|of| of.rtt_us[1])),
+        "tcp_retrans_share_before": some(tcp.map(|of| of.retrans_share[0])),
+        "tcp_retrans_share": some(tcp.map(|of| of.retrans_share[1])),
         "requests": facts.requests, "errors": facts.errors, "retransmissions": facts.retrans,
         "load": whose(of).map(load),
         "victims": of.victims.iter().map(victim).collect::<Vec<_>>(),
@@ -247,7 +255,7 @@ fn figures(of: &Moment) -> String {
     };
     let p99 = pair("p99", facts.before.p99_us, facts.now.p99_us);
     let latency = p99.or_else(|| pair("mean", facts.before.mean_us, facts.now.mean_us));
-    let place = of.part().map(|part| place(part, of.level));
+    let place = of.part().map(|part| place(part, of.level, facts.split()));
     let both: Vec<_> = latency
         .into_iter()
         .chain(place.map(str::to_owned))
@@ -259,14 +267,16 @@ fn figures(of: &Moment) -> String {
 }
 
 /// Where a part of the latency is spent.
-fn place(part: Part, level: IoLevel) -> &'static str {
-    match (part, level) {
-        (Part::Queue, IoLevel::Block) => "waiting in the device's queue",
-        (Part::Queue, _) => "in the client's queue",
-        (Part::Service, IoLevel::Block) => "in the device",
-        (Part::Service, _) => "in the network or the server",
-        (Part::Completion, IoLevel::Block) => "in the host, after the device",
-        (Part::Completion, _) => "in the client, after the reply",
+fn place(part: Part, level: IoLevel, split: Option<Split>) -> &'static str {
+    match (part, level, split) {
+        (Part::Queue, IoLevel::Block, _) => "waiting in the device's queue",
+        (Part::Queue, ..) => "in the client's queue",
+        (Part::Service, IoLevel::Block, _) => "in the device",
+        (Part::Service, _, Some(Split::Network)) => "in the network",
+        (Part::Service, _, Some(Split::Server)) => "in the server",
+        (Part::Service, ..) => "in the network or the server",
+        (Part::Completion, IoLevel::Block, _) => "in the host, after the device",
+        (Part::Completion, ..) => "in the client, after the reply",
     }
 }
 
@@ -321,14 +331,18 @@ fn evidence(of: &Moment) -> Option<String> {
         Cause::OneFile => {
             "Other files were as fast as before, and its load did not rise.".to_owned()
         }
-        Cause::Server | Cause::Device => {
+        Cause::ServerOrNetwork | Cause::Network | Cause::Server | Cause::Device => {
             let which = match facts.of_some {
                 true => "The selected files",
                 false => "All files",
             };
-            format!("{which} were slower, and no load rose.")
+            let all = format!("{which} were slower, and no load rose.");
+            with_connections(all, facts)
         }
-        Cause::Network => "Other servers were slow for this host at the same time.".to_owned(),
+        Cause::SeveralServers => {
+            let all = "Other servers were slow for this host at the same time.";
+            with_connections(all.to_owned(), facts)
+        }
         Cause::ClientQueue => match of.level {
             IoLevel::Block => "Requests waited in the device's queue, and no load rose.",
             _ => "Requests waited before they were sent, and no load rose.",
@@ -341,6 +355,40 @@ fn evidence(of: &Moment) -> Option<String> {
         .to_owned(),
         Cause::Stall | Cause::Unknown => return None,
     })
+}
+
+/// A sentence, and one about network and server if the time was spent in one of them.
+fn with_connections(sentence: String, facts: &Facts) -> String {
+    match &facts.network_or_server {
+        Some(of) => format!("{sentence} {}", connections(of)),
+        None => sentence,
+    }
+}
+
+/// What TCP shows of network and server.
+fn connections(of: &Evidence) -> String {
+    let verdict = match of.split {
+        Split::Network => "The connections show that it was the network",
+        Split::Server => "The network was as quick as before",
+        Split::FewReadings => {
+            "Network or server: cannot tell, too little is known of the connections"
+        }
+        Split::DelayedAcks => {
+            "Network or server: cannot tell, because the server may have delayed acknowledgements"
+        }
+        Split::Partly => {
+            "Network or server: cannot tell, because the connections explain only a part of it"
+        }
+        Split::LargeReplies => {
+            "Network or server: cannot tell, because loss of large replies does not show"
+        }
+    };
+    let figures = of.tcp.map(|tcp| {
+        let [before, now] = tcp.rtt_us.map(units::latency);
+        let retransmitted = units::share(tcp.retrans_share[1]);
+        format!(" (RTT {before} to {now}, {retransmitted} retransmitted)")
+    });
+    format!("{verdict}{}.", figures.unwrap_or_default())
 }
 
 fn pattern(facts: &Facts) -> String {
@@ -448,13 +496,18 @@ mod tests {
     #[test]
     fn requests_to_devices_have_no_client() {
         for part in [Part::Queue, Part::Service, Part::Completion] {
-            let [wire, block] = [IoLevel::Wire, IoLevel::Block].map(|level| place(part, level));
+            let [wire, block] =
+                [IoLevel::Wire, IoLevel::Block].map(|level| place(part, level, None));
             assert_ne!(wire, block);
             assert!(
                 !block.contains("client") && !block.contains("server"),
                 "{block}"
             );
         }
+        let split = |split| place(Part::Service, IoLevel::Wire, split);
+        assert_eq!(split(Some(Split::Network)), "in the network");
+        assert_eq!(split(Some(Split::Server)), "in the server");
+        assert_eq!(split(Some(Split::Partly)), split(None));
         for cause in [Cause::ClientQueue, Cause::ClientCpu, Cause::Device] {
             let words = cause_in_words(cause, IoLevel::Block);
             assert!(!words.contains("client"), "{words}");

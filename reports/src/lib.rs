@@ -11,6 +11,7 @@ pub mod carbon;
 pub mod columns;
 pub mod events;
 pub mod median;
+pub mod network_or_server;
 pub mod noisy;
 pub mod percentile;
 pub mod period;

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_query::{FileSelector, Question, Range};
+use trackiops_reports::network_or_server::Split;
 use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    self, BEGIN, END, SECONDS, Second, Usual, at, in_windows, is_planted, local, nfs, office,
-    office_of, recorded, usual,
+    self, BEGIN, END, SECONDS, Second, Usual, at, connection, in_windows, is_planted, local, nfs,
+    office, office_of, office_over, recorded, slow_network, usual, written_over,
 };
 use trackiops_testkit::questions::question;
 use trackiops_testkit::stores::{options_of, record};
@@ -203,7 +204,11 @@ fn a_server_that_is_slower_for_all() {
     let of = planted(recorded(3, SECONDS, |number, second| {
         office(second, if is_planted(number) { 3.0 } else { 1.0 });
     }));
-    assert_eq!((of.cause, of.confidence), (Cause::Server, Confidence::High));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::ServerOrNetwork, Confidence::High)
+    );
+    assert_eq!(of.facts.split(), Some(Split::FewReadings));
     assert_eq!(first_victim(&of), "/srv/db/orders.db");
 }
 
@@ -543,7 +548,7 @@ fn several_levels_are_not_added_up() {
 }
 
 #[test]
-fn several_servers_at_once_are_the_network() {
+fn several_servers_at_once_share_something() {
     let why = verdict(&[(
         "h",
         recorded(36, SECONDS, |number, second| {
@@ -553,7 +558,76 @@ fn several_servers_at_once_are_the_network() {
         }),
     )]);
     assert_eq!(why.moments.len(), 2);
-    assert!(why.moments.iter().all(|of| of.cause == Cause::Network));
+    let causes = why.moments.iter().map(|of| of.cause);
+    assert!(causes.into_iter().all(|of| of == Cause::SeveralServers));
+}
+
+#[test]
+fn a_network_that_delays_and_loses_segments() {
+    let of = planted(slow_network());
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Network, Confidence::Medium)
+    );
+    let tcp = of.facts.network_or_server.unwrap().tcp.unwrap();
+    let [before_us, now_us] = tcp.rtt_us;
+    assert!((before_us - 400.0).abs() < 1.0 && (38_000.0..=41_000.0).contains(&now_us));
+    assert_eq!(tcp.retrans_share[0], 0.0);
+    assert!((0.028..=0.031).contains(&tcp.retrans_share[1]));
+}
+
+/// The server is slow 20 times. Its connection has this RTT at that time, us.
+fn slow_server(rtt_us: u64) -> Vec<ClosedWindow> {
+    office_over(20.0, move |is_on| {
+        let (us, rtt_us) = if is_on { (14_000, rtt_us) } else { (700, 400) };
+        vec![
+            written_over("tcp-0", "nas:/data", us),
+            connection("tcp-0", rtt_us, 0),
+        ]
+    })
+}
+
+#[test]
+fn a_server_behind_a_quick_network() {
+    let of = planted(slow_server(420));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Server, Confidence::Medium)
+    );
+    // Who asks about a file learns the same.
+    let why = verdict_about(&[("h", slow_server(420))], Range::default(), &["/srv/db"]);
+    assert_eq!(is_at(&why, 2).cause, Cause::Server);
+}
+
+#[test]
+fn a_server_may_acknowledge_as_late_as_it_answers() {
+    let of = planted(slow_server(9000));
+    assert_eq!(of.cause, Cause::ServerOrNetwork);
+    assert_eq!(of.facts.split(), Some(Split::DelayedAcks));
+}
+
+#[test]
+fn connections_of_others_show_nothing() {
+    // The network to another server is slow, and its mount is not.
+    let other = |is_on: bool, own: Option<u64>| {
+        let (us, rtt_us, retrans) = if is_on {
+            (14_000, 41_000, 31)
+        } else {
+            (700, 400, 0)
+        };
+        let mut ops = vec![
+            written_over("tcp-0", "nas:/data", us),
+            written_over("tcp-1", "filer:/home", 700),
+            connection("tcp-1", rtt_us, retrans),
+        ];
+        ops.extend(own.map(|rtt_us| connection("tcp-0", rtt_us, 0)));
+        ops
+    };
+    let of = planted(office_over(20.0, |is_on| other(is_on, Some(400))));
+    assert_eq!(of.cause, Cause::Server);
+    let of = planted(office_over(20.0, |is_on| other(is_on, None)));
+    assert_eq!(of.cause, Cause::ServerOrNetwork);
+    assert_eq!(of.facts.split(), Some(Split::FewReadings));
 }
 
 /// Like `watch`: asks again and again about the last minutes.

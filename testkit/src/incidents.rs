@@ -7,7 +7,9 @@ use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Row};
+use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 
 use crate::generated::{Numbers, THREE, health};
@@ -324,5 +326,74 @@ pub fn noisy_neighbour() -> Vec<ClosedWindow> {
         if is_on {
             second.writes(&backup, usual(400.0, 1 << 20, 9000.0));
         }
+    })
+}
+
+/// The office, `times` as slow in the planted time. `ops` has the operations and connections of a second, within the planted time or not.
+pub fn office_over(times: f64, ops: impl Fn(bool) -> Vec<OperationRow>) -> Vec<ClosedWindow> {
+    let mut windows = recorded(40, SECONDS, |number, second| {
+        office(second, if is_planted(number) { times } else { 1.0 });
+    });
+    for (number, window) in (0..).zip(&mut windows) {
+        window.health.ops_covered_ms = window.health.covered_ms;
+        window.ops = ops(is_planted(number));
+    }
+    windows
+}
+
+/// The WRITEs of a mount over a connection in a second.
+pub fn written_over(transport: &str, mount: &str, us: u64) -> OperationRow {
+    let mut sums = OperationSums {
+        requests: 15,
+        sent_bytes: 15 * 8192,
+        received_bytes: 15 * 200,
+        rtt_ns_sum: 15 * us * 900,
+        execute_ns_sum: 15 * us * 1000,
+        execute_ns_max: us * 1000,
+        ..OperationSums::default()
+    };
+    (0..15).for_each(|_| sums.execute.record(us * 1000));
+    OperationRow {
+        operation: Operation {
+            mount: Some(mount.to_owned()),
+            op: "WRITE".to_owned(),
+            transport: Some(transport.to_owned()),
+        },
+        sums,
+    }
+}
+
+/// What TCP knows of a connection in a second, of 1,000 segments.
+pub fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
+    let tcp = TcpSums {
+        readings: 1,
+        rtt_ns_sum: rtt_us * 1000,
+        rtt_ns_max: rtt_us * 1000,
+        rtt_ns_min: rtt_us * 1000,
+        segments: 1000,
+        retrans,
+        ..TcpSums::default()
+    };
+    OperationRow {
+        operation: Operation::connection(transport.to_owned()),
+        sums: OperationSums {
+            tcp,
+            ..OperationSums::default()
+        },
+    }
+}
+
+/// The office over a network that delays and loses segments from [`BEGIN`] to [`END`].
+pub fn slow_network() -> Vec<ClosedWindow> {
+    office_over(100.0, |is_on| {
+        let (us, rtt_us, retrans) = if is_on {
+            (70_000, 41_000, 31)
+        } else {
+            (700, 400, 0)
+        };
+        vec![
+            written_over("tcp-0", "nas:/data", us),
+            connection("tcp-0", rtt_us, retrans),
+        ]
     })
 }

@@ -2,6 +2,9 @@
 
 use trackiops_schemas::row::{Direction, Row};
 
+/// A part of the latency dominates if it has this share of the added time.
+const MOST: f64 = 0.6;
+
 /// The parts of the mean latency, us. They add up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts {
@@ -11,6 +14,17 @@ pub struct Parts {
     pub rtt_us: f64,
     /// The rest: in the client after the reply.
     pub completion_us: f64,
+}
+
+/// A part of the latency: where most of the added time went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In the client, before requests were sent.
+    Queue,
+    /// From sending to the reply: network and server, or the device.
+    Service,
+    /// In the client, after the reply.
+    Completion,
 }
 
 /// Figures of a time, comparable with figures of another time.
@@ -68,6 +82,27 @@ impl Figures {
             }),
         }
     }
+}
+
+/// The part of the latency that has most of the added time.
+pub fn grown_part(before: &Direction, now: &Direction) -> Option<Part> {
+    let [queue, service, completion] = now.parts_ns_mean()?;
+    let was = before.parts_ns_mean()?;
+    let added = [queue - was[0], service - was[1], completion - was[2]];
+    let sum: f64 = added.iter().sum();
+    let parts = [Part::Queue, Part::Service, Part::Completion];
+    // Completion includes the time of requests without known parts, so these must be few.
+    let is_known = now.unsplit * 5 < now.requests;
+    let most = added
+        .iter()
+        .zip(parts)
+        .find(|(added, _)| **added >= MOST * sum);
+    most.filter(|_| sum > 0.0 && is_known).map(|(_, part)| part)
+}
+
+/// What network and server took more for each request, us; `None` if it is unknown.
+pub fn added_rtt_us(before: &Figures, now: &Figures) -> Option<f64> {
+    Some(now.parts?.rtt_us - before.parts?.rtt_us)
 }
 
 /// The part of the mean's change that comes from a different mix of reads and writes, us: new shares, at the old means. In the rest, reads

@@ -1,7 +1,8 @@
 //! From facts to a cause: rules, from the clearest evidence to the vaguest. Each rule states its confidence.
 
 use super::load::{Load, Measure};
-use crate::slow::comparison::Figures;
+use crate::network_or_server::{Evidence, Split};
+use crate::slow::comparison::{Figures, Part};
 
 /// Why something was slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,10 +27,14 @@ pub enum Cause {
     Pattern,
     /// Only one file, at an unchanged load.
     OneFile,
-    /// The server or the network: all files are slow alike.
-    Server,
-    /// The network, or this host: several servers were slow at once.
+    /// The server or the network: all files are slow alike, and TCP does not tell which.
+    ServerOrNetwork,
+    /// The network, as the connections show.
     Network,
+    /// The server: its connections were as quick as before.
+    Server,
+    /// What several servers share, such as the network or this host: they were slow at once.
+    SeveralServers,
     /// The device: all files are slow alike.
     Device,
     /// The client was slow to send requests.
@@ -54,8 +59,10 @@ impl Cause {
             Self::OwnLoad => "own-load",
             Self::Pattern => "pattern",
             Self::OneFile => "one-file",
-            Self::Server => "server-or-network",
+            Self::ServerOrNetwork => "server-or-network",
             Self::Network => "network",
+            Self::Server => "server",
+            Self::SeveralServers => "several-servers",
             Self::Device => "device",
             Self::ClientQueue => "client-queue",
             Self::ClientCpu => "client-cpu",
@@ -76,8 +83,10 @@ impl Cause {
             Self::OwnLoad => "its own load",
             Self::Pattern => "a change of size or pattern",
             Self::OneFile => "something about this file alone",
-            Self::Server => "the server or the network",
-            Self::Network => "the network, or this host",
+            Self::ServerOrNetwork => "the server or the network",
+            Self::Network => "the network",
+            Self::Server => "the server",
+            Self::SeveralServers => "what several servers share, such as the network or this host",
             Self::Device => "the device",
             Self::ClientQueue => "the client's queue",
             Self::ClientCpu => "the client's CPUs",
@@ -113,17 +122,6 @@ impl Confidence {
             _ => Self::Low,
         }
     }
-}
-
-/// Where most of the added time went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// In the client, before requests were sent.
-    Queue,
-    /// From sending to the reply: network and server, or the device.
-    Service,
-    /// In the client, after the reply.
-    Completion,
 }
 
 /// A stall.
@@ -165,6 +163,8 @@ pub struct Facts {
     pub retrans: u64,
     /// Where most of the added time went, if that is known.
     pub part: Option<Part>,
+    /// Whether that was the network or the server, if it was one of the two.
+    pub network_or_server: Option<Evidence>,
     /// A stall in this time.
     pub stall: Option<StalledFor>,
     /// Whether errors are the only sign.
@@ -204,6 +204,11 @@ impl Facts {
     /// Whether the owner of the first load lost most of the time itself.
     pub fn is_own_load(&self) -> bool {
         self.own_part >= OWN_PART
+    }
+
+    /// Network or server, if the added time was spent in one of the two.
+    pub fn split(&self) -> Option<Split> {
+        self.network_or_server.map(|of| of.split)
     }
 }
 
@@ -343,8 +348,13 @@ fn part(facts: &Facts) -> Option<Judged> {
         Part::Completion => Some((Cause::ClientCpu, Confidence::Medium)),
         Part::Service if !is_wide => None,
         Part::Service if facts.is_device => Some((Cause::Device, sure)),
-        Part::Service if facts.other_servers > 0 => Some((Cause::Network, Confidence::Medium)),
-        Part::Service => Some((Cause::Server, sure)),
+        Part::Service => Some(match (facts.split(), facts.other_servers) {
+            (Some(Split::Network), _) => (Cause::Network, Confidence::Medium),
+            // That the network was quick does not excuse this host.
+            (_, 1..) => (Cause::SeveralServers, Confidence::Medium),
+            (Some(Split::Server), 0) => (Cause::Server, Confidence::Medium),
+            (_, 0) => (Cause::ServerOrNetwork, sure),
+        }),
     }
 }
 
@@ -352,7 +362,7 @@ fn part(facts: &Facts) -> Option<Judged> {
 fn everything(facts: &Facts) -> Option<Judged> {
     let cause = match facts.is_device {
         true => Cause::Device,
-        false => Cause::Server,
+        false => Cause::ServerOrNetwork,
     };
     (facts.slowed >= 0.6).then_some((cause, Confidence::Medium))
 }

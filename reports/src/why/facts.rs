@@ -9,7 +9,7 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::cause::{Facts, Part, StalledFor, TopVictim};
+use super::cause::{Facts, StalledFor, TopVictim};
 use super::draft::Draft;
 use super::find::{Candidate, Sign};
 use super::load::{Load, risen};
@@ -17,10 +17,8 @@ use super::track::Kind;
 use super::victims::{Losses, Lost, LostBy, kinds, losses};
 use super::who::Uses;
 use crate::report::ReportError;
-use crate::slow::comparison::{Figures, both};
+use crate::slow::comparison::{Figures, both, grown_part};
 
-/// A part of the latency dominates if it has this share of the added time.
-const MOST: f64 = 0.6;
 /// Other files matter if they have this share of the requests.
 const OTHERS: f64 = 0.1;
 /// The cache's share is known only if calls read at least this many bytes.
@@ -126,7 +124,7 @@ impl Compared {
             requests: now.requests,
             errors: now.errors,
             retrans: now.retrans,
-            part: part(&before, &now),
+            part: grown_part(&before, &now),
             stall: stall(draft),
             only_errors,
             hit_share,
@@ -262,22 +260,6 @@ fn are_calls(draft: &Draft) -> bool {
         signs.map(|of| of.lost_s.max(1e-6)).fold(0.0, f64::max)
     };
     lost(true) > 0.0 && lost(false) < REQUESTS_COUNT * lost(true)
-}
-
-/// The part of the latency that has most of the added time.
-fn part(before: &Direction, now: &Direction) -> Option<Part> {
-    let [queue, service, completion] = now.parts_ns_mean()?;
-    let was = before.parts_ns_mean()?;
-    let added = [queue - was[0], service - was[1], completion - was[2]];
-    let sum: f64 = added.iter().sum();
-    let parts = [Part::Queue, Part::Service, Part::Completion];
-    // Completion includes the time of requests without known parts, so these must be few.
-    let is_known = now.unsplit * 5 < now.requests;
-    let most = added
-        .iter()
-        .zip(parts)
-        .find(|(added, _)| **added >= MOST * sum);
-    most.filter(|_| sum > 0.0 && is_known).map(|(_, part)| part)
 }
 
 fn sequential(of: &Direction) -> f64 {

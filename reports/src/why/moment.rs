@@ -5,11 +5,12 @@ use std::sync::Arc;
 use trackiops_query::coverage::Interval;
 use trackiops_schemas::level::IoLevel;
 
-use super::cause::{Cause, Confidence, Facts, Part};
+use super::cause::{Cause, Confidence, Facts};
 use super::find::Sign;
 use super::load::Load;
 use super::track::Kind;
 use super::victims::Victim;
+use crate::slow::comparison::Part;
 
 /// A time in which something was slow, failed or stood still.
 #[derive(Clone, Debug)]

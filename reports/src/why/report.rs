@@ -20,7 +20,9 @@ use super::find::{Candidate, Sign, candidates, slower_than};
 use super::moment::Moment;
 use super::track::{Kind, Place, Site, Tracks, ask_tracks, within};
 use super::victims::{Losses, Victim};
+use crate::network_or_server::{Clients, Evidence};
 use crate::report::{Made, ReportError};
+use crate::slow::comparison::{Part, added_rtt_us};
 
 /// A question without a begin is about this much of the latest recorded time, ms.
 const LAST_MS: i64 = 6 * 3_600_000;
@@ -201,6 +203,7 @@ impl Engine<'_> {
         let (losses, lost) = compared.losses(draft.site.level);
         let mut facts = compared.facts(draft, &losses, &lost);
         facts.other_servers = other_servers(draft, all);
+        facts.network_or_server = self.network_or_server(draft, &compared, usual, &facts)?;
         if !is_something(draft, &losses, &compared.slow(), &facts) {
             return Ok(None);
         }
@@ -218,6 +221,28 @@ impl Engine<'_> {
         )))
     }
 
+    /// Network or server, where most of the added time was spent in one of the two.
+    fn network_or_server(
+        &self,
+        draft: &Draft,
+        compared: &Compared,
+        usual: Option<Interval>,
+        facts: &Facts,
+    ) -> Result<Option<Evidence>, ReportError> {
+        let added_us = added_rtt_us(&facts.before, &facts.now);
+        let is_asked = facts.part == Some(Part::Service) && draft.site.level == IoLevel::Wire;
+        let Some((usual, added_us)) = usual.zip(added_us).filter(|_| is_asked) else {
+            return Ok(None);
+        };
+        let mounts = mounts(draft);
+        let clients = Clients {
+            mounts: &mounts,
+            hosts: &compared.hosts,
+        };
+        let evidence = clients.judge(self.question, [usual, draft.time], added_us)?;
+        Ok(Some(evidence))
+    }
+
     fn described(
         &self,
         draft: &Draft,
@@ -228,11 +253,6 @@ impl Engine<'_> {
     ) -> Moment {
         let [before, now] = compared.slow();
         let means = now.latency_ns_mean().zip(before.latency_ns_mean());
-        let mounts: BTreeSet<_> = draft
-            .signs
-            .iter()
-            .map(|of| Arc::clone(&of.place.mount))
-            .collect();
         let stalled_s = facts.stall.as_ref().map_or(0.0, |_| draft.lost_s());
         let culprit = facts.loads.first().cloned();
         let mut victims = losses.victims;
@@ -247,7 +267,7 @@ impl Engine<'_> {
             time: draft.time,
             lasts: draft.time.end.0 >= self.range.end.0 - self.tracks.intervals.length.ms(),
             level: draft.site.level,
-            mounts: mounts.into_iter().collect(),
+            mounts: mounts(draft),
             hosts: compared.hosts.clone(),
             has_other_hosts: self.tracks.hosts.len() > compared.hosts.len(),
             kinds: compared.kinds.clone(),
@@ -262,6 +282,13 @@ impl Engine<'_> {
             facts,
         }
     }
+}
+
+/// The mounts or devices of a draft.
+fn mounts(draft: &Draft) -> Vec<Arc<str>> {
+    let mounts = draft.signs.iter().map(|of| Arc::clone(&of.place.mount));
+    let mounts: BTreeSet<_> = mounts.collect();
+    mounts.into_iter().collect()
 }
 
 /// Whether a cause blames the first load for the time that others lost.

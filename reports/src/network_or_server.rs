@@ -1,0 +1,440 @@
+//! Network or server? In some cases, what TCP knew of connections shows which of the two took more time.
+//!
+//! A wrong culprit is worse than none, so each of the two has to explain the time by itself:
+//!
+//! * Network: the RTT rose by at least half of the added time, and by more than delayed acknowledgements explain; or segments were lost, and
+//!   the RTT or the waits for retransmissions explain as much.
+//! * Server: the RTT rose by at most a quarter of the added time, hardly a segment was lost, and operations with small replies became slower.
+//!   The client does not see which segments the server sends again. That half of the replies of a segment or a few are lost is no network
+//!   on which a connection lasts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use trackiops_query::coverage::Interval;
+use trackiops_query::{
+    Connections, GroupBy, OperationAnswer, Outcome, QueryError, Question, Range, Step,
+    ask_operations,
+};
+use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::tcp::TcpSums;
+
+/// Least number of readings in each of the two times.
+const LEAST_READINGS: u64 = 5;
+/// Least part of the requests that used connections with readings.
+const LEAST_KNOWN: f64 = 0.8;
+/// A side explains the added time if it took at least this part of it.
+const EXPLAINS: f64 = 0.5;
+/// A side has nothing to do with it if it took at most this part of it.
+const LITTLE: f64 = 0.25;
+/// A server may wait this long for a reply that carries the acknowledgement, or for an RTT if that is longer: `TCP_DELACK_MIN` in
+/// `include/net/tcp.h`, and `tcp_send_delayed_ack` in `net/ipv4/tcp_output.c`.
+const DELAYED_ACK_US: f64 = 40_000.0;
+/// Least retransmissions that show a loss, as a number, as a share of the segments, and relative to before.
+const LEAST_LOST: u64 = 20;
+const LOSS: f64 = 0.01;
+const MORE_LOST: f64 = 5.0;
+/// A smaller share of the segments is no loss.
+const HARDLY_LOST: f64 = 0.001;
+/// Least time until a segment is sent again without acknowledgements of later ones: `TCP_RTO_MIN`.
+const RETRANSMITTED_US: f64 = 200_000.0;
+/// Replies of at most this size, bytes, are of few segments.
+const SMALL: f64 = 16_384.0;
+/// An operation became slower if its median is this many times as long, of at least [`LEAST_REQUESTS`].
+const SLOWER: f64 = 1.5;
+const LEAST_REQUESTS: u64 = 20;
+
+/// Which of the two took more time, or why that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// The network.
+    Network,
+    /// The server.
+    Server,
+    /// There were no or too few readings.
+    FewReadings,
+    /// The RTT rose, but delayed acknowledgements may explain that.
+    DelayedAcks,
+    /// RTT or retransmissions rose, but explain only a part of the time.
+    Partly,
+    /// The network was as before for what the client sends, but only operations with large replies became slower.
+    LargeReplies,
+}
+
+impl Split {
+    /// The name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Server => "server",
+            Self::FewReadings | Self::DelayedAcks | Self::Partly | Self::LargeReplies => {
+                "cannot-tell"
+            }
+        }
+    }
+}
+
+/// A verdict and what it is made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// The verdict.
+    pub split: Split,
+    /// What TCP knew; `None` if that is too little.
+    pub tcp: Option<Tcp>,
+}
+
+/// Figures of connections, before and in the slow time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tcp {
+    /// Mean of the smoothed RTT, us.
+    pub rtt_us: [f64; 2],
+    /// Part of the segments that were retransmissions, 0 to 1.
+    pub retrans_share: [f64; 2],
+}
+
+/// The mounts of a slow time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients<'c> {
+    /// Names of the mounts.
+    pub mounts: &'c [Arc<str>],
+    /// The hosts; all if empty.
+    pub hosts: &'c [Arc<str>],
+}
+
+impl Clients<'_> {
+    /// Judges their connections. `added_us` is what network and server took more for each request, in the second of these times.
+    pub fn judge(
+        &self,
+        question: &Question,
+        times: [Interval; 2],
+        added_us: f64,
+    ) -> Result<Evidence, QueryError> {
+        let [before, now] = times.map(|time| self.ask(question, time));
+        let path = Path::new(&before?, &now?);
+        Ok(path.known().map_or(
+            Evidence {
+                split: Split::FewReadings,
+                tcp: None,
+            },
+            |tcp| Evidence {
+                split: path.split(tcp, added_us),
+                tcp: Some(tcp),
+            },
+        ))
+    }
+
+    /// The connections of all mounts, because mounts share them.
+    fn ask(&self, question: &Question, time: Interval) -> Result<Used, QueryError> {
+        let question = Question {
+            files: Vec::new(),
+            tenants: Vec::new(),
+            mounts: Vec::new(),
+            volumes: Vec::new(),
+            ops: Vec::new(),
+            conditions: Vec::new(),
+            sort: None,
+            top: None,
+            levels: vec![IoLevel::Wire],
+            step: Some(Step::All),
+            by: GroupBy::MOUNT,
+            range: Range {
+                since: Some(time.start),
+                until: Some(time.end),
+            },
+            ..question.clone()
+        };
+        let mut used = Used::default();
+        if let Outcome::Found(answer) = ask_operations(&question, Connections::Stored)? {
+            let is_asked =
+                |row: &&OperationAnswer| self.hosts.is_empty() || self.hosts.contains(&row.host);
+            let rows = answer.rows.iter().filter(is_asked);
+            rows.for_each(|row| used.add(row, self.has(row.mount.as_deref())));
+        }
+        Ok(used)
+    }
+
+    /// Whether operations are of one of the mounts. Mounts of directories of an export have one sum, under a directory above them.
+    fn has(&self, mount: Option<&str>) -> bool {
+        let is_in = |own: &Arc<str>, mount: &str| {
+            let rest = own.strip_prefix(mount);
+            rest.is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('/') || mount.ends_with('/')
+            })
+        };
+        mount.is_some_and(|mount| self.mounts.iter().any(|own| is_in(own, mount)))
+    }
+}
+
+/// A connection in a time.
+#[derive(Default)]
+struct Connection {
+    /// Requests of the mounts.
+    own: u64,
+    /// Requests of all mounts.
+    requests: u64,
+    tcp: TcpSums,
+}
+
+/// A host, and a connection of it; `None` where it is not known.
+type ConnectionKey = (Arc<str>, Option<Arc<str>>);
+
+/// Connections and operations in a time.
+#[derive(Default)]
+struct Used {
+    connections: HashMap<ConnectionKey, Connection>,
+    /// Operations of the mounts.
+    ops: BTreeMap<Arc<str>, OperationSums>,
+}
+
+impl Used {
+    fn add(&mut self, row: &OperationAnswer, is_own: bool) {
+        let key = (Arc::clone(&row.host), row.transport.clone());
+        let connection = self.connections.entry(key).or_default();
+        let requests = row.sums.requests;
+        connection.requests = connection.requests.saturating_add(requests);
+        connection.tcp.merge(&row.sums.tcp);
+        if is_own {
+            connection.own = connection.own.saturating_add(requests);
+            let op = self.ops.entry(Arc::clone(&row.op)).or_default();
+            op.merge(&row.sums);
+        }
+    }
+}
+
+/// The connections of the mounts, before and now.
+#[derive(Default)]
+struct Path {
+    /// Requests of the mounts now.
+    requests: u64,
+    /// The part of them on connections that were read in both times.
+    known: u64,
+    /// Requests of all mounts on these connections.
+    of_all: u64,
+    /// Sums of the mean RTT of each connection, us, weighted by its requests of the mounts now. Another use of connections is no other RTT.
+    rtt_us_sum: [f64; 2],
+    tcp: [TcpSums; 2],
+    /// Whether an operation with small replies became slower.
+    is_small_slower: bool,
+}
+
+impl Path {
+    fn new(before: &Used, now: &Used) -> Self {
+        let mut path = Self {
+            is_small_slower: is_small_slower(before, now),
+            ..Self::default()
+        };
+        for (key, now) in now.connections.iter().filter(|(_, of)| of.own > 0) {
+            path.requests = path.requests.saturating_add(now.own);
+            let Some(before) = before.connections.get(key) else {
+                continue;
+            };
+            let both = [&before.tcp, &now.tcp];
+            let [Some(rtt_before), Some(rtt)] = both.map(|of| of.per_reading(of.rtt_ns_sum)) else {
+                continue;
+            };
+            path.known = path.known.saturating_add(now.own);
+            path.of_all = path.of_all.saturating_add(now.requests);
+            for (sum, rtt_ns) in path.rtt_us_sum.iter_mut().zip([rtt_before, rtt]) {
+                *sum += now.own as f64 * rtt_ns / 1000.0;
+            }
+            for (sum, of) in path.tcp.iter_mut().zip(both) {
+                sum.merge(of);
+            }
+        }
+        path
+    }
+
+    /// The figures, if they are of enough readings and requests.
+    fn known(&self) -> Option<Tcp> {
+        let are_many = self.tcp.iter().all(|of| of.readings >= LEAST_READINGS);
+        let are_most = self.known as f64 >= LEAST_KNOWN * self.requests as f64;
+        (self.known > 0 && are_many && are_most).then(|| Tcp {
+            rtt_us: self.rtt_us_sum.map(|sum| sum / self.known as f64),
+            retrans_share: self.tcp.map(|of| of.retrans_share().unwrap_or(0.0)),
+        })
+    }
+
+    fn split(&self, tcp: Tcp, added_us: f64) -> Split {
+        let [rtt_before_us, rtt_us] = tcp.rtt_us;
+        let [lost_before, lost] = tcp.retrans_share;
+        let retrans = self.tcp[1].retrans;
+        let risen_us = rtt_us - rtt_before_us;
+        let explains = |us: f64| us >= EXPLAINS * added_us;
+        let may_be_delayed = risen_us <= DELAYED_ACK_US.max(rtt_before_us);
+        let is_loss = retrans >= LEAST_LOST && lost >= LOSS && lost >= MORE_LOST * lost_before;
+        let waits_us = retrans as f64 * RETRANSMITTED_US / self.of_all.max(1) as f64;
+        if (explains(risen_us) && (is_loss || !may_be_delayed)) || (is_loss && explains(waits_us)) {
+            return Split::Network;
+        }
+        // A connection that was made again was down.
+        let was_whole = lost < HARDLY_LOST && self.tcp[1].reconnects == 0;
+        match (was_whole, risen_us <= LITTLE * added_us) {
+            (true, true) if self.is_small_slower => Split::Server,
+            (true, true) => Split::LargeReplies,
+            (true, false) if may_be_delayed => Split::DelayedAcks,
+            _ => Split::Partly,
+        }
+    }
+}
+
+/// Whether most requests of an operation with small replies became slower.
+fn is_small_slower(before: &Used, now: &Used) -> bool {
+    now.ops.iter().any(|(op, now)| {
+        let Some(before) = before.ops.get(op) else {
+            return false;
+        };
+        let both = [before, now];
+        let are_many = both.iter().all(|of| of.execute.total() >= LEAST_REQUESTS);
+        let is_small = now.received_bytes as f64 <= SMALL * now.requests as f64;
+        let [before_us, now_us] = both.map(|of| of.quantile_us(0.5).unwrap_or(0.0));
+        are_many && is_small && now_us >= SLOWER * before_us
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that took `rtt_us` at each of 10 readings, and lost this many of 10,000 segments.
+    fn tcp(rtt_us: u64, retrans: u64) -> TcpSums {
+        TcpSums {
+            readings: 10,
+            rtt_ns_sum: 10_000 * rtt_us,
+            segments: 10_000,
+            retrans,
+            ..TcpSums::default()
+        }
+    }
+
+    fn connection(own: u64, tcp: TcpSums) -> Connection {
+        Connection {
+            own,
+            requests: own,
+            tcp,
+        }
+    }
+
+    fn used(connections: impl IntoIterator<Item = (&'static str, Connection)>, us: u64) -> Used {
+        let mut write = OperationSums {
+            requests: 1000,
+            received_bytes: 200_000,
+            ..OperationSums::default()
+        };
+        (0..1000).for_each(|_| write.execute.record(1000 * us));
+        let connections = connections.into_iter();
+        Used {
+            connections: connections
+                .map(|(name, of)| (("h".into(), Some(name.into())), of))
+                .collect(),
+            ops: [("WRITE".into(), write)].into(),
+        }
+    }
+
+    /// One connection; the requests take `added_us` more.
+    fn split(before: TcpSums, now: TcpSums, added_us: u64) -> Split {
+        let before = used([("tcp-0", connection(1000, before))], 400);
+        let now = used([("tcp-0", connection(1000, now))], 400 + added_us);
+        let path = Path::new(&before, &now);
+        path.known()
+            .map_or(Split::FewReadings, |tcp| path.split(tcp, added_us as f64))
+    }
+
+    #[test]
+    fn each_side_has_to_explain_the_time() {
+        let usual = tcp(300, 0);
+        for (now, added_us, expected) in [
+            (tcp(60_300, 0), 60_000, Split::Network),
+            (tcp(20_300, 310), 20_000, Split::Network),
+            // 310 of 1,000 requests wait for at least 200 ms.
+            (tcp(300, 310), 70_000, Split::Network),
+            (tcp(300, 310), 700_000, Split::Partly),
+            (tcp(60_300, 0), 600_000, Split::Server),
+            (tcp(60_300, 0), 150_000, Split::Partly),
+            // A server that takes 20 ms may also acknowledge after 20 ms.
+            (tcp(20_300, 0), 20_000, Split::DelayedAcks),
+            (tcp(310, 3), 20_000, Split::Server),
+            (tcp(310, 50), 20_000, Split::Partly),
+        ] {
+            assert_eq!(split(usual, now, added_us), expected, "{now:?} {added_us}");
+        }
+        // It has always been lost.
+        assert_eq!(split(tcp(300, 300), tcp(300, 310), 70_000), Split::Partly);
+        // Where an RTT is long, acknowledgements may be as late.
+        assert_eq!(
+            split(tcp(90_000, 0), tcp(170_000, 0), 80_000),
+            Split::DelayedAcks
+        );
+        let again = TcpSums {
+            reconnects: 1,
+            ..usual
+        };
+        assert_eq!(split(usual, again, 20_000), Split::Partly);
+    }
+
+    #[test]
+    fn too_little_is_known() {
+        let few = TcpSums {
+            readings: 4,
+            ..tcp(90_000, 0)
+        };
+        assert_eq!(split(tcp(300, 0), few, 90_000), Split::FewReadings);
+        assert_eq!(
+            split(TcpSums::default(), tcp(90_000, 0), 90_000),
+            Split::FewReadings
+        );
+        // Half of the requests used a connection without readings.
+        let of = |rtt_us| {
+            let known = ("tcp-0", connection(500, tcp(rtt_us, 0)));
+            let other = ("tcp-1", connection(500, TcpSums::default()));
+            used([known, other], rtt_us)
+        };
+        assert_eq!(Path::new(&of(300), &of(90_000)).known(), None);
+    }
+
+    #[test]
+    fn more_use_of_a_distant_connection_is_no_longer_rtt() {
+        let of = |near, far| {
+            let near = ("tcp-0", connection(near, tcp(300, 0)));
+            let far = ("tcp-1", connection(far, tcp(90_000, 0)));
+            used([near, far], 400)
+        };
+        let path = Path::new(&of(900, 100), &of(100, 900));
+        let [before, now] = path.known().unwrap().rtt_us;
+        assert_eq!(before, now);
+    }
+
+    #[test]
+    fn large_replies_alone_show_no_server() {
+        let large = |us| {
+            let mut of = used([("tcp-0", connection(1000, tcp(300, 0)))], us);
+            for op in of.ops.values_mut() {
+                op.received_bytes = 1000 << 20;
+            }
+            of
+        };
+        let path = Path::new(&large(400), &large(20_400));
+        let tcp = path.known().unwrap();
+        assert_eq!(path.split(tcp, 20_000.0), Split::LargeReplies);
+    }
+
+    #[test]
+    fn a_sum_of_mounts_belongs_to_each_of_them() {
+        let mounts: [Arc<str>; 1] = ["nas:/data/db".into()];
+        let of = Clients {
+            mounts: &mounts,
+            hosts: &[],
+        };
+        for (mount, is_own) in [
+            ("nas:/data/db", true),
+            ("nas:/data", true),
+            ("nas:/", true),
+            ("nas:/dat", false),
+            ("nas:/data/db/x", false),
+            ("nas2:/data/db", false),
+        ] {
+            assert_eq!(of.has(Some(mount)), is_own, "{mount}");
+        }
+        assert!(!of.has(None));
+    }
+}
