@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use trackiops_query::{Question, Range};
+use trackiops_reports::network_or_server::Split;
 use trackiops_reports::noisy::{self, Verdict};
 use trackiops_reports::slow;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_testkit::incidents::{SECONDS, at, is_planted, local, office, recorded, usual};
+use trackiops_testkit::incidents::{
+    SECONDS, at, is_planted, local, office, recorded, slow_network, usual,
+};
 use trackiops_testkit::questions::question;
 use trackiops_testkit::queueing::{Day, windows};
 use trackiops_testkit::stores::{options_of, record};
@@ -187,6 +190,26 @@ fn a_range_is_compared_with_a_baseline_of_its_level() {
     let mut sufferers = report.sufferers.answer.rows.iter();
     let of = sufferers.find(|of| of.kind == "tenant").unwrap();
     assert!(of.suffering.before_us.is_some(), "{of:?}");
+}
+
+#[test]
+fn a_slow_network_is_told_from_a_slow_server() {
+    let split = |windows: &[ClosedWindow]| {
+        let (_dir, mut question) = stored_as("1s,10s", windows);
+        question.range = Range {
+            since: Some(at(450)),
+            until: Some(at(750)),
+        };
+        let made = slow::report::make(&question, None, granularity("10s"));
+        let report = made.unwrap().unwrap();
+        let of = report.times.answer.rows[0].clone();
+        assert_eq!((&*of.mount, of.time.start), ("nas:/data", at(600)));
+        of.network_or_server.unwrap().split
+    };
+    let mut windows = slow_network();
+    assert_eq!(split(&windows), Split::Network);
+    windows.iter_mut().for_each(|window| window.ops.clear());
+    assert_eq!(split(&windows), Split::FewReadings);
 }
 
 /// Reports on a short recording say what has enough intervals.

@@ -6,10 +6,13 @@ use trackiops_query::columns::{Column, Unit, Value};
 use super::comparison::Parts;
 use super::report::{Changed, SlowTime, Sufferer};
 use crate::columns::{count, rounded};
+use crate::network_or_server::Tcp;
 use crate::subject;
 
 /// Reads one of the parts.
 type PartOf = fn(&Parts) -> f64;
+/// Reads one of the figures of connections.
+type TcpOf = fn(&Tcp) -> f64;
 
 /// Columns for people, in order.
 pub const SHOWN_TIMES: &[&str] = &[
@@ -24,6 +27,10 @@ pub const SHOWN_TIMES: &[&str] = &[
     "queue_us_added",
     "rtt_us_added",
     "completion_us_added",
+    "network_or_server",
+    "tcp_rtt_us_before",
+    "tcp_rtt_us",
+    "tcp_retrans_share",
     "until",
     "p99_us_before",
     "p99_us",
@@ -72,6 +79,22 @@ pub fn of_times() -> Vec<Column<SlowTime>> {
             move |row| Some(now(row)? - before(row)?),
         ));
     }
+    columns.push(Column::text("network_or_server", |row: &SlowTime| {
+        Value::some_text(row.network_or_server.map(|of| of.split.name()))
+    }));
+    let tcp: [(&str, Unit, TcpOf); 4] = [
+        ("tcp_rtt_us_before", Unit::Microseconds, |of| of.rtt_us[0]),
+        ("tcp_rtt_us", Unit::Microseconds, |of| of.rtt_us[1]),
+        ("tcp_retrans_share_before", Unit::Share, |of| {
+            of.retrans_share[0]
+        }),
+        ("tcp_retrans_share", Unit::Share, |of| of.retrans_share[1]),
+    ];
+    columns.extend(tcp.map(|(name, unit, get)| {
+        rounded(name, unit, move |row: &SlowTime| {
+            row.network_or_server?.tcp.as_ref().map(get)
+        })
+    }));
     columns
 }
 

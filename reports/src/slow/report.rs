@@ -13,14 +13,16 @@ use trackiops_query::{
     ask_stalls,
 };
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST, UNSPLIT};
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{Direction, Row as Counters};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::change_point::MIN_BASELINE;
-use super::comparison::{Change, Figures, both, changes, mix_us};
+use super::comparison::{Change, Figures, Part, added_rtt_us, both, changes, grown_part, mix_us};
 use super::suffering::{Suffering, raised_load, ranked};
 use super::{Found, Slow, columns, find};
 use crate::by::ReportBy;
+use crate::network_or_server::{Clients, Evidence};
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject, SubjectKey};
@@ -31,7 +33,8 @@ const METHOD: &[&str] = &[
     "The mean and the 99th percentile of each interval of a mount, reads and writes together, are compared with the median of the baseline's intervals. Page's cumulative \
      sum of the logarithms of the ratios, less half of that of 1.5, finds when they rose: a slow time begins after the sum was last 0, and ends where it is largest. It is \
      reported if the sum exceeds 3 times the logarithm of 1.5, and 8 standard deviations of the baseline, and the geometric mean of the ratios is at least 1.5.",
-    "Queue, network and server, and completion are the parts of the mean latency; they add up to it. The mix is the part of its change that comes from another share of reads and writes.",
+    "Queue, network and server, and completion are the parts of the mean latency; they add up to it. The mix is the part of its change that comes from another share of reads and writes. \
+     If most of the added time is that of network and server, what TCP knew of the connections may tell which: docs/guide/why.md has the rule.",
     "Added time is requests x (mean now - mean before), reads and writes apart, for each tenant, directory and file. That of a slow time is the sum of the tenants that lost \
      time. A slow time in which that is less than a tenth of the time of all requests is not reported: it only has more requests of those that always take long.",
 ];
@@ -67,6 +70,10 @@ pub struct SlowTime {
     pub now: Figures,
     /// The part of the mean's change that comes from a different mix, us.
     pub mix_us: Option<f64>,
+    /// The part of the latency that has most of the added time, if that is known.
+    pub part: Option<Part>,
+    /// Whether that was the network or the server, if it was one of the two and the report examines this slow time.
+    pub network_or_server: Option<Evidence>,
     /// Requests of the slow time.
     pub requests: u64,
     /// Recorded time of the baseline and of the slow time, ms.
@@ -248,11 +255,12 @@ pub fn make(
         .for_each(|(time, number)| time.number = number);
     if times.len() > MOST_ASKED {
         remarks.push(format!(
-            "sufferers and changes are those of the {MOST_ASKED} slow times that added most time"
+            "sufferers, changes, and network or server are those of the {MOST_ASKED} slow times that added most time"
         ));
     }
     let (mut sufferers, mut changed) = (Vec::new(), Vec::new());
-    for time in times.iter().take(MOST_ASKED) {
+    for time in times.iter_mut().take(MOST_ASKED) {
+        time.network_or_server = network_or_server(question, baseline, time)?;
         let (who, what) = in_detail(question, baseline, time)?;
         sufferers.extend(who);
         changed.extend(what);
@@ -447,6 +455,8 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
             before: before_figures,
             now: Figures::new(&sum, now_ms),
             mix_us: mix_us(&all_before, &sum),
+            part: grown_part(&both(&all_before), &both(&sum)),
+            network_or_server: None,
             requests: sum.read.requests + sum.write.requests,
             recorded_ms: [before_ms, now_ms],
             added_s,
@@ -480,6 +490,25 @@ fn sums(
         }
     }
     Ok(sums)
+}
+
+/// Network or server, where most of the added time was spent in one of the two.
+fn network_or_server(
+    question: &Question,
+    baseline: Interval,
+    time: &SlowTime,
+) -> Result<Option<Evidence>, QueryError> {
+    let is_asked = time.part == Some(Part::Service) && question.levels == [IoLevel::Wire];
+    let added_us = added_rtt_us(&time.before, &time.now).filter(|_| is_asked);
+    let Some(added_us) = added_us else {
+        return Ok(None);
+    };
+    let clients = Clients {
+        mounts: &[Arc::clone(&time.mount)],
+        hosts: &[],
+    };
+    let evidence = clients.judge(question, [baseline, time.time], added_us)?;
+    Ok(Some(evidence))
 }
 
 /// Who suffered in a slow time, and what changed with it.
