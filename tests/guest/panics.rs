@@ -24,7 +24,7 @@ const PANICS: [(&str, &str); 7] = [
 const WRITTEN_BYTES: u64 = 16 * 65_536;
 
 #[test]
-#[ignore = "boots a guest: make test-guests"]
+#[ignore = "boots a guest: make test-long"]
 fn guest_a_thread_that_dies_ends_the_recording_and_costs_nothing_that_was_closed() {
     let fileid = RUN.files()["/mnt/nfs/some.bin"];
     for (name, thread) in PANICS {
@@ -45,7 +45,7 @@ fn guest_a_thread_that_dies_ends_the_recording_and_costs_nothing_that_was_closed
 }
 
 #[test]
-#[ignore = "boots a guest: make test-guests"]
+#[ignore = "boots a guest: make test-long"]
 fn guest_the_threads_that_seal_are_held_to_the_store() {
     let modules = RUN.text("lsm");
     if !modules.contains("landlock") {
