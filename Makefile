@@ -74,7 +74,7 @@ GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON=
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
-	@$(GUEST) --skip container:: $(if $(TRACKIOPS_TEST_LONG),,--skip panics::)
+	@$(GUEST) --skip container:: $(if $(TRACKIOPS_TEST_LONG),,--skip panics::) $(SKIP:%=--skip %)
 
 guest-workloads: setup python
 	@echo "==> a workload on real NFS in a guest"
