@@ -9,7 +9,7 @@ import { parseLength, showLength, showTime, stepsFor, zoneName } from '../time.t
 import { go, goBack, place, withWords, type Place } from '../url.ts';
 
 const LENGTHS = ['10m', '1h', '6h', '24h', '7d'];
-/** Screens of at most so many pixels begin with a picture: filters are folded. */
+/** Screens up to this width, in pixels, begin with a picture: filters are folded. */
 const NARROW = 760;
 /** Nothing is shorter than a few of the shortest windows. */
 const SHORTEST = 5000;
