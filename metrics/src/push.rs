@@ -190,15 +190,21 @@ impl Pusher {
         };
         tokio::pin!(connection);
         tokio::pin!(answered);
+        // A collector may close the connection in any way once it has answered, so only the answer counts.
         let mut is_over = false;
-        loop {
+        let mut broken = None;
+        let answered = loop {
             tokio::select! {
-                answered = &mut answered => return answered,
+                answered = &mut answered => break answered,
                 ended = &mut connection, if !is_over => {
-                    ended?;
                     is_over = true;
+                    broken = ended.err();
                 }
             }
+        };
+        match (answered, broken) {
+            (Err(PushError::Http(_)), Some(why)) => Err(why.into()),
+            (answered, _) => answered,
         }
     }
 }
