@@ -11,7 +11,7 @@ use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    captures, events, file_rows, files, json, marks, mounts, operations, processes, requests,
+    captures, events, file_rows, files, json, mounts, operations, processes, requests,
     selected_columns, stalls, units, volume,
 };
 use trackiops_query::answer::{Answer, AnswerRow};
@@ -338,13 +338,13 @@ impl Render for HostStream {
 
 impl Render for Mark {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
-        marks::table(answer, zone)
+        events::marks(answer, zone)
     }
 }
 
 impl Render for Event {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
-        events::table(answer, zone)
+        events::events(answer, zone)
     }
 }
 

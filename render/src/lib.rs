@@ -15,7 +15,6 @@ pub mod flame;
 pub mod formats;
 pub mod incident;
 mod json;
-mod marks;
 mod mounts;
 mod operations;
 mod plot;
