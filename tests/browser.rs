@@ -113,8 +113,8 @@ fn of_time(start_ms: i64, i: i64) -> ClosedWindow {
             window.ops.push(OperationRow { operation, sums });
         }
     }
-    window.ops.push(connection("tcp-1", 300, 0));
-    window.ops.push(connection("tcp-2", 41_000, 1));
+    window.ops.push(connection("tcp-1", 300, 0, 100));
+    window.ops.push(connection("tcp-2", 41_000, 1, 100));
     window.health.ops_covered_ms = window.health.covered_ms;
     window
 }

@@ -518,8 +518,8 @@ fn each_connection_is_shown_once_with_what_tcp_knows_of_it() {
         window.ops = vec![
             operation("READ"),
             operation("WRITE"),
-            connection("tcp-1", 300, 2),
-            connection("tcp-2", 41_000, 0),
+            connection("tcp-1", 300, 2, 100),
+            connection("tcp-2", 41_000, 0, 100),
         ];
         window.health.ops_covered_ms = window.health.covered_ms;
     }

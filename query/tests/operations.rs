@@ -177,10 +177,13 @@ fn what_tcp_knows_of_a_connection_is_in_each_of_its_rows() {
         row(mount, "READ", "tcp-1", 3),
         row(mount, "WRITE", "tcp-1", 1),
         row(mount, "READ", "tcp-2", 2),
-        connection("tcp-1", 300, 2),
-        connection("tcp-9", 100, 0),
+        connection("tcp-1", 300, 2, 100),
+        connection("tcp-9", 100, 0, 100),
     ];
-    windows[1].ops = vec![row(mount, "READ", "tcp-1", 1), connection("tcp-1", 100, 5)];
+    windows[1].ops = vec![
+        row(mount, "READ", "tcp-1", 1),
+        connection("tcp-1", 100, 5, 100),
+    ];
     for window in &mut windows {
         window.health.ops_covered_ms = window.health.covered_ms;
     }

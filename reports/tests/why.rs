@@ -14,12 +14,12 @@ use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    self, BEGIN, END, SECONDS, Second, Usual, at, connection, in_windows, is_planted, local, nfs,
-    office, office_of, office_over, recorded, slow_network, usual, written_over,
+    self, BEGIN, END, SECONDS, Second, Usual, at, in_windows, is_planted, local, nfs, office,
+    office_of, office_over, recorded, slow_network, usual, written_over,
 };
 use trackiops_testkit::questions::question;
 use trackiops_testkit::stores::{options_of, record};
-use trackiops_testkit::windows::stalled;
+use trackiops_testkit::windows::{connection, stalled};
 
 fn verdict(hosts: &[(&str, Vec<ClosedWindow>)]) -> Why {
     verdict_of(hosts, Range::default())
@@ -582,7 +582,7 @@ fn slow_server(rtt_us: u64) -> Vec<ClosedWindow> {
         let (us, rtt_us) = if is_on { (14_000, rtt_us) } else { (700, 400) };
         vec![
             written_over("tcp-0", "nas:/data", us),
-            connection("tcp-0", rtt_us, 0),
+            connection("tcp-0", rtt_us, 0, 1000),
         ]
     })
 }
@@ -618,9 +618,9 @@ fn connections_of_others_show_nothing() {
         let mut ops = vec![
             written_over("tcp-0", "nas:/data", us),
             written_over("tcp-1", "filer:/home", 700),
-            connection("tcp-1", rtt_us, retrans),
+            connection("tcp-1", rtt_us, retrans, 1000),
         ];
-        ops.extend(own.map(|rtt_us| connection("tcp-0", rtt_us, 0)));
+        ops.extend(own.map(|rtt_us| connection("tcp-0", rtt_us, 0, 1000)));
         ops
     };
     let of = planted(office_over(20.0, |is_on| other(is_on, Some(400))));

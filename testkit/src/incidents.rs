@@ -9,11 +9,10 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Row};
-use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 
 use crate::generated::{Numbers, THREE, health};
-use crate::windows::used_by;
+use crate::windows::{connection, used_by};
 
 /// Begin and end of the incident, in seconds of a scene of [`SECONDS`].
 pub const BEGIN: i64 = 600;
@@ -363,26 +362,6 @@ pub fn written_over(transport: &str, mount: &str, us: u64) -> OperationRow {
     }
 }
 
-/// What TCP knows of a connection in a second, of 1,000 segments.
-pub fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
-    let tcp = TcpSums {
-        readings: 1,
-        rtt_ns_sum: rtt_us * 1000,
-        rtt_ns_max: rtt_us * 1000,
-        rtt_ns_min: rtt_us * 1000,
-        segments: 1000,
-        retrans,
-        ..TcpSums::default()
-    };
-    OperationRow {
-        operation: Operation::connection(transport.to_owned()),
-        sums: OperationSums {
-            tcp,
-            ..OperationSums::default()
-        },
-    }
-}
-
 /// The office over a network that delays and loses segments from [`BEGIN`] to [`END`].
 pub fn slow_network() -> Vec<ClosedWindow> {
     office_over(100.0, |is_on| {
@@ -393,7 +372,7 @@ pub fn slow_network() -> Vec<ClosedWindow> {
         };
         vec![
             written_over("tcp-0", "nas:/data", us),
-            connection("tcp-0", rtt_us, retrans),
+            connection("tcp-0", rtt_us, retrans, 1000),
         ]
     })
 }

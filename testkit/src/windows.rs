@@ -71,14 +71,14 @@ pub fn reads(requests: u64) -> Row {
     row
 }
 
-/// The row of a connection after one reading, and 100 segments.
-pub fn connection(transport: &str, rtt_us: u64, retrans: u64) -> OperationRow {
+/// What TCP knows of a connection that was read once: `retrans` of its `segments` were retransmitted.
+pub fn connection(transport: &str, rtt_us: u64, retrans: u64, segments: u64) -> OperationRow {
     let tcp = TcpSums {
         readings: 1,
         rtt_ns_sum: rtt_us * 1000,
         rtt_ns_max: rtt_us * 1000,
         rtt_ns_min: rtt_us * 1000,
-        segments: 100,
+        segments,
         retrans,
         ..TcpSums::default()
     };
