@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_render::formats::{Reader, Writer};
 use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
-use trackiops_store::open_regular;
+use trackiops_schemas::regular_file::open_regular;
 
 use crate::output::{FilePermissions, Output, PartialFile};
 use crate::read_memory_flag::ReadMemoryFlag;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use trackiops_store::open_regular;
+use trackiops_schemas::regular_file::open_regular;
 
 /// Most bytes of such a file.
 const MOST_BYTES: u64 = 64 << 20;

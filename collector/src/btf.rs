@@ -3,11 +3,11 @@
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use trackiops_schemas::regular_file::open_regular;
 pub use types::{Btf, Kind, MalformedBtf, Type};
 
 /// BTF of Debian's kernels has 4 to 6 MB. A much larger file is something else, such as a device
@@ -353,22 +353,8 @@ fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     let read = || -> io::Result<_> {
-        // The user may name a pipe, and opening it would wait for a writer.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = File::options().read(true).custom_flags(flags).open(path)?;
-        let metadata = file.metadata()?;
-        let kind = metadata.file_type();
-        if !kind.is_file() {
-            let what = match (kind.is_fifo(), kind.is_dir()) {
-                (true, _) => "a named pipe",
-                (_, true) => "a directory",
-                _ => "a device",
-            };
-            return Err(io::Error::other(format!(
-                "it is {what}; name a regular file"
-            )));
-        }
-        let mut bytes = Vec::with_capacity(metadata.len().min(MOST_BYTES) as usize);
+        let file = open_regular(path)?;
+        let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize);
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };

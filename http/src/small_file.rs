@@ -1,12 +1,12 @@
 //! Small files of the user: settings, certificates, keys, headers. They may change while the program runs.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use trackiops_schemas::regular_file::open_regular;
 
 /// More than any list of certificate authorities.
 const MOST_BYTES: u64 = 1 << 20;
@@ -63,20 +63,12 @@ impl SeenFiles {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening must not wait for the writer of a pipe.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    if !file.metadata()?.is_file() {
-        return refuse("it is not a regular file");
-    }
     let mut bytes = Vec::new();
+    let file = open_regular(path)?;
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        return refuse("it has more than 1 MiB");
+        let why = "it has more than 1 MiB";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok(bytes)
 }
@@ -133,9 +125,9 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
         fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
         for (path, why) in [
-            (pipe.as_path(), "not a regular file"),
-            (Path::new("/dev/zero"), "not a regular file"),
-            (dir.path(), "not a regular file"),
+            (pipe.as_path(), "a named pipe"),
+            (Path::new("/dev/zero"), "a device"),
+            (dir.path(), "a directory"),
             (large.as_path(), "more than 1 MiB"),
             (missing.as_path(), "No such file"),
         ] {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use trackiops_store::open_regular;
+use trackiops_schemas::regular_file::open_regular;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::process::Process;

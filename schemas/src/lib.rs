@@ -14,7 +14,8 @@
 //! * [`counter_macro`] and [`unit`]: make rows, columns and journal encoding from the tables of counters in [`row`],
 //!   [`ops`], [`tcp`] and [`file_ops`], and define the units of counters;
 //! * [`columns`]: names and Arrow types of the columns on disk;
-//! * [`place`]: paths as users type them; [`shortened`]: texts of a user's files in messages.
+//! * [`place`]: paths as users type them; [`regular_file`]: opens files that they name; [`shortened`]: texts of a user's
+//!   files in messages.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod ebpf;
@@ -47,6 +48,8 @@ pub mod ops;
 pub mod pending;
 #[cfg(feature = "std")]
 pub mod place;
+#[cfg(feature = "std")]
+pub mod regular_file;
 #[cfg(feature = "std")]
 pub mod request;
 #[cfg(feature = "std")]

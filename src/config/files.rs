@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use trackiops_store::open_regular;
+use trackiops_schemas::regular_file::open_regular;
 
 /// The default file.
 pub const USUAL: &str = "/etc/trackiops/trackiops.toml";

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::{self, META_DATASET, META_GRANULARITY, META_RANGE, rollup_schema};
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::regular_file::open_regular;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -16,7 +17,6 @@ use crate::error::StoreError;
 use crate::layout::Dataset;
 use crate::parquet_file::ParquetFile;
 use crate::read_memory::{beyond_limit, most_decoded_bytes};
-use crate::regular_file::open_regular;
 use crate::segment::metadata::{check_format, value};
 
 /// Columns that identify a file and its user.

@@ -10,9 +10,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow_ipc::reader::FileReader;
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns::{META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE};
-use trackiops_store::{
-    ParquetBatches, ParquetFile, RecordEnds, RecordLimit, StoreError, caught, open_regular,
-};
+use trackiops_schemas::regular_file::open_regular;
+use trackiops_store::{ParquetBatches, ParquetFile, RecordEnds, RecordLimit, StoreError, caught};
 
 use super::{Kind, Texts, arrays, arrow_file, text};
 

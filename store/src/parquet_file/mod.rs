@@ -22,13 +22,13 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::Compression;
 use parquet::file::metadata::{KeyValue, ParquetMetaDataOptions, ParquetMetaDataReader};
 use parquet::file::metadata::{ParquetMetaData, ParquetStatisticsPolicy};
+use trackiops_schemas::regular_file::open_regular;
 
 use self::budget::{MemoryBudget, Places};
 use self::pages::{FilePages, Source};
 use crate::decode_panic::caught;
 use crate::error::StoreError;
 use crate::read_memory::{beyond_limit, most_decoded_bytes};
-use crate::regular_file::open_regular;
 use crate::segment::reader::is_within;
 
 /// Rows of a batch, unless they would take too much memory.

@@ -1,4 +1,4 @@
-//! Opens files from outside the store.
+//! Opens files that a user names.
 
 use std::fs::{File, OpenOptions};
 use std::io;
