@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 use crate::server::{LONG, NOBODY, Server, answer, request, trackiops};
 use serde_json::Value;
 use trackiops_query::times::rfc3339;
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::Mark;
+use trackiops_store::{Mark, Writer};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::T0;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{T0, file};
 
 /// A running `trackiops serve` on loopback.
 struct Serve {
@@ -299,6 +301,62 @@ fn an_answer_is_sent_again_when_there_is_another_mark() {
         assert_eq!(status(&head), 200, "{name}");
         assert!(body.contains(&mark.text), "{body}");
     }
+}
+
+/// A request for a file, `ms` after [`T0`].
+fn kept(ms: i64) -> RequestBatch {
+    let request = Request {
+        end_ns: (T0 + ms) * 1_000_000,
+        file: 0,
+        flags: 0,
+        offset: 4096,
+        asked_bytes: 4096,
+        done_bytes: 4096,
+        latency_ns: 300_000,
+        queue_ns: 1000,
+        rtt_ns: 200_000,
+        xid: 1,
+        retransmissions: 0,
+        error: 0,
+        pid: 12,
+        process: ProcessName::new(b"fio"),
+    };
+    RequestBatch {
+        files: vec![file(1, 49, Some("/mnt/a/x"))],
+        requests: vec![request],
+    }
+}
+
+#[test]
+fn an_answer_is_sent_again_when_more_requests_are_kept() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    let path = "/api/v1/requests?since=2026-11-21T03:52:00Z&until=%2B10s";
+    let of = |tag: &str| {
+        let known = serve.headers(&format!("If-None-Match: {tag}\r\n"));
+        let (head, body) = serve.get(path, &known);
+        let tag = header(&head, "etag").unwrap().to_owned();
+        // 304 has no body.
+        let body = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+        let rows = body["rows"].as_array().map_or(0, Vec::len);
+        (status(&head), rows, tag)
+    };
+    let (_, rows, mut tag) = of("");
+    assert_eq!(rows, 0);
+    let writer = Writer::open(&recording.store(), options("h")).unwrap();
+    let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
+    // The first one begins a journal, and the second one makes it longer. The last one is not in the range.
+    for (ms, expected) in [(1000, (200, 1)), (1500, (200, 2)), (20_000, (304, 0))] {
+        requests.append(&kept(ms)).unwrap();
+        let (status, rows, now) = of(&tag);
+        assert_eq!((status, rows), expected, "{ms}");
+        assert_eq!(of(&now), (304, 0, now.clone()));
+        tag = now;
+    }
+    // Sealed in a segment, they are others for a tag.
+    requests.finish().unwrap();
+    let (status, rows, _) = of(&tag);
+    assert_eq!((status, rows), (200, 2));
 }
 
 #[test]

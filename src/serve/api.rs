@@ -176,7 +176,9 @@ impl Api {
         let range = state::fixed_range(parameters.first("since"), parameters.first("until"))?;
         let stores = Arc::clone(&self.stores);
         let question = format!("{}?{query}", endpoint.name);
-        let tag = tokio::task::spawn_blocking(move || state::tag(&stores, range, &question));
+        let of_requests = endpoint.is_of_requests();
+        let tag = move || state::tag(&stores, range, &question, of_requests);
+        let tag = tokio::task::spawn_blocking(tag);
         tag.await.ok()?.ok()
     }
 }

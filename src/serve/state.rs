@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use trackiops_query::times::{self, Zone};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Snapshot, StoreError, marks_changed};
+use trackiops_store::{Dataset, RequestsView, Snapshot, StoreError, marks_changed};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::question_flags::now;
@@ -30,25 +30,57 @@ pub fn fixed_range(since: Option<&str>, until: Option<&str>) -> Option<(UtcMs, U
     (Some(fixed) == range(later) && fixed.0 < fixed.1).then_some(fixed)
 }
 
-/// The tag of a question: identifies the content of the stores in its range, and their marks.
+/// The hash of a state.
+struct State(Xxh3);
+
+impl State {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn add_path(&mut self, path: &Path) {
+        self.add(path.as_os_str().as_encoded_bytes());
+    }
+}
+
+/// The tag of a question: identifies the content of the stores in its range, and their marks. `of_requests`: the question is about single
+/// requests.
 pub fn tag(
     stores: &[PathBuf],
-    (since, until): (UtcMs, UtcMs),
+    range: (UtcMs, UtcMs),
     question: &str,
+    of_requests: bool,
 ) -> Result<String, StoreError> {
+    let mut state = State(Xxh3::new());
+    state.add(env!("CARGO_PKG_VERSION").as_bytes());
+    state.add(question.as_bytes());
+    add_windows(&mut state, stores, range)?;
+    // Exports have neither marks nor single requests.
+    for store in stores.iter().filter(|store| store.is_dir()) {
+        if let Some((changed, bytes)) = marks_changed(store)? {
+            let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
+            state.add_path(store);
+            state.add(&changed.as_nanos().to_le_bytes());
+            state.add(&bytes.to_le_bytes());
+        }
+        if of_requests {
+            add_requests(&mut state, store, range)?;
+        }
+    }
+    Ok(format!("\"{:032x}\"", state.0.digest128()))
+}
+
+fn add_windows(
+    state: &mut State,
+    stores: &[PathBuf],
+    (since, until): (UtcMs, UtcMs),
+) -> Result<(), StoreError> {
     let view = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
-    let mut hash = Xxh3::new();
-    let mut add = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    let path = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
-    add(env!("CARGO_PKG_VERSION").as_bytes());
-    add(question.as_bytes());
     // Segments never change, and file names are in the catalog as long as their segments.
     for dataset in [Dataset::Rollup, Dataset::Ops, Dataset::Health] {
         for segment in view.segments(dataset, Some((since, until)))? {
-            add(&path(&segment.path));
+            state.add_path(&segment.path);
         }
     }
     for tail in view.tails() {
@@ -56,21 +88,33 @@ pub fn tag(
             .span()
             .filter(|(start, end)| *start < until && since < *end)
         {
-            add(&path(tail.path()));
-            add(&start.0.to_le_bytes());
-            add(&end.0.to_le_bytes());
+            state.add_path(tail.path());
+            state.add(&start.0.to_le_bytes());
+            state.add(&end.0.to_le_bytes());
         }
     }
-    // Exports have no marks.
-    for store in stores.iter().filter(|store| store.is_dir()) {
-        if let Some((changed, bytes)) = marks_changed(store)? {
-            let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
-            add(&path(store));
-            add(&changed.as_nanos().to_le_bytes());
-            add(&bytes.to_le_bytes());
-        }
+    Ok(())
+}
+
+/// Adds single requests, and which of them are known to be missing.
+fn add_requests(
+    state: &mut State,
+    store: &Path,
+    (since, until): (UtcMs, UtcMs),
+) -> Result<(), StoreError> {
+    let view = RequestsView::open(store)?;
+    let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
+    for (file, bytes) in view.files(&(ns(since)..ns(until))) {
+        state.add_path(&file);
+        state.add(&bytes.to_le_bytes());
     }
-    Ok(format!("\"{:032x}\"", hash.digest128()))
+    let unread = view.unread().iter().map(|unread| &unread.path);
+    for path in unread.chain(view.damaged().keys()) {
+        state.add_path(path);
+    }
+    let before = view.deleted_before().map_or(i64::MIN, |before| before.0);
+    state.add(&before.to_le_bytes());
+    Ok(())
 }
 
 /// Describes the content of stores.

@@ -196,6 +196,11 @@ impl Endpoint {
         self.parameters().contains(&name)
     }
 
+    /// Whether its answers are about single requests, which are kept apart from windows.
+    pub fn is_of_requests(&self) -> bool {
+        self.command[0] == "requests"
+    }
+
     /// The parameters that a client may give.
     pub fn parameters(&self) -> Vec<&'static str> {
         let mut names = self.words.to_vec();

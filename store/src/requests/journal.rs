@@ -156,7 +156,8 @@ pub(super) struct BatchFrame {
     /// The earliest completion of its requests.
     pub(super) first_ns: i64,
     payload: u64,
-    end: u64,
+    /// The offset at which it ends.
+    pub(super) end: u64,
 }
 
 impl RequestsScan {

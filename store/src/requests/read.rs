@@ -13,7 +13,7 @@ use trackiops_schemas::columns::{END_TIME_NS, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
-use super::journal::RequestsScan;
+use super::journal::{BatchFrame, RequestsScan};
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
 use crate::catalog::{CatalogView, RequestsEntry};
@@ -147,6 +147,18 @@ impl RequestsView {
         &self.unread
     }
 
+    /// The files that may have requests of a time range, ns since the epoch. Each comes with its length up to the last of
+    /// them: segments never change, and journals only grow.
+    pub fn files(&self, range: &Range<i64>) -> Vec<(PathBuf, u64)> {
+        let segments = self.segments.iter().filter(|of| may_overlap(of, range));
+        let segments = segments.map(|of| (self.store.join(&of.path), of.bytes));
+        let tails = self.tails.iter().filter_map(|scan| {
+            let last = batches(scan, range).last()?;
+            Some((scan.path().to_owned(), last.end))
+        });
+        segments.chain(tails).collect()
+    }
+
     /// Passes on the requests that completed in a time range, ns since the epoch, file by file. Skips files once they
     /// are found to be damaged.
     pub fn read(&mut self, range: Range<i64>, each: EachBatch<'_>) -> Result<(), StoreError> {
@@ -240,16 +252,24 @@ pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
     ends.map_or(&[], |ends| ends.values())
 }
 
-fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+/// The batches that may have requests of a range.
+fn batches<'s>(
+    scan: &'s RequestsScan,
+    range: &'s Range<i64>,
+) -> impl Iterator<Item = &'s BatchFrame> {
     let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
     // The end of a batch is at most this much after the start of the next. Otherwise, the writer would have begun
     // another journal.
     let over = next.map(|next| next.saturating_add(STEP_BACK_NS));
     let over = over.chain([i64::MAX]);
-    for (batch, over) in scan.batches.iter().zip(over) {
-        if over < range.start || batch.first_ns >= range.end {
-            continue;
-        }
+    let batches = scan.batches.iter().zip(over);
+    let batches =
+        batches.filter(move |(batch, over)| *over >= range.start && batch.first_ns < range.end);
+    batches.map(|(batch, _)| batch)
+}
+
+fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+    for batch in batches(scan, range) {
         let mut requests = scan.requests(batch)?;
         requests.retain(|request| range.contains(&request.end_ns));
         requests.sort_by_key(|request| request.end_ns);
