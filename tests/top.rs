@@ -551,6 +551,36 @@ fn each_connection_is_shown_once_with_what_tcp_knows_of_it() {
 }
 
 #[test]
+fn rows_of_several_hosts_name_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    let mut command = trackiops();
+    command.args(["top", "--since", "2026-11-21T03:00:00Z"]);
+    for (host, count) in [("web-1", 30), ("web-2", 50)] {
+        text += &format!("recording {host} 1s,10s 1m 2026-11-21T03:00:00Z {host}\n");
+        text += "mount 0:49 srv:/home /mnt/home\n";
+        text += &format!("3 read /mnt/home/a {count} x4096 1ms\n");
+        text += &format!("3 op READ srv:/home tcp-0 {count} 1ms\n");
+        text += "3 tcp tcp-0 300us 200us 142 5\n9 idle\n";
+        command.arg("--store").arg(dir.path().join(host));
+    }
+    trackiops_testkit::case::record(&text, dir.path()).unwrap();
+    let mut screen = Screen::of(command, (24, 120));
+    for (keys, name) in [
+        ("", "/mnt/home/a"),
+        ("5", "srv:/home READ"),
+        ("a", "srv tcp-0"),
+    ] {
+        screen.keys(keys);
+        screen.has(&format!("{name} on web-1 "));
+        let text = screen.has(&format!("{name} on web-2 "));
+        assert_eq!(text.matches(name).count(), 2, "{text}");
+    }
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
 fn screens_of_a_stored_time() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top_screens.txt");
     let golden = fs::read_to_string(&path).unwrap();

@@ -161,7 +161,8 @@ impl Table {
             Tab::Operations => {
                 let ask = |question: &Question| ask_operations(question, Connections::Together);
                 let name = |row: &OperationAnswer| Named {
-                    id: format!("{}\0{:?}", row.op, row.mount),
+                    id: format!("{}\0{:?}\0{}", row.op, row.mount, row.host),
+                    host: Arc::clone(&row.host),
                     name: match &row.mount {
                         // The operation at the end, which a narrow screen keeps.
                         Some(mount) => format!("{mount} {}", row.op),
@@ -228,12 +229,22 @@ impl Table {
                 });
             }
         };
-        let row = |row: &R| {
-            let Named { id, name, target } = name(row);
+        let names: Vec<_> = answer.rows.iter().map(name).collect();
+        let is_one_host = names.windows(2).all(|rows| rows[0].host == rows[1].host);
+        let row = |(row, named): (&R, Named)| {
+            let Named {
+                id,
+                name,
+                host,
+                target,
+            } = named;
             TableRow {
                 course: courses.get(&id).cloned().unwrap_or_default(),
                 id,
-                name,
+                name: match is_one_host {
+                    true => name,
+                    false => format!("{name} on {host}"),
+                },
                 figures: columns
                     .iter()
                     .map(|column| number(&column.value(row)))
@@ -242,7 +253,7 @@ impl Table {
             }
         };
         Ok(Self {
-            rows: answer.rows.iter().map(row).collect(),
+            rows: answer.rows.iter().zip(names).map(row).collect(),
             notes: answer.notes,
             ..Self::default()
         })
@@ -350,6 +361,7 @@ fn connection(row: &OperationAnswer) -> Named {
         .and_then(|mount| mount.split_once(":/"));
     Named {
         id: format!("{}\0{transport}", row.host),
+        host: Arc::clone(&row.host),
         name: match server {
             Some((server, _)) => format!("{server} {transport}"),
             None => transport.to_owned(),
@@ -361,6 +373,7 @@ fn connection(row: &OperationAnswer) -> Named {
 struct Named {
     id: String,
     name: String,
+    host: Arc<str>,
     target: Target,
 }
 
@@ -385,6 +398,7 @@ fn named(row: &AnswerRow) -> Named {
     Named {
         id: format!("{:?}\0{tenant:?}\0{}", row.of, row.host),
         name,
+        host: Arc::clone(&row.host),
         target,
     }
 }
