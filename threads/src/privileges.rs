@@ -40,6 +40,11 @@ pub(crate) fn keep_those_of_writers() -> io::Result<()> {
     keep(OF_WRITERS)
 }
 
+/// For a thread that reads only what every user may read.
+pub fn keep_none() -> io::Result<()> {
+    keep(CapabilitySet::empty())
+}
+
 /// Drops all capabilities of the calling thread except these.
 fn keep(kept: CapabilitySet) -> io::Result<()> {
     let kept = capabilities(None)?.permitted & kept;
@@ -80,6 +85,9 @@ mod tests {
             at_first
         });
         assert_eq!(writer.unwrap().join().unwrap(), before & OF_WRITERS);
+        let nothing = crate::spawn(Builder::new(), || keep_none().map(|()| held()));
+        let kept = nothing.unwrap().join().unwrap();
+        assert_eq!(kept.unwrap(), CapabilitySet::empty());
         assert_eq!(held(), before, "other threads keep theirs");
     }
 }

@@ -1,7 +1,7 @@
 //! What TCP knows of the NFS client's connections, read when windows end.
 //!
 //! A separate thread asks the kernel, so that requests cost nothing more: no program takes part. It alone keeps the
-//! capability to enter network namespaces.
+//! capability to enter network namespaces, unless it may not enter any.
 
 mod networks;
 pub(crate) mod sock_diag;

@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use trackiops_schemas::tcp::TcpSums;
+use trackiops_threads::privileges;
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::connections::sock_diag::SockDiag;
@@ -52,13 +53,27 @@ struct Network {
 impl Networks {
     /// Knows the calling thread's namespace. All calls have to come from this thread.
     pub fn new() -> Self {
-        let home = open(Path::new(OWN));
-        Self {
+        // Entering the own namespace shows whether the thread may enter any.
+        let home = open(Path::new(OWN)).and_then(|home| enter(&home).map(|()| home));
+        let mut networks = Self {
             own: Network::of_thread(Some(Path::new(SYSFS))).ok(),
             others: Vec::new(),
-            home: home.ok(),
+            home: None,
             looked: None,
+        };
+        match home {
+            Ok(home) => networks.home = Some(home),
+            Err(_) => networks.stay(),
         }
+        networks
+    }
+
+    /// Enters no further namespace, and gives up the capabilities that only that needs. Known namespaces are read
+    /// through open files.
+    fn stay(&mut self) {
+        self.home = None;
+        // As at the thread's start, the recording must not end if this is forbidden.
+        let _ = privileges::keep_none();
     }
 
     /// Reads all connections, as [`Transports::read`].
@@ -99,9 +114,9 @@ impl Networks {
             }
             match Network::at(&path, home) {
                 Ok(network) => self.others.extend(network),
-                // The unit for systemd forbids it, for example. Then no other namespace can be entered either.
+                // A security module forbids it, for example. Then no other namespace can be entered either.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.home = None;
+                    self.stay();
                     return;
                 }
                 // It has just ended, or the name stands for something else.
@@ -160,4 +175,35 @@ fn mount_sysfs() -> io::Result<OwnedFd> {
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+    use super::*;
+    use crate::clock::ClockSample;
+
+    fn held() -> CapabilitySet {
+        capabilities(None).unwrap().permitted
+    }
+
+    #[test]
+    fn a_thread_that_may_not_enter_namespaces_keeps_no_capability() {
+        let thread = thread::spawn(|| {
+            let kept = held().difference(CapabilitySet::SYS_ADMIN);
+            let sets = CapabilitySets {
+                effective: kept,
+                permitted: kept,
+                inheritable: CapabilitySet::empty(),
+            };
+            set_capabilities(None, sets).unwrap();
+            let mut networks = Networks::new();
+            networks.read(ClockSample::take().now);
+            held()
+        });
+        assert_eq!(thread.join().unwrap(), CapabilitySet::empty());
+    }
 }
