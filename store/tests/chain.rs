@@ -253,23 +253,30 @@ fn a_journal_that_was_emptied_together_with_its_end_is_missed() {
 
 #[test]
 fn a_torn_end_is_noted_if_nothing_says_how_long_the_journal_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let all = windows(10);
-    leave(dir.path(), &all);
-    let journal = dir.path().join("journal/1.tij");
-    let end = journal.with_extension("end");
-    let whole = fs::read(&journal).unwrap();
-    fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
+    let all = windows(20);
     for is_deleted in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        leave(dir.path(), &all[..10]);
+        let journal = dir.path().join("journal/1.tij");
+        let end = journal.with_extension("end");
+        let whole = fs::read(&journal).unwrap();
+        fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
         match is_deleted {
             true => fs::remove_file(&end).unwrap(),
             false => fs::write(&end, "").unwrap(),
         }
-        let noted = unread(dir.path());
-        let paths: Vec<_> = noted.iter().map(|noted| &noted.path).collect();
-        assert_eq!(paths, [&journal], "{noted:?}");
-        assert_eq!(found(dir.path()), std::slice::from_ref(&journal));
+        let is_noted = |path: &PathBuf| {
+            let noted = unread(dir.path());
+            let paths: Vec<_> = noted.iter().map(|noted| &noted.path).collect();
+            assert_eq!(paths, [path], "{noted:?}");
+            assert_eq!(found(dir.path()), std::slice::from_ref(path));
+        };
+        is_noted(&journal);
         is_stored(dir.path(), &all[..9]);
+        // Sealing keeps the note.
+        session(dir.path(), &all[10..]);
+        is_noted(&dir.path().join("journal/1.tij.damaged"));
+        is_stored(dir.path(), &[&all[..9], &all[10..]].concat());
     }
 }
 

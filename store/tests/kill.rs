@@ -29,13 +29,14 @@ use trackiops_testkit::stores::{complete, copy, parquet_files};
 use trackiops_testkit::windows::{T0, granularity, windows};
 
 /// Every place at which the writer may be killed.
-const PLACES: [&str; 22] = [
+const PLACES: [&str; 23] = [
     "journal: end created",
     "journal: created",
     "journal: durable",
     "append: encoded",
     "append: written",
     "append: durable",
+    "journal: end durable",
     "append: named",
     "seal: written",
     "seal: renamed",

@@ -242,18 +242,28 @@ fn a_catalog_of_an_earlier_time_is_noticed_and_a_rebuilt_one_knows_all() {
 
 #[test]
 fn a_torn_end_is_noted_if_nothing_says_how_long_the_journal_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = dir.path();
-    recorded(store);
-    let journal = store.join("journal/requests-3.tij");
-    let whole = fs::read(&journal).unwrap();
-    fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
-    fs::remove_file(journal.with_extension("end")).unwrap();
-    let (ends, noted) = read(store);
-    let torn = "requests-3.tij".to_owned();
-    assert_eq!((ends.len(), noted), (36, BTreeSet::from([torn])));
-    let torn = "journal/requests-3.tij".to_owned();
-    assert_eq!(found(store), BTreeSet::from([torn]));
+    for is_deleted in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path();
+        recorded(store);
+        let journal = store.join("journal/requests-3.tij");
+        let whole = fs::read(&journal).unwrap();
+        fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
+        let end = journal.with_extension("end");
+        match is_deleted {
+            true => fs::remove_file(&end).unwrap(),
+            false => fs::write(&end, "").unwrap(),
+        }
+        let (ends, noted) = read(store);
+        let torn = "requests-3.tij".to_owned();
+        assert_eq!((ends.len(), noted), (36, BTreeSet::from([torn])));
+        let torn = "journal/requests-3.tij".to_owned();
+        assert_eq!(found(store), BTreeSet::from([torn]));
+        // Sealing keeps the note.
+        record(store, 60..61, true);
+        let torn = "requests-3.tij.damaged".to_owned();
+        assert_eq!(read(store).1, BTreeSet::from([torn]), "{is_deleted}");
+    }
 }
 
 #[test]
@@ -288,11 +298,12 @@ fn a_rebuilt_catalog_misses_journals_whose_segments_are_gone() {
 }
 
 /// Every place at which the writer may be killed.
-const PLACES: [&str; 12] = [
+const PLACES: [&str; 13] = [
     "journal: end created",
     "journal: created",
     "journal: durable",
     "requests: append",
+    "journal: end durable",
     "requests: named",
     "requests: seal",
     "requests: names durable",

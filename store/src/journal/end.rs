@@ -5,11 +5,13 @@
 //! slot     bytes u64 | start i64 | end i64 | written u64 | boot u64 | crc32c u32     at 0 and at 512
 //! ```
 //!
-//! After each append, the writer overwrites one of the two slots in turn, without a sync. `bytes` are durable, even
-//! after a power cut. `written` may be larger, because journals of requests are synced once a second. It is valid only
-//! in the same boot of the machine, since a power cut can undo it. A disk writes a sector as a whole, so a power cut
-//! leaves a slot valid or empty: any other slot is damaged.
-//! whole: any other slot is damaged.
+//! After each append, the writer overwrites one of the two slots in turn. Only the first durable length is synced: the
+//! kernel writes the others about half a minute later. So after a power cut the file may be that old, but it is not
+//! empty if the journal has anything durable.
+//!
+//! `bytes` are durable, even after a power cut. `written` may be larger, because journals of requests are synced once a
+//! second. It is valid only in the same boot of the machine, since a power cut can undo it. A disk writes a sector as a
+//! whole, so a power cut leaves a slot valid or empty: any other slot is damaged.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,6 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail_point;
 
 use super::bytes::{read_at, u32_at};
 use crate::beneath;
@@ -206,8 +209,14 @@ impl EndWriter {
 
     /// Records that `bytes` are durable, and that `span` was recorded since the last call.
     pub(crate) fn note(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
+        let is_first = self.durable_bytes == 0;
         self.durable_bytes = bytes;
         self.note_written(bytes, span);
+        if is_first {
+            // A failure does no harm, as in `note_written`.
+            let _ = self.file.sync_data();
+            fail_point::hit("journal: end durable");
+        }
     }
 
     /// Records that `bytes` were written, and that `span` was recorded since the last call.

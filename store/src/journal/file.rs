@@ -97,6 +97,13 @@ impl JournalFile {
         self.ids.as_ref().is_none_or(|ids| ids.contains(&store))
     }
 
+    /// Whether nothing says how long the journal was, so that a torn end may have been durable. `is_used`: it has windows or
+    /// requests. A recorder creates the `.end` file before the journal, and writes to it when the first of them are durable.
+    /// Call it only if no recorder appends to the journal.
+    pub(crate) fn has_unknown_length(&self, is_used: bool) -> bool {
+        self.extent.is_none() && (is_used || !Extent::has_file(&self.path))
+    }
+
     /// Number of bytes that count as durable: damage within them is not a torn tail. All bytes if the `.end` file is
     /// damaged, because damage often hits both files.
     pub(crate) fn vouched(&self) -> u64 {

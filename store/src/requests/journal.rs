@@ -183,6 +183,12 @@ impl RequestsScan {
         self.damaged_bytes == 0
     }
 
+    /// Whether its end is torn, and may have been durable. See [`JournalFile::has_unknown_length`].
+    pub(super) fn may_have_lost_its_end(&self) -> bool {
+        let is_used = !self.batches.is_empty();
+        self.torn_bytes > 0 && self.journal.has_unknown_length(is_used)
+    }
+
     /// The host of its requests.
     pub(crate) fn into_host(self) -> String {
         self.header.host

@@ -20,7 +20,6 @@ use crate::beneath;
 use crate::catalog::{Catalog, RequestsEntry};
 use crate::error::StoreError;
 use crate::identity::Identity;
-use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
 use crate::layout::{self, Date};
@@ -126,8 +125,7 @@ fn write_segments(
     if let Some(scan) = RequestsScan::new(journal.of_store(catalog.ids()))? {
         sealed.outcome.torn_bytes = scan.torn_bytes;
         // Also if it was sealed before: an interrupted sealing may not have set it aside.
-        sealed.is_damaged =
-            scan.damaged_bytes > 0 || (scan.torn_bytes > 0 && !Extent::has_file(path));
+        sealed.is_damaged = scan.damaged_bytes > 0 || scan.may_have_lost_its_end();
         if !sealed.is_sealed {
             sealed.outcome.requests = seal_scanned(catalog, number, &scan)?;
             sealed.is_sealed = true;

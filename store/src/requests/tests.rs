@@ -305,9 +305,11 @@ fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
     let batches = [batch(T0_NS, 3), batch(T0_NS + 3_000_000, 3)];
     let left = tempfile::tempdir().unwrap();
     let (_writer, mut requests, _) = open(left.path(), BUDGET);
-    let [kept, whole] = [0, 1].map(|i| {
+    let [(kept, end), (whole, _)] = [0, 1].map(|i| {
         requests.append(&batches[i]).unwrap();
-        fs::read(layout::requests_journal(left.path(), 1)).unwrap()
+        let journal = layout::requests_journal(left.path(), 1);
+        let end = fs::read(layout::journal_end(&journal)).unwrap();
+        (fs::read(&journal).unwrap(), end)
     });
     drop(requests);
     for cut in kept.len()..whole.len() {
@@ -317,8 +319,8 @@ fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
         fs::copy(layout::catalog(left.path()), layout::catalog(&store)).unwrap();
         let journal = layout::requests_journal(&store, 1);
         fs::write(&journal, &whole[..cut]).unwrap();
-        // After a power cut it is there, and may be empty.
-        fs::write(layout::journal_end(&journal), "").unwrap();
+        // After a power cut it is at least as long as the first batch.
+        fs::write(layout::journal_end(&journal), &end).unwrap();
         let (_writer, requests, told) = open(&store, BUDGET);
         requests.finish().unwrap();
         assert_eq!(

@@ -31,7 +31,6 @@ use trackiops_threads::fail_point;
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
 use crate::error::StoreError;
-use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
 use crate::journal::scan::JournalScan;
@@ -154,7 +153,9 @@ fn write_segments(
             let scan = JournalScan::new(journal.of_store(catalog.ids()))?;
             // Also if it was sealed before: an interrupted sealing may not have set it aside.
             segments.is_damaged = scan.as_ref().is_some_and(|scan| {
-                !scan.damage.is_empty() || (scan.torn_bytes > 0 && !Extent::has_file(&path))
+                let is_used = !scan.windows.is_empty();
+                !scan.damage.is_empty()
+                    || (scan.torn_bytes > 0 && scan.journal.has_unknown_length(is_used))
             });
             if !segments.is_sealed {
                 let outcome = &mut segments.outcome;
