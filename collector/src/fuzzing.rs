@@ -91,7 +91,7 @@ pub fn proc(bytes: &[u8]) {
         let _ = mounts.name_of(mount.dev, Some(&place));
         let _ = mounts.cannot_hold(mount.dev, Some(&place));
     }
-    let _ = CgroupRoots::of(&text);
+    let _ = CgroupRoots::of(bytes);
     let _ = parse_fdinfo(&text, &first);
     let _ = parse_maps(bytes, |dev| dev != Dev(0));
     let _ = users::parse_passwd(bytes);

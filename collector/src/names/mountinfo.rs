@@ -90,8 +90,7 @@ pub struct CgroupRoots {
 impl CgroupRoots {
     /// The mount points in this process's namespace.
     pub fn new() -> Self {
-        let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::of(&text)
+        Self::of(&fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 
     /// The hierarchy whose cgroups memory is charged to.
@@ -104,9 +103,9 @@ impl CgroupRoots {
         self.memory.is_some()
     }
 
-    pub(crate) fn of(mountinfo: &str) -> Self {
+    pub(crate) fn of(mountinfo: &[u8]) -> Self {
         let mut roots = Self::default();
-        for line in mountinfo.lines() {
+        for line in in_octal(mountinfo).lines() {
             let Some((mount, superblock)) = line.split_once(" - ") else {
                 continue;
             };
@@ -213,14 +212,20 @@ mod tests {
         let hybrid = "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
                       33 24 0:29 / /sys/fs/cgroup/mem\\040ory rw - cgroup cgroup rw,memory\n";
-        let root = |text: &str| CgroupRoots::of(text).charged().map(Path::to_owned);
+        let of = |text: &str| CgroupRoots::of(text.as_bytes());
+        let root = |text: &str| of(text).charged().map(Path::to_owned);
         assert_eq!(root(unified), Some("/sys/fs/cgroup".into()));
         assert_eq!(root(hybrid), Some("/sys/fs/cgroup/mem ory".into()));
         assert_eq!(root("1 1 0:1 / / rw - ext4 /dev/sda rw\n"), None);
-        let threads = |text: &str| CgroupRoots::of(text).unified;
+        let threads = |text: &str| of(text).unified;
         assert_eq!(threads(hybrid), Some("/sys/fs/cgroup/unified".into()));
-        assert!(CgroupRoots::of(hybrid).are_apart() && !CgroupRoots::of(unified).are_apart());
+        assert!(of(hybrid).are_apart() && !of(unified).are_apart());
+        // A mount may have any bytes in its name.
+        let mut beside = b"1 1 0:1 / /mnt/\xff rw - ext4 /dev/sda rw\n".to_vec();
+        beside.extend(unified.bytes());
+        assert_eq!(CgroupRoots::of(&beside), of(unified));
     }
+
     #[test]
     fn nfs_mounts_are_told_from_the_rest() {
         let mounts = parse_mountinfo(TEXT);
