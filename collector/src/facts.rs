@@ -11,6 +11,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use crate::btf::{
     self, BtfError, CallFunctions, CastBtfIds, ForeignModule, KernelTypes, Members, RingCompletion,
 };
+use crate::names::mountinfo::io_cgroups_have_names;
 use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
@@ -90,7 +91,7 @@ pub struct KernelFacts {
     pub rpc_tasks: RpcTasks,
     /// Whether the kernel's counters of NFS mounts may be read.
     pub mountstats: bool,
-    /// Whether I/O is charged to the cgroups that distinguish users: not if version 1 has a separate hierarchy for I/O.
+    /// Whether I/O is charged to the cgroups that distinguish users: not if version 1 has the controller of I/O or memory.
     pub io_cgroups: bool,
 }
 
@@ -154,9 +155,9 @@ impl KernelFacts {
             preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),
-            io_cgroups: !fs::read_to_string(root.join("proc/self/mountinfo"))
-                .unwrap_or_default()
-                .contains(" - cgroup "),
+            io_cgroups: io_cgroups_have_names(
+                &fs::read(root.join("proc/self/mountinfo")).unwrap_or_default(),
+            ),
         }
     }
 

@@ -105,22 +105,54 @@ impl CgroupRoots {
 
     pub(crate) fn of(mountinfo: &[u8]) -> Self {
         let mut roots = Self::default();
-        for line in in_octal(mountinfo).lines() {
-            let Some((mount, superblock)) = line.split_once(" - ") else {
-                continue;
+        for mount in cgroup_mounts(&in_octal(mountinfo)) {
+            let root = match mount.controllers {
+                None => &mut roots.unified,
+                Some(_) if mount.has("memory") => &mut roots.memory,
+                Some(_) => continue,
             };
-            let at = || Some(PathBuf::from(unescape(mount.split(' ').nth(4)?)));
-            let mut superblock = superblock.split(' ');
-            match (superblock.next(), superblock.nth(1)) {
-                (Some("cgroup"), Some(options)) if options.split(',').any(|o| o == "memory") => {
-                    roots.memory = roots.memory.or_else(at);
-                }
-                (Some("cgroup2"), _) => roots.unified = roots.unified.or_else(at),
-                _ => {}
-            }
+            root.get_or_insert(mount.at);
         }
         roots
     }
+}
+
+/// Whether I/O is charged to the cgroups that have names: version 1 has no hierarchy for I/O or memory.
+pub fn io_cgroups_have_names(mountinfo: &[u8]) -> bool {
+    let text = in_octal(mountinfo);
+    !cgroup_mounts(&text).any(|mount| mount.has("blkio") || mount.has("memory"))
+}
+
+/// A mounted hierarchy of cgroups.
+struct CgroupMount<'m> {
+    at: PathBuf,
+    /// Options with the controllers of a hierarchy of version 1. `None` for version 2.
+    controllers: Option<&'m str>,
+}
+
+impl CgroupMount<'_> {
+    /// Whether it is a hierarchy of version 1 with this controller.
+    fn has(&self, controller: &str) -> bool {
+        let mut own = self.controllers.into_iter().flat_map(|all| all.split(','));
+        own.any(|own| own == controller)
+    }
+}
+
+fn cgroup_mounts(mountinfo: &str) -> impl Iterator<Item = CgroupMount<'_>> {
+    mountinfo.lines().filter_map(|line| {
+        let (mount, superblock) = line.split_once(" - ")?;
+        let mut superblock = superblock.split(' ');
+        let is_version_1 = match superblock.next()? {
+            "cgroup" => true,
+            "cgroup2" => false,
+            _ => return None,
+        };
+        let options = superblock.nth(1).unwrap_or_default();
+        Some(CgroupMount {
+            at: PathBuf::from(unescape(mount.split(' ').nth(4)?)),
+            controllers: is_version_1.then_some(options),
+        })
+    })
 }
 
 /// Undoes the octal escapes of blanks, backslashes and line ends. Bytes that are not UTF-8 are then written as in paths ([`path_text`]).
@@ -224,6 +256,28 @@ mod tests {
         let mut beside = b"1 1 0:1 / /mnt/\xff rw - ext4 /dev/sda rw\n".to_vec();
         beside.extend(unified.bytes());
         assert_eq!(CgroupRoots::of(&beside), of(unified));
+    }
+
+    #[test]
+    fn io_is_charged_to_named_cgroups_unless_version_1_has_its_controllers() {
+        let version_2 =
+            "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,memory_recursiveprot\n";
+        for (options, expected) in [
+            // Programs that know version 1 alone may have this one mounted.
+            ("rw,xattr,name=systemd", true),
+            ("rw,cpu,cpuacct", true),
+            ("rw,blkio", false),
+            ("rw,memory", false),
+        ] {
+            let beside = format!("31 24 0:27 / /sys/fs/cgroup/x rw - cgroup cgroup {options}\n");
+            let mountinfo = version_2.to_owned() + &beside;
+            assert_eq!(
+                io_cgroups_have_names(mountinfo.as_bytes()),
+                expected,
+                "{options}"
+            );
+        }
+        assert!(io_cgroups_have_names(version_2.as_bytes()));
     }
 
     #[test]
