@@ -14,7 +14,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{Numbers, THREE, windows};
 use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
-use trackiops_testkit::windows::connection;
+use trackiops_testkit::windows::{connection, granularity};
 
 /// Windows of a second with operations of two mounts and without a mount, over two connections.
 fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
@@ -233,6 +233,37 @@ fn what_tcp_knows_of_a_connection_is_in_each_of_its_rows() {
     all.ops = vec!["WRITE".to_owned()];
     let write = expected(&[("WRITE", "tcp-1", one)]);
     assert_eq!(told(&all, Connections::Apart), write);
+}
+
+#[test]
+fn servers_that_had_the_same_connection_one_after_the_other_are_apart_by_window_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = windows(1, THREE, 1000, 2, 1);
+    let servers = [("near:/a", 100), ("far:/b", 300)];
+    for (window, (mount, rtt_us)) in windows.iter_mut().zip(servers) {
+        window.ops = vec![
+            row(Some(mount), "READ", "tcp-1", 1),
+            connection("tcp-1", rtt_us, 0, 100),
+        ];
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
+    record(dir.path(), options_of("h", "1s", "1m"), &windows);
+    let told = |step: Step| -> Vec<(String, u64)> {
+        let mut question = question(dir.path());
+        question.step = Some(step);
+        let answer = found(&question, Connections::Apart);
+        let rows = answer.rows.iter();
+        let told = rows.map(|row| {
+            let mount = row.mount.as_deref().unwrap_or_default();
+            (mount.to_owned(), row.sums.tcp.rtt_ns_sum / 1000)
+        });
+        told.collect()
+    };
+    let of = |mount: &str, us: u64| (mount.to_owned(), us);
+    let second = Step::Windows(granularity("1s"));
+    assert_eq!(told(second), [of("near:/a", 100), of("far:/b", 300)]);
+    // What is stored of a connection names no server.
+    assert_eq!(told(Step::All), [of("far:/b", 400), of("near:/a", 400)]);
 }
 
 /// The reason and the notes of an empty answer.
