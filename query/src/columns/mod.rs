@@ -214,6 +214,11 @@ impl<R> Column<R> {
         }
     }
 
+    /// Whether it has this name, other than its own: a short one, or the one in tables.
+    fn is_also(&self, name: &str) -> bool {
+        self.short_names().iter().any(|short| short == name) || self.shown_name() == name
+    }
+
     fn field(&self) -> Field {
         let mut metadata = self.metadata.clone();
         if let Some(estimate) = self.estimate {
@@ -240,7 +245,10 @@ fn short_names(name: &str) -> Vec<String> {
         .filter(|mean| *mean != "execute")
     {
         names.push(mean.to_owned());
-        names.push(mean.replace("rtt", "network"));
+        // TCP's round trip is not the time until the server's reply.
+        if !mean.starts_with("tcp_") {
+            names.push(mean.replace("rtt", "network"));
+        }
     }
     names.push(name.replace("rtt_share", "network_share"));
     // These are names in tables of operations.
@@ -384,15 +392,12 @@ impl<R: 'static> Columns<R> {
     }
 }
 
-/// Finds a column by long or short name.
+/// Finds a column by its name, a short one, or the one in tables.
 fn find<'c, R>(all: &'c [Column<R>], name: &str) -> Result<&'c Column<R>, ColumnError> {
     let wanted = normal(name);
     let exact = all.iter().find(|column| column.name == wanted);
-    let short = || {
-        all.iter()
-            .find(|column| column.short_names().contains(&wanted))
-    };
-    exact.or_else(short).ok_or_else(|| ColumnError::Unknown {
+    let other = || all.iter().find(|column| column.is_also(&wanted));
+    exact.or_else(other).ok_or_else(|| ColumnError::Unknown {
         name: name.trim().to_owned(),
         near: near(all, &wanted),
     })
@@ -452,8 +457,16 @@ mod tests {
         ] {
             assert_eq!(found(short), name);
         }
-        let execute = Columns::<OperationAnswer>::number("p99").unwrap();
-        assert_eq!(execute.name, "execute_us_p99");
+        let operations = Columns::<OperationAnswer>::number;
+        for (short, name) in [
+            ("p99", "execute_us_p99"),
+            ("network", "rtt_us_mean"),
+            ("tcp-rtt", "tcp_rtt_us_mean"),
+            ("tcp-receiver-limited", "tcp_receiver_limited_us"),
+        ] {
+            assert_eq!(operations(short).unwrap().name, name);
+        }
+        assert!(operations("tcp-network").is_err());
     }
 
     #[test]
@@ -502,7 +515,8 @@ mod tests {
                     all.iter().filter(|other| other.name == column.name).count(),
                     1
                 );
-                for short in column.short_names() {
+                let shown = [column.shown_name()];
+                for short in column.short_names().into_iter().chain(shown) {
                     let exact = all.iter().any(|other| other.name == short);
                     let found = find(&all, &short).unwrap();
                     assert!(
