@@ -20,7 +20,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::{T0, file, reads, stalled, window};
+use trackiops_testkit::windows::{T0, connection, file, reads, stalled, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -129,6 +129,8 @@ fn eventful() -> ClosedWindow {
             ..OperationSums::default()
         },
     });
+    // Nothing was acknowledged yet.
+    window.ops.push(connection("tcp-4", 0, 1, 1));
     for row in &mut window.rows {
         let named = Tenant {
             name: Some("acme".into()),
@@ -287,6 +289,9 @@ fn every_metric_is_served_and_in_the_reference() {
     let known = ["rtt_seconds_total", "rtt_min_seconds"].map(of_connection);
     assert_eq!(known, [0.082, 0.04]);
     assert_eq!(of_connection("retransmitted_segments_total"), 7.0);
+    let of_new = |metric: &str| format!(r#"trackiops_tcp_{metric}{{transport="tcp-4"}}"#);
+    assert_eq!(value(&text, &of_new("readings_total")), 1.0);
+    assert!(!text.contains(&of_new("rtt_min_seconds")), "{text}");
     // It is not an operation.
     assert!(!text.contains("(connection)"), "{text}");
     let of = |metric: &str, label: &str| {

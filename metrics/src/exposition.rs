@@ -254,27 +254,31 @@ impl<'r> Exposition<'r> {
     }
 
     fn connections(&mut self, recording: &'r Recording) {
-        type Get = fn(&TcpSums) -> Value<'_>;
+        type Get = fn(&TcpSums) -> Option<Value<'_>>;
         let families: [(&'static Family, Get); OF_CONNECTION] = [
-            (&is::TCP_READINGS, |of| count(of.readings)),
-            (&is::TCP_RTT, |of| seconds(of.rtt_ns_sum)),
-            (&is::TCP_RTT_MIN, |of| seconds(of.rtt_ns_min)),
-            (&is::TCP_SEGMENTS, |of| count(of.segments)),
-            (&is::TCP_RETRANSMITTED, |of| count(of.retrans)),
+            (&is::TCP_READINGS, |of| Some(count(of.readings))),
+            (&is::TCP_RTT, |of| Some(seconds(of.rtt_ns_sum))),
+            // 0 if it is unknown.
+            (&is::TCP_RTT_MIN, |of| {
+                (of.rtt_ns_min > 0).then(|| seconds(of.rtt_ns_min))
+            }),
+            (&is::TCP_SEGMENTS, |of| Some(count(of.segments))),
+            (&is::TCP_RETRANSMITTED, |of| Some(count(of.retrans))),
             (&is::TCP_RECEIVER_LIMITED, |of| {
-                seconds(of.receiver_limited_ns)
+                Some(seconds(of.receiver_limited_ns))
             }),
             (&is::TCP_SEND_BUFFER_LIMITED, |of| {
-                seconds(of.send_buffer_limited_ns)
+                Some(seconds(of.send_buffer_limited_ns))
             }),
-            (&is::TCP_RECONNECTS, |of| count(of.reconnects)),
+            (&is::TCP_RECONNECTS, |of| Some(count(of.reconnects))),
         ];
         let is_connection = |row: &&OperationRow| row.operation.op == CONNECTION;
         for (family, value) in families {
             let connections = recording.totals.ops.iter().filter(is_connection);
-            let samples = connections.take(MOST_CONNECTIONS + 1).map(|row| {
+            let connections = connections.take(MOST_CONNECTIONS + 1);
+            let samples = connections.filter_map(|row| {
                 let name = row.operation.transport.as_deref().unwrap_or_default();
-                (vec![bounded(name)], value(&row.sums.tcp))
+                Some((vec![bounded(name)], value(&row.sums.tcp)?))
             });
             self.put(family, samples);
         }
