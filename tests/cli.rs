@@ -13,6 +13,7 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
+use trackiops_testkit::windows::mount_point;
 
 fn trackiops(args: &[&str]) -> Output {
     program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
@@ -165,15 +166,9 @@ fn small_store(store: &Path) {
         writer.append(&window).expect("it is written");
     }
     let mount = MountPoint {
-        dev: Dev(49),
-        mount: "srv:/e".into(),
-        source: "srv:/e".into(),
-        path: "/mnt".into(),
-        version: Some("4.2".into()),
         options: "rw,vers=4.2".into(),
-        is_foreign: false,
         volume: Some("db".into()),
-        claim: None,
+        ..mount_point(Dev(49), "srv:/e", "/mnt")
     };
     let start = UtcMs(1_795_230_000_000);
     writer.mounted(start, &[mount]).expect("it is written");

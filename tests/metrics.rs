@@ -20,7 +20,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::{T0, connection, file, reads, stalled, window};
+use trackiops_testkit::windows::{T0, connection, file, mount_point, reads, stalled, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -85,17 +85,11 @@ fn value(text: &str, series: &str) -> f64 {
     value.parse().unwrap()
 }
 
-fn mount_point() -> MountPoint {
+fn volume() -> MountPoint {
     MountPoint {
-        dev: Dev(49),
-        mount: "srv:/export".into(),
-        source: "srv:/export".into(),
-        path: "/mnt".into(),
-        version: Some("4.2".into()),
-        options: String::new(),
-        is_foreign: false,
         volume: Some("pvc-1".into()),
         claim: Some("shop/data".into()),
+        ..mount_point(Dev(49), "srv:/export", "/mnt")
     }
 }
 
@@ -239,7 +233,7 @@ fn files_and_mounts_of_an_answer_are_of_the_same_windows() {
 #[test]
 fn every_metric_is_served_and_in_the_reference() {
     let recording = Recording::begin();
-    recording.mounted(UtcMs(T0), vec![mount_point()], &[mount_point()]);
+    recording.mounted(UtcMs(T0), vec![volume()], &[volume()]);
     let flags = ["--metrics-top-files", "1", "--otlp", "http://127.0.0.1:9"];
     let metrics = Metrics::start(&recording, &flags);
     metrics.text_with("trackiops_recorder_up 1");

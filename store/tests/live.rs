@@ -15,7 +15,6 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
 use trackiops_schemas::identity::Dev;
-use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::{ClosedWindow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::live::{
@@ -25,7 +24,7 @@ use trackiops_store::{RetentionPolicy, Snapshot};
 use trackiops_testkit::content::Content;
 use trackiops_testkit::recording::{Recording, recorder};
 use trackiops_testkit::stores::parquet_files;
-use trackiops_testkit::windows::{T0, file, granularity, reads, window, windows};
+use trackiops_testkit::windows::{T0, file, granularity, mount_point, reads, window, windows};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -80,17 +79,8 @@ fn listen(mut subscription: Subscription) -> JoinHandle<Received> {
 #[test]
 fn subscribers_have_the_mounts_that_are_recorded_and_the_store_has_all() {
     let mut recording = Recording::begin();
-    let [recorded, other] = ["/mnt/a", "/mnt/b"].map(|path| MountPoint {
-        dev: Dev(49),
-        mount: "srv:/e".into(),
-        source: "srv:/e".into(),
-        path: path.into(),
-        version: None,
-        options: "rw".into(),
-        is_foreign: false,
-        volume: None,
-        claim: None,
-    });
+    let at = |path| mount_point(Dev(49), "srv:/e", path);
+    let [recorded, other] = ["/mnt/a", "/mnt/b"].map(at);
     let all = vec![recorded.clone(), other];
     recording.mounted(UtcMs(T0), all, slice::from_ref(&recorded));
     let mut subscription = connect(&recording);

@@ -12,19 +12,13 @@ use trackiops_store::{
 };
 
 use trackiops_testkit::stores::{options, options_of, record};
-use trackiops_testkit::windows::{T0, window, windows};
+use trackiops_testkit::windows::{T0, mount_point, window, windows};
 
 fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
     MountPoint {
-        dev: Dev(dev),
-        mount: "s:/e".into(),
         source: "s:/e/part".into(),
-        path: path.into(),
-        version: Some("4.2".into()),
         options: options.into(),
-        is_foreign: false,
-        volume: None,
-        claim: None,
+        ..mount_point(Dev(dev), "s:/e", path)
     }
 }
 

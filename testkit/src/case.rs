@@ -18,7 +18,7 @@ use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
-use crate::windows::stalled;
+use crate::windows::{mount_point, stalled};
 
 /// The current recording of a host.
 struct Recording {
@@ -96,18 +96,8 @@ impl Recording {
     /// `mount MAJOR:MINOR SERVER:/EXPORT PATH [volume=NAME] [claim=NAME]`
     fn mount(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
         let dev = words.next()?.parse().ok()?;
-        let mount = name(words.next()?);
-        self.mounts.push(MountPoint {
-            dev,
-            source: mount.clone(),
-            mount,
-            path: name(words.next()?),
-            version: Some("4.2".into()),
-            options: "rw".into(),
-            is_foreign: false,
-            volume: None,
-            claim: None,
-        });
+        let (mount, path) = (name(words.next()?), name(words.next()?));
+        self.mounts.push(mount_point(dev, &mount, &path));
         let mount = self.mounts.last_mut()?;
         for word in words {
             match word.split_once('=')? {

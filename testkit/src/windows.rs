@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
@@ -55,6 +56,21 @@ pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
         tenant: tenant.into(),
         ..file.clone()
     })
+}
+
+/// Where `server:/export` is mounted, by NFS 4.2.
+pub fn mount_point(dev: Dev, mount: &str, path: &str) -> MountPoint {
+    MountPoint {
+        dev,
+        mount: mount.into(),
+        source: mount.into(),
+        path: path.into(),
+        version: Some("4.2".into()),
+        options: "rw".into(),
+        is_foreign: false,
+        volume: None,
+        claim: None,
+    }
 }
 
 /// A row of `requests` reads of 4 KiB and 300 us each, one of them untimed.

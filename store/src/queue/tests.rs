@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
-use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::windows::mount_point;
 
 use super::writer_thread::{LAST_TRIES, RETRY_EVERY};
 use super::{QueueError, WindowQueue};
@@ -229,17 +229,7 @@ fn a_store_that_is_deleted_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let queue = begin(&store);
-    let mount = MountPoint {
-        dev: Dev(49),
-        mount: "srv:/e".into(),
-        source: "srv:/e".into(),
-        path: "/mnt".into(),
-        version: None,
-        options: "rw".into(),
-        is_foreign: false,
-        volume: None,
-        claim: None,
-    };
+    let mount = mount_point(Dev(49), "srv:/e", "/mnt");
     queue.mounted(UtcMs(T0), vec![mount], &[]);
     queue.put(window(0));
     wait_until("the first window is written", || queue.waiting() == 0);
