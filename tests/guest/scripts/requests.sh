@@ -16,9 +16,7 @@ fio --name=buffered --directory=/mnt/nfs --rw=write --bs=64k --size=32m --ioengi
 drop_caches
 cat /mnt/nfs/buffered.0.0 >/dev/null
 # Does the last I/O just after a rotation, long before the next one.
-until (($(date +%s) % 20 == 1)); do
-    sleep 0.1
-done
+sleep $(((21 - $(date +%s) % 20) % 20))
 cat $file >/dev/null
 
 snapshot after
