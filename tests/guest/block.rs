@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use crate::run::{Run, kernel, long, number, scripts, sum};
+use crate::run::{Run, kernel, long, number, program, scripts, sum};
 
 #[path = "../block/calls.rs"]
 mod calls;
@@ -327,7 +327,7 @@ fn guest_single_calls_are_not_taken_for_requests() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name).display().to_string();
     let say = |words: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        let output = std::process::Command::new(program())
             .args(words)
             .output()
             .expect("the program runs");
@@ -380,7 +380,7 @@ fn guest_calls_lead_to_the_requests_that_were_made_for_them() {
     let store = RUN.out.join("calls");
     let to = RUN.out.join("timeline.json");
     let _ = std::fs::remove_file(&to);
-    let exported = std::process::Command::new(env!("CARGO_BIN_EXE_trackiops"))
+    let exported = std::process::Command::new(program())
         .args(["export", "--requests", "--format", "chrome", "--store"])
         .args([&*store, std::path::Path::new("--output"), &*to])
         .output()

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::json;
 
 use crate::mountstats::TRANSFERS;
-use crate::run::{Answer, Run, answers, kernel};
+use crate::run::{Answer, Run, answers, kernel, program};
 
 /// The mounts of `captured.sh`.
 const CASES: [&str; 6] = ["v3", "v40", "v41", "v42", "nconnect", "ipv6"];
@@ -23,7 +23,7 @@ static ROWS: LazyLock<Vec<Answer>> = LazyLock::new(|| {
 });
 
 fn compare(flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+    let mut command = Command::new(program());
     command.arg("compare").arg("--store").arg(RUN.store());
     command.arg("--pcap").arg(RUN.out.join("all.pcap"));
     command

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::run::{Answer, Run, lines, number};
+use crate::run::{Answer, Run, lines, number, program};
 
 const VERSIONS: [&str; 2] = ["3", "4.2"];
 
@@ -103,7 +103,7 @@ fn guest_a_file_is_one_file_by_whichever_mount_and_another_one_after_its_device_
 #[ignore = "boots a guest: make test-guests"]
 fn guest_the_catalog_tells_what_was_mounted_where_with_which_options_and_when() {
     for version in VERSIONS {
-        let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        let output = Command::new(program())
             .args(["mounts", "--format", "json", "--store"])
             .arg(RUN.out.join(format!("store-{version}")))
             .output()

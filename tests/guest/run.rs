@@ -1,6 +1,7 @@
 //! Runs a script in a guest, once per test run, and reads its output.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -252,9 +253,15 @@ impl Run {
     }
 }
 
+/// The program that the host asks: the guests' own, which is optimized, if `make` names it.
+pub fn program() -> OsString {
+    let named = std::env::var_os("TRACKIOPS_BIN").filter(|path| !path.is_empty());
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_trackiops").into())
+}
+
 /// The JSON answer of a command about a store.
 fn ask(command: &str, store: &Path, flags: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trackiops"))
+    Command::new(program())
         .args([command, "--format", "json", "--store"])
         .arg(store)
         .args(flags)
@@ -357,7 +364,7 @@ pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -
 pub fn stored_health(store: &Path) -> Vec<Answer> {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("health.csv");
-    let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+    let output = Command::new(program())
         .args(["export", "--dataset", "health", "--granularity", "1s"])
         .arg("--store")
         .arg(store)

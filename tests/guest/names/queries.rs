@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{Made, RUN, of_case};
 use crate::mountstats::Mountstats;
-use crate::run::{Answer, number, sum};
+use crate::run::{Answer, number, program, sum};
 
 const MOVED: &str = "/mnt/nfs/names/moved";
 
@@ -130,7 +130,7 @@ fn transferred(stats: &Mountstats) -> [u64; 4] {
 
 /// Values of the stacks of `trackiops flamegraph --folded`, each with its subject.
 fn stacks(by: &str, direction: &str) -> Vec<(String, u64)> {
-    let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+    let output = Command::new(program())
         .args([
             "flamegraph",
             "--folded",
