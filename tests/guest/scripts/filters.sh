@@ -1,4 +1,4 @@
-# The same work under one filter after the other: each case has a separate store.
+# The same work under several filters at once: each case has a separate recorder and store.
 . /work/lib.sh
 
 BYTES=$((64 << 10))
@@ -45,20 +45,25 @@ begin_waiting() {
     WAITING=$!
 }
 
-# filtered CASE [FLAG...]: does all work while a recorder with these flags runs.
+# filtered CASE [FLAG...]: a recorder with these flags and a separate store, beside the recorders of other cases.
 filtered() {
     local name=$1
     shift
-    STORE=/var/tmp/$name
+    begin_recording "/var/tmp/$name" "$OUT/$name.err" --live-socket "/run/$name.sock" --ring-memory 1MiB "${@//WAITING/$WAITING}"
+    CASES+=("$name")
+    RECORDERS+=("$BEGUN")
+}
+
+begin_cases() {
+    CASES=()
+    RECORDERS=()
     begin_waiting
-    set -- "${@//WAITING/$WAITING}"
-    start_recorder "$@"
-    if ! mountpoint -q /mnt/late; then
-        mount -t nfs -o vers=4.2 127.0.0.1:/exp3 /mnt/late
-        sleep 1.5 # as above
-    fi
+}
+
+# work_once NEW: all work; the file NEW is made meanwhile.
+work_once() {
     work /mnt/nfs/a/b/c/deep.bin
-    work "/mnt/nfs/a/$name.bin"
+    work "/mnt/nfs/a/$1.bin"
     work /mnt/nfs/outside.bin
     work /mnt/two/two.bin
     work /mnt/late/late.bin
@@ -66,50 +71,60 @@ filtered() {
     as_user /mnt/nfs/a/user.bin
     echo go >/run/go
     wait "$WAITING"
-    if [ "${CGROUPS:-}" = yes ]; then
-        in_cgroup inner /mnt/nfs/inner.bin
-        in_cgroup "$name" /mnt/nfs/cgroup.bin
-    fi
-    if [ "$name" = dir ]; then
-        work /mnt/nfs/moved.bin
-        mv /mnt/nfs/moved.bin /mnt/nfs/a/
-        sleep 2.2 # what is known of a file's directories holds for a second
-        work /mnt/nfs/a/moved.bin
-    fi
-    list_files /mnt/nfs /mnt/two /mnt/late
-    trackiops status --json >"$OUT/$name.status_json" || true
-    stop_recorder
-    mv "$OUT/files" "$OUT/files.$name"
-    mv "$OUT/record.err" "$OUT/$name.err"
-    mkdir -p "$OUT/$name"
-    cp -a "$STORE/." "$OUT/$name/"
 }
 
-# Every file exists from the begin, except files that are named after cases.
+end_cases() {
+    local name recorder
+    list_files /mnt/nfs /mnt/two /mnt/late
+    for name in "${CASES[@]}"; do
+        cp "$OUT/files" "$OUT/files.$name"
+        trackiops status --json --socket "/run/$name.sock" >"$OUT/$name.status_json" || true
+    done
+    kill -INT "${RECORDERS[@]}"
+    for recorder in "${RECORDERS[@]}"; do wait "$recorder"; done
+    for name in "${CASES[@]}"; do cp -a "/var/tmp/$name" "$OUT/$name"; done
+}
+
+# Every file exists from the begin, except `first.bin` and `second.bin`.
 for file in a/b/c/deep outside user a/user pid inner cgroup moved; do
     work "/mnt/nfs/$file.bin"
 done
 chown 1000 /mnt/nfs/user.bin /mnt/nfs/a/user.bin
 work /mnt/two/two.bin
 
+begin_cases
 filtered mount --mount 127.0.0.1:/exp2 --mount /mnt/late
-umount /mnt/late
 filtered mount_tracepoint --engine tracepoint --mount /mnt/two --mount 127.0.0.1:/exp3
 filtered dir --dir /mnt/nfs/a
-filtered calls --levels wire,app --requests --app-latency --dir /mnt/nfs/a
 filtered file --file /mnt/nfs/outside.bin --file /mnt/two/two.bin
 filtered file_tracepoint --engine tracepoint --file /mnt/nfs/outside.bin --file /mnt/two/two.bin
 filtered uid --uid 7,1000
 filtered uid_tracepoint --engine tracepoint --uid 1000
+mount -t nfs -o vers=4.2 127.0.0.1:/exp3 /mnt/late
+sleep 1.5 # as above
+work_once first
+work /mnt/nfs/moved.bin
+mv /mnt/nfs/moved.bin /mnt/nfs/a/
+sleep 2.2 # what is known of a file's directories holds for a second
+work /mnt/nfs/a/moved.bin
+end_cases
+
+trackiops doctor >"$OUT/doctor"
+begin_cases
+filtered calls --levels wire,app --requests --app-latency --dir /mnt/nfs/a
 filtered pid --pid WAITING
 filtered pid_tracepoint --engine tracepoint --pid WAITING
 filtered ops --ops write --mount /mnt/two
 filtered ops_tracepoint --engine tracepoint --ops read --mount /mnt/two
 filtered several --dir /mnt/nfs/a --uid 1000 --ops read
-trackiops doctor >"$OUT/doctor"
 if grep -q 'users and cgroups' "$OUT/doctor"; then
-    CGROUPS=yes filtered cgroup --cgroup outer
+    filtered cgroup --cgroup outer
 fi
+work_once second
+in_cgroup inner /mnt/nfs/inner.bin
+in_cgroup new /mnt/nfs/cgroup.bin
+end_cases
+
 expect nowhere trackiops record --store /var/tmp/nowhere --file /etc/hostname
 expect missing trackiops record --store /var/tmp/nowhere --dir /mnt/nfs/missing
 expect no_directories trackiops record --store /var/tmp/nowhere --engine tracepoint --dir /mnt/nfs/a
