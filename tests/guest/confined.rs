@@ -93,7 +93,6 @@ fn guest_each_capability_is_needed() {
         blind < whole,
         "{blind} comparisons, {whole} with the capability"
     );
-    // Only kernels before 5.19 need CAP_BPF, and no Debian with such a systemd has one.
 }
 
 #[test]
