@@ -15,7 +15,8 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
         "--timeout",
         "600",
     ];
-    Run::script("ops", &add)
+    let files = if run::long() { "10" } else { "5" };
+    Run::on(&run::kernel(), "ops", &add, &[files])
 });
 
 const MOUNT: &str = "127.0.0.1:/exp";

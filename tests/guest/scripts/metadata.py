@@ -1,4 +1,4 @@
-"""What programs do with files beside reading and writing: `metadata.py DIRECTORY`."""
+"""What programs do with files beside reading and writing: `metadata.py DIRECTORY FILES`."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 
-ROUNDS = 10
+files = int(sys.argv[2])
 root = os.path.join(sys.argv[1], "metadata")
 
 
@@ -20,7 +20,7 @@ def direct(path):
 
 
 os.mkdir(root)
-for n in range(ROUNDS):
+for n in range(files):
     path = os.path.join(root, f"file{n}")
     with open(path, "wb") as file:
         # Data of several requests is written unstable and then committed.
@@ -50,8 +50,8 @@ for n in range(ROUNDS):
 os.sync()
 with open("/proc/sys/vm/drop_caches", "w") as file:
     file.write("3")
-for directory, _, files in os.walk(root):
-    for name in files:
+for directory, _, names in os.walk(root):
+    for name in names:
         os.stat(os.path.join(directory, name), follow_symlinks=False)
     os.listdir(directory)
 shutil.rmtree(root)

@@ -1,7 +1,8 @@
-# Metadata of every kind over every version of NFS, one mount after the other. Then over several connections, and over two mounts of one
-# server, which share an RPC client. Each with a recording and two snapshots. At last without operations.
+# ops.sh FILES: metadata of every kind over every version of NFS, one mount after the other. Then over several connections, and over two
+# mounts of one server, which share an RPC client. Each with a recording and two snapshots. At last without operations.
 . /work/lib.sh
 
+FILES=$1
 umount /mnt/nfs
 mkdir -p /exp2 /mnt/nfs2
 mount -t tmpfs -o size=64m tmpfs /exp2
@@ -17,7 +18,7 @@ record() {
     start_recorder --granularity 1s,10s --rotate 10s
     snapshot "$name.before"
     for directory; do
-        python3 /work/metadata.py "$directory" &
+        python3 /work/metadata.py "$directory" "$FILES" &
         workers+=($!)
     done
     for worker in "${workers[@]}"; do wait "$worker"; done
@@ -63,6 +64,6 @@ programs with
 stop_recorder INT
 start_recorder --granularity 1s,10s --rotate 10s --no-ops
 programs without
-python3 /work/metadata.py /mnt/nfs
+python3 /work/metadata.py /mnt/nfs "$FILES"
 stop_recorder INT
 cp -a "$STORE" "$OUT/left-out"
