@@ -12,7 +12,8 @@ for kernel; do
     kept=collector/tests/kernels/$kernel
     # The facts stay as they are if the guest fails.
     rm -rf "${new:?}"/*
-    cargo vm run --kernel "$kernel" --out "$new" --add tests/python/btf_extract.py tests/guest/scripts/facts.sh
+    cargo vm run --no-nfs --kernel "$kernel" --out "$new" tests/guest/scripts/facts.sh
+    python3 tests/python/btf_extract.py "$new"
     rm -rf "$kept"
     mkdir -p "$kept"
     cp -r "$new"/. "$kept"

@@ -11,7 +11,7 @@ fn guest_every_load_is_declared_or_may_fault() {
         false => (&["6.12"][..], "wire,cache"),
     };
     for kernel in kernels {
-        let run = Run::on(kernel, "loads", &[], &[levels]);
+        let run = Run::on(kernel, "loads", &["--no-nfs"], &[levels]);
         let found = run.json("loads.json");
         let loads = found["loads"].as_array().expect("a list");
         assert_eq!(found["safe"], true, "{kernel}: {found:#}");

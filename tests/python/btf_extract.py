@@ -1,17 +1,19 @@
 """Reduces the BTF of a kernel and of its modules to the types that are asked for.
 
-Usage: btf_extract.py FROM TO MODULE,... NAME...
+Usage: btf_extract.py DIRECTORY
 
-FROM is a directory as /sys/kernel/btf: `vmlinux`, and beside it a file per module, which is split BTF on top of
-vmlinux. The same files are written to TO, for those of the modules that are there. The NAMEs are of structs, unions,
-enums, typedefs and functions; kernels differ, so a name that is nowhere is no error. What a type contains comes along
-complete; what it only points to comes along when it was asked for, and else as a forward declaration. Layouts stay as
-they are; only type ids and string offsets are numbered anew.
+DIRECTORY is what facts.sh wrote. Its `btf` is like /sys/kernel/btf: `vmlinux`, and beside it a file per module, which is
+split BTF on top of vmlinux; and `types`, a list of names. The same files without the list are written to its
+`sys/kernel/btf`, and `btf` is removed. The names are of structs, unions, enums, typedefs and functions; kernels differ, so
+a name that is nowhere is no error. What a type contains comes along complete; what it only points to comes along when it
+was asked for, and else as a forward declaration. Layouts stay as they are; only type ids and string offsets get other
+numbers.
 
 The format: https://docs.kernel.org/bpf/btf.html
 """
 
 import pathlib
+import shutil
 import struct
 import sys
 
@@ -151,11 +153,12 @@ class Extract:
         path.write_bytes(header + types + self.strings)
 
 
-def main(source, target, modules, *names):
-    source, target = pathlib.Path(source), pathlib.Path(target)
-    names = {name.encode() for name in names}
+def main(directory):
+    source, target = pathlib.Path(directory) / "btf", pathlib.Path(directory) / "sys/kernel/btf"
+    target.mkdir(parents=True)
+    names = set((source / "types").read_bytes().split())
     vmlinux = Btf(source / "vmlinux")
-    modules = [name for name in modules.split(",") if (source / name).exists()]
+    modules = sorted(path.name for path in source.iterdir() if path.name not in ("vmlinux", "types"))
     split = {name: Btf(source / name, vmlinux) for name in modules}
     for btf in [vmlinux, *split.values()]:
         btf.need(names)
@@ -163,6 +166,7 @@ def main(source, target, modules, *names):
     base.write(target / "vmlinux")
     for name, btf in split.items():
         Extract(btf, base).write(target / name)
+    shutil.rmtree(source)
 
 
 main(*sys.argv[1:])
