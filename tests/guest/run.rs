@@ -131,11 +131,14 @@ impl Run {
 
     fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
-        // Tests run the same script concurrently, with different parameters of the kernel or the script.
-        let mut flag = flags.iter().skip_while(|flag| **flag != "--append");
-        let append = flag.nth(1).unwrap_or(&"");
+        // Tests run the same script with different parameters of the machine, the kernel or the script.
+        let value = |of: &str| {
+            let mut flag = flags.iter().skip_while(|flag| **flag != of);
+            *flag.nth(1).unwrap_or(&"")
+        };
+        let append = value("--append");
         let mut of_script = DefaultHasher::new();
-        args.hash(&mut of_script);
+        (value("--cpus"), args).hash(&mut of_script);
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
