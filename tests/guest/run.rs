@@ -173,6 +173,14 @@ impl Run {
         Self { out, kernel }
     }
 
+    /// The files of a part of the script, in a directory.
+    pub fn part(&self, name: &str) -> Self {
+        Self {
+            out: self.out.join(name),
+            kernel: self.kernel.clone(),
+        }
+    }
+
     pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }

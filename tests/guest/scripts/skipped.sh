@@ -1,8 +1,8 @@
-# skipped.sh THREADS REQUESTS [blind | rdma]: THREADS threads read and write their own files, and create others. Meanwhile a process spins
-# on every CPU, so programs are interrupted in the middle of a request.
+# skipped.sh THREADS REQUESTS [blind REQUESTS | rdma]: THREADS threads read and write their own files, and create others. Meanwhile a
+# process spins on every CPU, so programs are interrupted in the middle of a request. With `blind` once more, without recovery.
 . /work/lib.sh
 
-threads=$1 requests=$2
+threads=$1
 
 job() {
     fio --name=skipped --directory=/mnt/nfs --size=64k --bs=4k --direct=1 --ioengine=psync --thread --numjobs="$threads" "$@" >/dev/null
@@ -24,25 +24,35 @@ if [ "${3:-}" = rdma ]; then
     mount -t nfs -o vers=4.2,rdma,port=20049 "$RDMA:/exp" /mnt/nfs
 fi
 job --rw=write
-start_recorder --granularity 1s
-[ "${3:-}" != blind ] || python3 /work/skipped.py blind
-# Requests from before all programs were attached are over.
-sleep 1
-snapshot before
-spinning=()
-for ((i = 0; i < $(nproc); i++)); do
-    while :; do :; done &
-    spinning+=($!)
-done
-working=()
-for ((i = 0; i < 8; i++)); do
-    metadata "$i" &
-    working+=($!)
-done
-job --rw=randrw --norandommap --io_size=$((requests / threads * 4096))
-wait "${working[@]}"
-kill "${spinning[@]}"
-snapshot after
-python3 /work/skipped.py >"$OUT/skipped"
-stop_recorder
-keep_store
+
+# recorded REQUESTS [COMMAND...]: a recording of them; the command begins it.
+recorded() {
+    local i spinning=() working=()
+    start_recorder --granularity 1s
+    "${@:2}"
+    # Requests from before all programs were attached are over.
+    sleep 1
+    snapshot before
+    for ((i = 0; i < $(nproc); i++)); do
+        while :; do :; done &
+        spinning+=($!)
+    done
+    for ((i = 0; i < 8; i++)); do
+        metadata "$i" &
+        working+=($!)
+    done
+    job --rw=randrw --norandommap --io_size=$(($1 / threads * 4096))
+    wait "${working[@]}"
+    kill "${spinning[@]}"
+    snapshot after
+    python3 /work/skipped.py >"$OUT/skipped"
+    stop_recorder
+    keep_store
+}
+
+recorded "$2"
+if [ "${3:-}" = blind ]; then
+    OUT=$OUT/blind STORE=/var/tmp/blind
+    mkdir "$OUT"
+    recorded "$4" python3 /work/skipped.py blind
+fi
