@@ -15,13 +15,13 @@ echo first >/mnt/nfs/first.bin
 sync
 for mount in /mnt/nfs /mnt/nfs3; do
     python3 /work/calls.py "$mount" "$OUT/timed.${mount##*/}" >"$OUT/calls.${mount##*/}"
+    jobs=()
     for engine in io_uring libaio; do
         for direct in 0 1; do
-            fio --name="$engine$direct" --directory="$mount" --rw=randrw --bs=4k --size=2m --direct="$direct" \
-                --ioengine="$engine" --iodepth=8 --output-format=json --output="$OUT/fio.json" ||
-                echo "no $engine" >>"$OUT/fio.err"
+            jobs+=(--name="$engine$direct" --stonewall --ioengine="$engine" --direct="$direct")
         done
     done
+    fio --directory="$mount" --rw=randrw --bs=4k --size=2m --iodepth=8 --output-format=json --output="$OUT/fio.json" "${jobs[@]}"
 done
 
 # Two tenants: a file that both write, and a file opened by one and used by the other.

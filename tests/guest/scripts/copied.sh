@@ -48,15 +48,17 @@ sync
 
 start_recorder --levels block --granularity 1s,1m
 for name in linear md0 md1 stacked handing multipath; do
+    jobs=()
     for bs in 512 4096 98304 1048576 16777216; do
         file=/mnt/$name/$bs
-        size=$(stat -c %s "$file")
         engine=psync
         [ $bs != 4096 ] || engine=io_uring
-        fio --name=x --filename="$file" --rw=write --bs=$bs --size="$size" --direct=1 --ioengine=$engine --iodepth=8 \
-            --overwrite=1 --fallocate=none --output=/dev/null
-        dd if="$file" of=/dev/null bs=$bs iflag=direct status=none
+        jobs+=(--name="$bs" --stonewall --filename="$file" --rw=write --bs=$bs --size="$(stat -c %s "$file")" --ioengine=$engine --iodepth=8)
         stat -c '%n %s' "$file" >>"$OUT/sizes"
+    done
+    fio --direct=1 --overwrite=1 --fallocate=none --output=/dev/null "${jobs[@]}"
+    for bs in 512 4096 98304 1048576 16777216; do
+        dd if="/mnt/$name/$bs" of=/dev/null bs=$bs iflag=direct status=none
     done
     # Also through the page cache.
     head -c 4M /dev/zero >"/mnt/$name/buffered"
