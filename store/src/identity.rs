@@ -48,7 +48,7 @@ impl FromStr for StoreId {
 /// The ids that a store has had; the last one is current.
 pub(crate) type Ids = Arc<[StoreId]>;
 
-/// The id that a segment is written under, and the one before it.
+/// The id that a segment or a journal is written under, and the one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) id: StoreId,
@@ -89,24 +89,24 @@ impl FromStr for Identity {
     }
 }
 
-/// The ids of the store that most of these segments belong to; the last one is current.
-pub(crate) fn of_most(segments: &[Identity]) -> Vec<StoreId> {
+/// The ids of the store that most of these files belong to; the last one is current.
+pub(crate) fn of_most(files: &[Identity]) -> Vec<StoreId> {
     let past = |of: &Identity| {
         let mut ids = vec![of.id];
         let mut parent = of.parent;
         while let Some(id) = parent.filter(|id| !ids.contains(id)) {
             ids.push(id);
-            let known = segments.iter().filter(|known| known.id == id);
+            let known = files.iter().filter(|known| known.id == id);
             parent = known.filter_map(|known| known.parent).next();
         }
         ids.reverse();
         ids
     };
-    let mut distinct = segments.to_vec();
+    let mut distinct = files.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
     let count = |ids: &Vec<StoreId>| {
-        let of = segments.iter().filter(|of| ids.contains(&of.id));
+        let of = files.iter().filter(|of| ids.contains(&of.id));
         (of.count(), ids.len())
     };
     distinct
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_of_the_store_that_most_of_them_are_of_and_of_its_past() {
+    fn files_are_of_the_store_that_most_of_them_are_of_and_of_its_past() {
         let of = |id, parent: Option<u128>| Identity {
             id: StoreId(id),
             parent: parent.map(StoreId),

@@ -269,13 +269,8 @@ impl Writer {
     /// The header of the open journal, and the offsets at which the windows of the last append end.
     pub(crate) fn appended(&self) -> Option<(Header, &[u64])> {
         let open = self.journal.as_ref()?;
-        let header = Header::new(
-            self.catalog.identity().id,
-            &self.options,
-            open.number,
-            open.finest,
-        )
-        .ok()?;
+        let store = self.catalog.identity();
+        let header = Header::new(store, &self.options, open.number, open.finest).ok()?;
         Some((header, open.writer.ends()))
     }
 
@@ -301,8 +296,9 @@ impl Writer {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let id = self.catalog.identity().id;
-                let header = Header::new(id, &self.options, number, finest)?.after(self.previous);
+                let store = self.catalog.identity();
+                let header = Header::new(store, &self.options, number, finest)?;
+                let header = header.after(self.previous);
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header, self.options.most_files)?,
                     number,

@@ -218,3 +218,28 @@ fn a_rebuilt_catalog_keeps_the_ids_of_a_store_and_of_its_past() {
     has(&store, &all);
     is_clean(&store);
 }
+
+#[test]
+fn without_a_catalog_journals_tell_the_ids_as_well() {
+    let all = windows(30);
+    // Nothing is sealed yet.
+    let own = store_of(&all[..10], false);
+    let before = ids(own.path());
+    fs::remove_file(own.path().join("catalog.db")).unwrap();
+    rebuild_catalog(own.path()).unwrap();
+    assert_eq!(ids(own.path())[..1], before);
+    has(own.path(), &all[..10]);
+    append(own.path(), &all[10..20], true);
+    has(own.path(), &all[..20]);
+    is_clean(own.path());
+    // Only a journal has the new id of a copy.
+    let copies = tempfile::tempdir().unwrap();
+    let store = copies.path().join("copy");
+    trackiops_store::copy(own.path(), &store).unwrap();
+    append(&store, &all[20..], false);
+    let before = ids(&store);
+    fs::remove_file(store.join("catalog.db")).unwrap();
+    rebuild_catalog(&store).unwrap();
+    assert_eq!(ids(&store)[..before.len()], before);
+    has(&store, &all);
+}

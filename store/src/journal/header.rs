@@ -14,7 +14,7 @@ use super::frame::Seed;
 use super::frame_reader::FrameReader;
 use crate::beneath;
 use crate::error::StoreError;
-use crate::identity::{FOREIGN, StoreId};
+use crate::identity::{FOREIGN, Identity};
 use crate::layout;
 use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
@@ -40,7 +40,7 @@ pub(crate) struct Header {
     /// Its predecessor in the store.
     pub(crate) previous: Option<Previous>,
     /// The store that it was written in.
-    pub(crate) store: StoreId,
+    pub(crate) store: Identity,
 }
 
 /// A journal's record of its predecessor, which does not grow any more.
@@ -54,7 +54,7 @@ pub(crate) struct Previous {
 impl Header {
     /// The header of a new journal of a store, with windows of the granularity `finest`.
     pub(crate) fn new(
-        store: StoreId,
+        store: Identity,
         options: &Options,
         number: u64,
         finest: Granularity,
@@ -169,7 +169,7 @@ impl Header {
             let why = "its header has the number of another journal: it is a copy";
             return Err(damaged(FIXED_HEADER_BYTES, why));
         }
-        if !journal.is_of(header.store) {
+        if !journal.is_of(header.store.id) {
             return Err(damaged(FIXED_HEADER_BYTES, FOREIGN));
         }
         let at = start + u64::from(length);
@@ -213,6 +213,12 @@ impl Header {
             false => None,
         }
     }
+}
+
+/// The store that a journal was written in, if its header can be read.
+pub(crate) fn identity(journal: &Path) -> Option<Identity> {
+    let file = beneath::read(layout::store_of(journal), journal).ok()?;
+    Some(Header::of(&file)?.store)
 }
 
 /// Number of a journal's bytes that were durable when the next journal was begun, from the next one's header. 0 if

@@ -17,7 +17,7 @@ use super::header::Header;
 use super::payload::put_window_head;
 use super::scan::JournalScan;
 use crate::error::StoreError;
-use crate::identity::StoreId;
+use crate::identity::Identity;
 use crate::unit_tests::options;
 use crate::varint::{put_i64, put_str, put_u64};
 use crate::writer::Writer;
@@ -41,7 +41,7 @@ impl Lying {
         fs::create_dir(dir.path().join("journal")).unwrap();
         let options = options("h");
         let finest = options.granularities.finest();
-        let (header, seed) = Header::new(StoreId::default(), &options, 1, finest)
+        let (header, seed) = Header::new(Identity::default(), &options, 1, finest)
             .unwrap()
             .encode();
         let mut frames = NewFrames::new(seed);

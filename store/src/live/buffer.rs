@@ -14,7 +14,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::totals::Totals;
 use super::{Activity, BUFFER_BYTES, Position, RecorderInfo, Status};
-use crate::identity::StoreId;
+use crate::identity::Identity;
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
 use crate::options::{GranularitySet, RetentionPolicy};
@@ -269,7 +269,7 @@ impl TotalsSoFar {
             filter: None,
             source: None,
             previous: None,
-            store: StoreId::default(),
+            store: Identity::default(),
         };
         match journal_of(&header, &self.window) {
             Ok(journal) => message(self.position, &journal),

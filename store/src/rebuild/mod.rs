@@ -32,6 +32,7 @@ use crate::glob_view;
 use crate::housekeeping::tidy;
 use crate::identity::{FOREIGN, Identity, StoreId, of_most};
 use crate::imports;
+use crate::journal::header;
 use crate::layout::{self, Dataset, Series};
 use crate::lock::StoreLock;
 use crate::lost::{self, Journals, Lost, Readable};
@@ -115,7 +116,7 @@ fn restore_mounts(
     }
 }
 
-/// The stores that the segments were written in, as far as known.
+/// The stores that the segments and journals were written in, as far as known.
 fn identities(store: &Path) -> Result<Vec<Identity>, StoreError> {
     let files = layout::segment_files(store)?
         .into_iter()
@@ -127,7 +128,13 @@ fn identities(store: &Path) -> Result<Vec<Identity>, StoreError> {
         let file = beneath::read(store, &path).ok()?;
         metadata::identity(SegmentReader::open(file, &path).ok()?.metadata())
     };
-    Ok(files.chain(requests).filter_map(identity).collect())
+    let mut identities: Vec<_> = files.chain(requests).filter_map(identity).collect();
+    for series in Series::ALL {
+        let journals = series.journals(store)?.into_iter();
+        let journals = journals.map(|number| series.journal(store, number));
+        identities.extend(journals.filter_map(|path| header::identity(&path)));
+    }
+    Ok(identities)
 }
 
 /// Enters all segments that are found.

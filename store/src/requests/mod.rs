@@ -153,11 +153,9 @@ impl RequestsWriter {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let (id, finest) = (
-                    self.catalog.identity().id,
-                    self.options.granularities.finest(),
-                );
-                let header = Header::new(id, &self.options, number, finest)?;
+                let store = self.catalog.identity();
+                let finest = self.options.granularities.finest();
+                let header = Header::new(store, &self.options, number, finest)?;
                 let header = header.after(self.previous);
                 none.insert(OpenJournal {
                     writer: RequestsJournalWriter::create(&self.store, &header)?,
