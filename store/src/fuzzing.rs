@@ -106,15 +106,19 @@ pub fn seal(journal: &[u8], end: &[u8]) {
     const MOST_WINDOWS: usize = 16;
     let store = &SCRATCH.0;
     let path = layout::journal(store, 1);
-    match SCRATCH.journal(&path, journal, end).map(JournalScan::new) {
-        Some(Ok(Some(scan))) if scan.windows.len() <= MOST_WINDOWS => {}
+    let id = match SCRATCH.journal(&path, journal, end).map(JournalScan::new) {
+        Some(Ok(Some(scan))) if scan.windows.len() <= MOST_WINDOWS => scan.header.store.id,
         _ => return,
-    }
+    };
     let mut until_written = |step| match step {
         Step::Written => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let mut catalog = CATALOG.lock().unwrap_or_else(PoisonError::into_inner);
+    // Journals of other stores are not sealed.
+    if !catalog.ids().contains(&id) {
+        catalog.enter_ids(&[id]).expect("an id can be entered");
+    }
     let _ = seal::seal(store, &mut catalog, &[1], &mut until_written);
     for path in layout::temporary_segments(store).expect("segments are listed") {
         let path = layout::temporary(&store.join(path));

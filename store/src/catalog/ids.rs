@@ -11,7 +11,7 @@ const ALL: &str = "SELECT id FROM store ORDER BY generation";
 
 impl Catalog {
     /// Enters ids that the store has had, in their order.
-    pub(super) fn enter_ids(&mut self, ids: &[StoreId]) -> Result<(), StoreError> {
+    pub(crate) fn enter_ids(&mut self, ids: &[StoreId]) -> Result<(), StoreError> {
         self.change(Publish::Later, |transaction| {
             let mut insert = transaction.prepare("INSERT INTO store (id) VALUES (?1)")?;
             let mut ids = ids.iter();
