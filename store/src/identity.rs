@@ -1,7 +1,7 @@
 //! Identifies the store of a file.
 //!
 //! A store gets a random id when it is created. Its catalog, journals, segments and marks repeat the id. A copy has the
-//! id of its original until its first write. Then it takes a new id, and keeps the old ones as its past ids. A catalog
+//! id of its original until its first write. Then it takes a new id, and keeps the old ones as its former ids. A catalog
 //! names the inode that it was written to, so a copy is noticed.
 
 use std::fmt;
@@ -13,13 +13,17 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
 
 /// Why a file is not read.
 pub(crate) const FOREIGN: &str = "it is of another store, or of a copy of this one";
 
-/// The id of a store. Zeros in journals without a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StoreId(u128);
+/// The id of a store, written as 32 hexadecimal digits. Zeros in journals without a store.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct StoreId(u128);
 
 impl StoreId {
     pub(crate) fn random() -> io::Result<Self> {
@@ -45,8 +49,33 @@ impl FromStr for StoreId {
     }
 }
 
+impl From<StoreId> for String {
+    fn from(id: StoreId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for StoreId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 /// The ids that a store has had; the last one is current.
 pub(crate) type Ids = Arc<[StoreId]>;
+
+/// The ids of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreIds {
+    /// The current one.
+    pub id: StoreId,
+    /// Earlier ones, in their order: ids of the stores that it was copied from.
+    pub former: Vec<StoreId>,
+    /// Whether the store is a copy that was not recorded into. Its original has the same id.
+    pub is_copy: bool,
+}
 
 /// The id that a segment or a journal is written under, and the one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,6 +16,7 @@ use crate::catalog::mounts::MountSeen;
 use crate::chain::{self, Link};
 use crate::error::StoreError;
 use crate::exported::Exported;
+use crate::identity::{Ids, StoreId, StoreIds};
 use crate::journal::cursor;
 use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
@@ -42,6 +43,8 @@ const FEW_FILES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
+    /// Ids of the stores.
+    ids: Vec<Ids>,
     tails: Vec<JournalTail>,
     unread: Vec<Unread>,
     left_out: HashSet<PathBuf>,
@@ -210,6 +213,7 @@ impl Snapshot {
         self.granularities.extend(catalog.granularities()?);
         self.add_span(catalog.span()?);
         self.catalogs.push(catalog);
+        self.ids.push(ids);
         tails.into_iter().for_each(|tail| self.add_tail(tail));
         Ok(())
     }
@@ -298,6 +302,11 @@ impl Snapshot {
     /// Unsealed journals, by store and number, then the hosts of exports.
     pub fn tails(&self) -> &[JournalTail] {
         &self.tails
+    }
+
+    /// The ids that a store has had. Empty for an export.
+    pub fn ids(&self, store: StoreIndex) -> &[StoreId] {
+        self.ids.get(store).map(|ids| &**ids).unwrap_or_default()
     }
 
     /// Whether the view contains an export.
@@ -587,6 +596,12 @@ impl JournalTail {
             Source::Export(exported) => Box::new(exported.files.iter().map(|file| &**file)),
         }
     }
+}
+
+/// The ids of a store. A recorder may be running.
+pub fn store_ids(store: &Path) -> Result<StoreIds, StoreError> {
+    check_is_store(store)?;
+    CatalogView::open(store)?.store_ids()
 }
 
 pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {

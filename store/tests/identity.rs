@@ -6,14 +6,18 @@
 )]
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tempfile::TempDir;
+use trackiops_schemas::columns::META_STORE;
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
-use trackiops_store::{RequestsView, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_store::{
+    RequestsView, Snapshot, StoreIds, Writer, check, rebuild_catalog, store_ids,
+};
 use trackiops_testkit::content::Content;
 use trackiops_testkit::stores::{copy, journals, options, parquet_files};
 use trackiops_testkit::windows::{file, granularity, windows};
@@ -28,6 +32,42 @@ fn ids(store: &Path) -> Vec<String> {
         .unwrap();
     let ids = select.query_map([], |row| row.get(0)).unwrap();
     ids.collect::<rusqlite::Result<_>>().unwrap()
+}
+
+/// What the metadata of a segment say.
+struct Described {
+    path: String,
+    /// The store that it was written in, and the one before that.
+    store: String,
+}
+
+impl Described {
+    fn is_merged(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap();
+        name.split('-').count() > 3
+    }
+}
+
+/// All segments of a store, of requests as well.
+fn segments(store: &Path) -> Vec<Described> {
+    let describe = |path: String| {
+        let file = File::open(store.join(&path)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let metadata = reader.metadata().file_metadata();
+        let mut pairs = metadata.key_value_metadata().unwrap().iter();
+        let store = pairs.find(|pair| pair.key == META_STORE).unwrap();
+        Described {
+            path,
+            store: store.value.clone().unwrap(),
+        }
+    };
+    parquet_files(store).into_iter().map(describe).collect()
+}
+
+/// The ids that a store has had, as [`store_ids`] returns them.
+fn known(ids: &StoreIds) -> Vec<String> {
+    let all = ids.former.iter().chain([&ids.id]);
+    all.map(ToString::to_string).collect()
 }
 
 /// Appends windows, and a request for each.
@@ -165,6 +205,32 @@ fn segments_of_another_store_are_noticed_and_never_taken_in() {
 }
 
 #[test]
+fn a_store_keeps_its_id_and_every_segment_has_it() {
+    let all = windows(60);
+    let own = store_of(&all[..10], true);
+    let id = ids(own.path());
+    assert_eq!(id.len(), 1);
+    for part in all[10..].chunks(10) {
+        append(own.path(), part, true);
+    }
+    let has_merged = (0..50).any(|_| {
+        append(own.path(), &[], true);
+        segments(own.path()).iter().any(Described::is_merged)
+    });
+    let segments = segments(own.path());
+    let of_requests = |of: &Described| of.path.starts_with("requests/");
+    assert!(has_merged && segments.iter().any(of_requests));
+    for Described { path, store } in &segments {
+        assert_eq!(*store, id[0], "{path}");
+    }
+    let read = store_ids(own.path()).unwrap();
+    assert_eq!((known(&read), read.is_copy), (id.clone(), false));
+    assert_eq!(ids(own.path()), id);
+    let other = store_of(&all[..10], true);
+    assert_ne!(ids(other.path()), id);
+}
+
+#[test]
 fn a_copy_takes_a_new_id_when_it_is_written_to_and_its_original_keeps_its_own() {
     let all = windows(30);
     let own = store_of(&all[..10], true);
@@ -183,16 +249,25 @@ fn a_copy_takes_a_new_id_when_it_is_written_to_and_its_original_keeps_its_own() 
     for store in [&plain, &made, &restored] {
         is_clean(store);
         assert_eq!(ids(store), before);
+        let read = store_ids(store).unwrap();
+        assert_eq!((known(&read), read.is_copy), (before.clone(), true));
         append(store, &[], true);
         let after = ids(store);
         assert_eq!((after.len(), &after[..1]), (2, &before[..]));
         // After this write it is not a copy any more.
         append(store, &all[20..], true);
         assert_eq!(ids(store), after);
+        let read = store_ids(store).unwrap();
+        assert_eq!((known(&read), read.is_copy), (after.clone(), false));
+        let new = format!("{}<{}", after[1], after[0]);
+        let of: BTreeSet<_> = segments(store).into_iter().map(|of| of.store).collect();
+        assert!(of.contains(&new), "{of:?}");
+        assert!(of.iter().all(|of| *of == new || *of == before[0]), "{of:?}");
         is_clean(store);
         has(store, &all);
     }
     assert_eq!(ids(own.path()), before);
+    assert!(!store_ids(own.path()).unwrap().is_copy);
     // A rebuilt catalog is not a copy any more.
     fs::remove_dir_all(&plain).unwrap();
     copy(&made, &plain);
@@ -217,6 +292,27 @@ fn a_rebuilt_catalog_keeps_the_ids_of_a_store_and_of_its_past() {
     assert_eq!(ids(&store)[..2], before);
     has(&store, &all);
     is_clean(&store);
+}
+
+#[test]
+fn a_catalog_of_an_earlier_time_goes_on_under_a_new_id() {
+    let all = windows(30);
+    let own = store_of(&all[..10], true);
+    let catalog = own.path().join("catalog.db");
+    let backup = tempfile::tempdir().unwrap();
+    let older = backup.path().join("catalog.db");
+    fs::copy(&catalog, &older).unwrap();
+    append(own.path(), &all[10..20], true);
+    let before = ids(own.path());
+    fs::rename(&older, &catalog).unwrap();
+    append(own.path(), &all[20..], true);
+    let after = ids(own.path());
+    assert_eq!((after.len(), &after[..1]), (2, &before[..]));
+    // The segments that the catalog lacks are of the store, and no number was used twice.
+    assert_eq!(foreign(own.path()), [""; 0].map(PathBuf::from));
+    rebuild_catalog(own.path()).unwrap();
+    assert_eq!(ids(own.path()), after);
+    has(own.path(), &all);
 }
 
 #[test]

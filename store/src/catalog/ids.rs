@@ -4,12 +4,21 @@ use rusqlite::{Connection, params};
 
 use super::{Catalog, CatalogView, Publish};
 use crate::error::StoreError;
-use crate::identity::{Ids, StoreId};
+use crate::identity::{Ids, StoreId, StoreIds};
 use crate::layout;
 
 const ALL: &str = "SELECT id FROM store ORDER BY generation";
 
 impl Catalog {
+    /// Gives the store a new id if it has none, or if it is a copy. Returns whether the id is new.
+    pub(crate) fn identify(&mut self, is_copy: bool) -> Result<bool, StoreError> {
+        let is_new = is_copy || self.ids.is_empty();
+        if is_new {
+            self.take_new_id()?;
+        }
+        Ok(is_new)
+    }
+
     /// Enters ids that the store has had, in their order.
     pub(crate) fn enter_ids(&mut self, ids: &[StoreId]) -> Result<(), StoreError> {
         self.change(Publish::Later, |transaction| {
@@ -22,7 +31,7 @@ impl Catalog {
     }
 
     /// Gives the store an id that no other one has.
-    pub(crate) fn take_new_id(&mut self) -> Result<(), StoreError> {
+    fn take_new_id(&mut self) -> Result<(), StoreError> {
         let random = StoreId::random();
         let path = layout::catalog(&self.store);
         self.enter_ids(&[random.map_err(StoreError::io("make an id for", &path))?])
@@ -39,6 +48,20 @@ impl CatalogView {
             false => Ok(ids),
         }
     }
+
+    /// The ids of the store, and whether it is a copy.
+    pub(crate) fn store_ids(&self) -> Result<StoreIds, StoreError> {
+        let ids = self.ids()?;
+        let (id, former) = match ids.split_last() {
+            Some((id, former)) => (*id, former.to_vec()),
+            None => (StoreId::default(), Vec::new()),
+        };
+        Ok(StoreIds {
+            id,
+            former,
+            is_copy: self.is_copy(),
+        })
+    }
 }
 
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Ids> {
@@ -46,4 +69,22 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<Ids> {
     let ids = select.query_map([], |row| row.get::<_, String>(0))?;
     let ids: Vec<String> = ids.collect::<rusqlite::Result<_>>()?;
     Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_without_an_id_gets_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = Catalog::anew(dir.path(), &[]).unwrap();
+        catalog.publish().unwrap();
+        drop(catalog);
+        assert!(CatalogView::open(dir.path()).unwrap().ids().is_err());
+        let ids = Catalog::open(dir.path()).unwrap().ids().to_vec();
+        assert_eq!(ids.len(), 1);
+        let known = CatalogView::open(dir.path()).unwrap().store_ids().unwrap();
+        assert_eq!((known.id, known.former), (ids[0], Vec::new()));
+    }
 }

@@ -40,12 +40,12 @@ const LOOKS: usize = 10;
 /// Room that is reserved for growth, so that the next catalog fits on a disk that has become full.
 const GROWTH_BYTES: u64 = 64 << 10;
 
-/// Opens a store's catalog for reading.
-pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
+/// Opens a store's catalog for reading. Also returns whether it is a copy of the file that a recorder wrote.
+pub(super) fn open(store: &Path) -> Result<(Connection, Limits, bool), StoreError> {
     let path = layout::catalog(store);
     let mut looks = 1;
     loop {
-        let (file, bytes, _) = verified(store, &path, &mut io::sink())?;
+        let (file, bytes, is_copy) = verified(store, &path, &mut io::sink())?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -55,7 +55,7 @@ pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
                 mistrust(&connection)?;
                 connection.execute_batch("PRAGMA temp_store = MEMORY;")?;
                 let limits = Limits::set(&mut connection, bytes)?;
-                Ok((connection, limits))
+                Ok((connection, limits, is_copy))
             });
         // SQLite opens the path a second time. If the path still leads to the verified file, SQLite has opened that
         // file.
@@ -104,12 +104,6 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
         let _ = fallocate(&next, FallocateFlags::empty(), 0, bytes + GROWTH_BYTES);
     }
     Ok(())
-}
-
-/// Whether a store's catalog is a copy of the file that a recorder wrote.
-pub(crate) fn is_copy(store: &Path) -> Result<bool, StoreError> {
-    let (_, _, is_copy) = verified(store, &layout::catalog(store), &mut io::sink())?;
-    Ok(is_copy)
 }
 
 /// Opens and verifies a catalog, and writes its database to `to`. Returns the open file, the database's

@@ -36,7 +36,6 @@ use crate::layout::{self, Dataset};
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
-pub(crate) use image::is_copy;
 pub(crate) use requests::RequestsEntry;
 pub(crate) use upkeep::KeptSegment;
 pub(crate) use view::CatalogView;
@@ -129,30 +128,26 @@ impl Catalog {
     /// Opens the catalog of a store. Creates it if it does not exist.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        if beneath::exists(store, &path).map_err(StoreError::io("look for", &path))? {
-            let (connection, is_copy) = published(store)?;
-            let mut catalog = Self::with(store, connection);
-            catalog.ids = catalog.ask(ids::all)?;
-            if is_copy {
-                catalog.take_new_id()?;
-                catalog.publish()?;
+        let exists = beneath::exists(store, &path).map_err(StoreError::io("look for", &path))?;
+        let (mut catalog, is_copy) = match exists {
+            true => {
+                let (connection, is_copy) = published(store)?;
+                let mut catalog = Self::with(store, connection);
+                catalog.ids = catalog.ask(ids::all)?;
+                (catalog, is_copy)
             }
-            Ok(catalog)
-        } else {
-            let catalog = Self::anew(store, &[])?;
+            false => (Self::anew(store, &[])?, false),
+        };
+        if catalog.identify(is_copy)? {
             catalog.publish()?;
-            Ok(catalog)
         }
+        Ok(catalog)
     }
 
-    /// An empty catalog of a store that has had these ids. Publishing it replaces the store's catalog. Without an id,
-    /// the store gets one.
+    /// An empty catalog of a store that has had these ids. Publishing it replaces the store's catalog.
     pub(crate) fn anew(store: &Path, ids: &[StoreId]) -> Result<Self, StoreError> {
         let mut catalog = Self::with(store, blank(store)?);
         catalog.enter_ids(ids)?;
-        if ids.is_empty() {
-            catalog.take_new_id()?;
-        }
         Ok(catalog)
     }
 

@@ -30,18 +30,21 @@ pub(crate) struct CatalogView {
     limits: Limits,
     store: PathBuf,
     path: PathBuf,
+    /// Whether the file is a copy of the one that a recorder wrote.
+    is_copy: bool,
 }
 
 impl CatalogView {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        let (connection, limits) = image::open(store)?;
+        let (connection, limits, is_copy) = image::open(store)?;
         schema::check(&connection, store)?;
         let view = Self {
             connection,
             limits,
             store: store.to_owned(),
             path,
+            is_copy,
         };
         view.check_names()?;
         Ok(view)
@@ -117,6 +120,11 @@ impl CatalogView {
     /// 0.
     pub(crate) fn rebuilt(&self) -> Result<Option<u64>, StoreError> {
         self.noted(REBUILT)
+    }
+
+    /// Whether the store is a copy: it takes a new id when it is written to.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// The last journal with unknown mounts, if the mounts of an earlier catalog could not be taken over.

@@ -24,7 +24,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{decode_health, decode_ops, decode_rows};
 use crate::beneath;
-use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry, is_copy};
+use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
 use crate::error::StoreError;
 use crate::file_backoff::FileBackoff;
 use crate::file_index::FileIndex;
@@ -66,15 +66,16 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     }
     // A forged catalog may be damaged although its checksum matches.
     let old = old.ok();
-    let known = old.as_ref().and_then(|old| old.ids().ok());
-    let ids = match &known {
-        Some(known) => known.to_vec(),
-        None => of_most(&identities(store)?),
+    let known = old
+        .as_ref()
+        .and_then(|old| Some((old.ids().ok()?, old.is_copy())));
+    // Without its catalog, a store may be a copy.
+    let (ids, is_copy) = match &known {
+        Some((ids, is_copy)) => (ids.to_vec(), *is_copy),
+        None => (of_most(&identities(store)?), true),
     };
     let mut catalog = Catalog::anew(store, &ids)?;
-    if !ids.is_empty() && (known.is_none() || is_copy(store)?) {
-        catalog.take_new_id()?;
-    }
+    catalog.identify(is_copy)?;
     let mut rebuilt = fill(store, &mut catalog, old.as_ref())?;
     let known = old.as_ref().and_then(|old| old.imports().ok());
     let imports = imports::count(store)?;
