@@ -10,8 +10,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use regex::Regex;
 use tempfile::TempDir;
-use trackiops_schemas::columns::META_STORE;
+use trackiops_schemas::columns::{FORMAT_VERSION, META_STORE};
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
@@ -23,6 +24,9 @@ use trackiops_testkit::stores::{copy, journals, options, parquet_files};
 use trackiops_testkit::windows::{file, granularity, windows};
 
 const FOREIGN: &str = "another store, or of a copy";
+
+/// How parquet-java parses `created_by` (`VersionParser.FORMAT`). It ignores some statistics of other files.
+const PARQUET_JAVA: &str = r"^(.*?)\s+version\s*(?:([^(]*?)\s*(?:\(\s*build\s*([^)]*?)\s*\))?)?$";
 
 /// The ids that a store has had.
 fn ids(store: &Path) -> Vec<String> {
@@ -39,6 +43,7 @@ struct Described {
     path: String,
     /// The store that it was written in, and the one before that.
     store: String,
+    created_by: String,
 }
 
 impl Described {
@@ -59,6 +64,7 @@ fn segments(store: &Path) -> Vec<Described> {
         Described {
             path,
             store: store.value.clone().unwrap(),
+            created_by: metadata.created_by().unwrap().to_owned(),
         }
     };
     parquet_files(store).into_iter().map(describe).collect()
@@ -220,7 +226,7 @@ fn a_store_keeps_its_id_and_every_segment_has_it() {
     let segments = segments(own.path());
     let of_requests = |of: &Described| of.path.starts_with("requests/");
     assert!(has_merged && segments.iter().any(of_requests));
-    for Described { path, store } in &segments {
+    for Described { path, store, .. } in &segments {
         assert_eq!(*store, id[0], "{path}");
     }
     let read = store_ids(own.path()).unwrap();
@@ -228,6 +234,21 @@ fn a_store_keeps_its_id_and_every_segment_has_it() {
     assert_eq!(ids(own.path()), id);
     let other = store_of(&all[..10], true);
     assert_ne!(ids(other.path()), id);
+}
+
+#[test]
+fn parquet_java_knows_who_wrote_a_segment() {
+    // Without tables of Unicode.
+    let expression = PARQUET_JAVA.replace(r"\s", r"(?-u:\s)");
+    let expression = Regex::new(&expression).unwrap();
+    let build = format!("format-{FORMAT_VERSION}");
+    let own = store_of(&windows(10), true);
+    for Described { created_by, .. } in segments(own.path()) {
+        let parts = expression.captures(&created_by).unwrap();
+        let parts = [1, 2, 3].map(|part| &parts[part]);
+        let expected = ["trackiops", env!("CARGO_PKG_VERSION"), &*build];
+        assert_eq!(parts, expected, "{created_by}");
+    }
 }
 
 #[test]
