@@ -38,6 +38,7 @@ mod left;
 pub mod live;
 mod lock;
 mod lost;
+mod machine;
 mod marks;
 mod mount_roots;
 mod mount_times;

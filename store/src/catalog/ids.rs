@@ -6,15 +6,25 @@ use super::{Catalog, CatalogView, Publish};
 use crate::error::StoreError;
 use crate::identity::{Ids, StoreId, StoreIds};
 use crate::layout;
+use crate::machine;
 
 const ALL: &str = "SELECT id FROM store ORDER BY generation";
 
 impl Catalog {
-    /// Gives the store a new id if it has none, or if it is a copy. Returns whether the id is new.
-    pub(crate) fn identify(&mut self, is_copy: bool) -> Result<bool, StoreError> {
-        let is_new = is_copy || self.ids.is_empty();
+    /// Gives the store a new id if it has none, if it is a copy, or if it is on another machine than before. Records the
+    /// machine. Returns whether the id is new.
+    pub(crate) fn identify(
+        &mut self,
+        is_copy: bool,
+        machine: Option<u64>,
+    ) -> Result<bool, StoreError> {
+        let is_moved = machine::is_another(self.machine()?, machine);
+        let is_new = is_copy || is_moved || self.ids.is_empty();
         if is_new {
             self.take_new_id()?;
+        }
+        if let Some(machine) = machine {
+            self.enter_machine(machine)?;
         }
         Ok(is_new)
     }
@@ -56,10 +66,11 @@ impl CatalogView {
             Some((id, former)) => (*id, former.to_vec()),
             None => (StoreId::default(), Vec::new()),
         };
+        let is_copy = self.is_copy()?;
         Ok(StoreIds {
             id,
             former,
-            is_copy: self.is_copy(),
+            is_copy,
         })
     }
 }
@@ -74,6 +85,32 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<Ids> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ONE: Option<u64> = Some(1);
+    const TWO: Option<u64> = Some(2);
+
+    #[test]
+    fn a_store_on_another_machine_takes_a_new_id_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened_on = |machine| {
+            let catalog = Catalog::open_on(machine, dir.path()).unwrap();
+            catalog.publish().unwrap();
+            catalog.ids().to_vec()
+        };
+        // The machine may be unknown at first, or at times.
+        let first = opened_on(None);
+        assert_eq!(first.len(), 1);
+        for machine in [ONE, None, ONE] {
+            assert_eq!(opened_on(machine), first, "{machine:?}");
+        }
+        let second = opened_on(TWO);
+        assert_eq!((second.len(), &second[..1]), (2, &first[..]));
+        for machine in [TWO, None, TWO] {
+            assert_eq!(opened_on(machine), second, "{machine:?}");
+        }
+        let third = opened_on(ONE);
+        assert_eq!((third.len(), &third[..2]), (3, &second[..]));
+    }
 
     #[test]
     fn a_store_without_an_id_gets_one() {

@@ -33,6 +33,7 @@ use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::identity::{Identity, Ids, StoreId, is_same_file};
 use crate::layout::{self, Dataset};
+use crate::machine;
 use crate::names::Seen;
 use crate::segment::metadata::JournalSpan;
 
@@ -127,6 +128,11 @@ pub(crate) enum Publish {
 impl Catalog {
     /// Opens the catalog of a store. Creates it if it does not exist.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
+        Self::open_on(machine::number(), store)
+    }
+
+    /// Opens it on the machine with this number.
+    fn open_on(machine: Option<u64>, store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
         let exists = beneath::exists(store, &path).map_err(StoreError::io("look for", &path))?;
         let (mut catalog, is_copy) = match exists {
@@ -138,7 +144,7 @@ impl Catalog {
             }
             false => (Self::anew(store, &[])?, false),
         };
-        if catalog.identify(is_copy)? {
+        if catalog.identify(is_copy, machine)? {
             catalog.publish()?;
         }
         Ok(catalog)

@@ -95,6 +95,7 @@ CREATE TABLE sealed_journal (
 -- imports: how many imports the store has the progress of
 -- rebuilt: the catalog was rebuilt without an earlier one; the first journal of requests that was found, or 0
 -- mounts: the last journal with unknown mounts, because the catalog was rebuilt without those of an earlier one
+-- machine: a number of the machine that the store was last written on
 CREATE TABLE begun (
   series   TEXT PRIMARY KEY,            -- windows, requests
   journal  INTEGER NOT NULL

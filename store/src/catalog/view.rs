@@ -9,11 +9,12 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::limits::Limits;
 use super::upkeep::MOST;
-use super::write::{IMPORTS, MARKS, NOTED, REBUILT, WITHOUT_MOUNTS};
+use super::write::{IMPORTS, MACHINE, MARKS, NOTED, REBUILT, WITHOUT_MOUNTS};
 use super::{SealedRow, error_at, image, schema};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
 use crate::layout::{self, Dataset, Series};
+use crate::machine;
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names, Seen};
 use crate::segment::Segment;
@@ -122,9 +123,14 @@ impl CatalogView {
         self.noted(REBUILT)
     }
 
-    /// Whether the store is a copy: it takes a new id when it is written to.
-    pub(crate) fn is_copy(&self) -> bool {
-        self.is_copy
+    /// The number of the machine that the store was last written on, if known.
+    pub(crate) fn machine(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(MACHINE)
+    }
+
+    /// Whether the store is a copy or on another machine than before: it takes a new id when it is written to.
+    pub(crate) fn is_copy(&self) -> Result<bool, StoreError> {
+        Ok(self.is_copy || machine::is_another(self.machine()?, machine::number()))
     }
 
     /// The last journal with unknown mounts, if the mounts of an earlier catalog could not be taken over.

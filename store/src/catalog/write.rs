@@ -15,6 +15,7 @@ pub(super) const MARKS: &str = "marks";
 pub(super) const IMPORTS: &str = "imports";
 pub(super) const REBUILT: &str = "rebuilt";
 pub(super) const WITHOUT_MOUNTS: &str = "mounts";
+pub(super) const MACHINE: &str = "machine";
 /// The number in such a row.
 pub(super) const NOTED: &str = "SELECT journal FROM begun WHERE series = ?1";
 
@@ -72,6 +73,16 @@ impl Catalog {
     /// was found, or 0.
     pub(crate) fn enter_rebuilt(&self, first_requests: u64) -> Result<(), StoreError> {
         self.note(REBUILT, first_requests)
+    }
+
+    /// The number of the machine that the store was last written on, if known.
+    pub(crate) fn machine(&self) -> Result<Option<u64>, StoreError> {
+        self.noted(MACHINE)
+    }
+
+    /// Records the number of the machine that the store is written on.
+    pub(crate) fn enter_machine(&self, number: u64) -> Result<(), StoreError> {
+        self.note(MACHINE, number)
     }
 
     /// Records that the mounts during all journals up to this one are unknown.

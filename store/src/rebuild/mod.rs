@@ -36,6 +36,7 @@ use crate::journal::header;
 use crate::layout::{self, Dataset, Series};
 use crate::lock::StoreLock;
 use crate::lost::{self, Journals, Lost, Readable};
+use crate::machine;
 use crate::names::{Seen, hull};
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
@@ -68,14 +69,15 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     let old = old.ok();
     let known = old
         .as_ref()
-        .and_then(|old| Some((old.ids().ok()?, old.is_copy())));
+        .and_then(|old| Some((old.ids().ok()?, old.is_copy().ok()?)));
     // Without its catalog, a store may be a copy.
     let (ids, is_copy) = match &known {
         Some((ids, is_copy)) => (ids.to_vec(), *is_copy),
         None => (of_most(&identities(store)?), true),
     };
     let mut catalog = Catalog::anew(store, &ids)?;
-    catalog.identify(is_copy)?;
+    let machine = machine::number().or_else(|| old.as_ref()?.machine().ok()?);
+    catalog.identify(is_copy, machine)?;
     let mut rebuilt = fill(store, &mut catalog, old.as_ref())?;
     let known = old.as_ref().and_then(|old| old.imports().ok());
     let imports = imports::count(store)?;
