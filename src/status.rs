@@ -160,6 +160,9 @@ impl Report {
             ),
         )?;
         line("store", self.store_line())?;
+        if let Some(id) = &status.store_id {
+            line("store id", id.to_string())?;
+        }
         line("tracing", tracing(&status.own.kernel.tracing))?;
         line("files", files(&status.own.kernel))?;
         let own = &status.own;

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_render::units;
-use trackiops_store::{Covers, Finding, Repaired, Report};
+use trackiops_store::{Covers, Finding, Repaired, Report, StoreIds};
 
 use crate::exit_status::ExitStatus;
 use crate::lifeline;
@@ -133,6 +133,9 @@ fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitC
         if report.waiting > 0 {
             print(waiting_line(&report), 4, out)?;
         }
+        if let Some(ids) = &report.ids {
+            print(ids_line(ids), 4, out)?;
+        }
         print(summary(&report), 4, out)
     })?;
     Ok(match report.findings.is_empty() {
@@ -177,6 +180,7 @@ fn repair_object(repaired: &Repaired) -> Value {
 /// The totals of a check as JSON.
 fn totals_object(report: &Report) -> Value {
     let Report {
+        ids,
         findings,
         journals,
         segments,
@@ -185,8 +189,12 @@ fn totals_object(report: &Report) -> Value {
         waiting,
         waiting_bytes,
     } = report;
+    let ids = ids.as_ref();
     json!({
         "kind": "summary",
+        "store_id": ids.map(|ids| ids.id),
+        "former_ids": ids.map(|ids| &ids.former),
+        "is_copy": ids.map(|ids| ids.is_copy),
         "findings": findings.len(),
         "journals": journals,
         "segments": segments,
@@ -303,6 +311,23 @@ fn waiting_line(report: &Report) -> String {
         plural(report.waiting, "file"),
         units::bytes(report.waiting_bytes)
     )
+}
+
+/// The id of a store, and the last of its former ones.
+fn ids_line(ids: &StoreIds) -> String {
+    let StoreIds {
+        id,
+        former,
+        is_copy,
+    } = ids;
+    let mut line = format!("store id {id}");
+    if let Some(former) = former.last() {
+        line += &format!(", formerly {former}");
+    }
+    if *is_copy {
+        line += "; this is a copy, and takes a new id when it is recorded into";
+    }
+    line
 }
 
 fn summary(report: &Report) -> String {

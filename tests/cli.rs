@@ -12,7 +12,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Options, Writer};
+use trackiops_store::{Options, Writer, store_ids};
 use trackiops_testkit::windows::mount_point;
 
 fn trackiops(args: &[&str]) -> Output {
@@ -452,6 +452,12 @@ fn programs_are_told_what_people_are() {
     assert_eq!((check.len(), status), (1, Some(0)), "{check:?}");
     assert_eq!(check[0]["kind"], "summary");
     assert_eq!(check[0]["findings"], 0);
+    let ids = store_ids(dir.path()).expect("a store");
+    assert_eq!(check[0]["store_id"], ids.id.to_string());
+    assert_eq!(
+        (&check[0]["former_ids"], &check[0]["is_copy"]),
+        (&serde_json::json!([]), &serde_json::json!(false))
+    );
     assert!(
         check[0]["rows"].as_u64().is_some_and(|rows| rows > 0),
         "{check:?}"
@@ -777,6 +783,22 @@ fn a_copy_of_a_store_answers_as_the_store_does() {
         assert!(told.contains("linked") && told.contains(into), "{told}");
         let asked = |store| ask(store, &["query", "--step", "1s", "--format", "csv"]);
         assert_eq!(asked(&to), asked(&store));
+        let checked = |flags: &[&str]| -> serde_json::Value {
+            let check = ["store", "check", "--json", "--store", into];
+            let output = trackiops(&[&check, flags].concat());
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let summary = text.lines().next_back().expect("a summary");
+            serde_json::from_str(summary).expect("JSON")
+        };
+        let id = store_ids(&store).expect("a store").id.to_string();
+        let copy = checked(&[]);
+        assert_eq!(copy["store_id"], id);
+        assert_eq!(copy["is_copy"], true);
+        // A command that writes gives it another id.
+        let copy = checked(&["--repair"]);
+        assert_ne!(copy["store_id"], id);
+        assert_eq!(copy["former_ids"], serde_json::json!([id]));
+        assert_eq!(copy["is_copy"], false);
         let refused = trackiops(&["store", command, into, "--store", from]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2), "{said}");

@@ -20,7 +20,7 @@ use trackiops_query::times::rfc3339;
 use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Mark, Writer};
+use trackiops_store::{Mark, Writer, store_ids};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::stores::options;
 use trackiops_testkit::windows::{T0, file};
@@ -186,6 +186,8 @@ fn what_is_answered_is_what_the_command_answers() {
     let (_, meta) = serve.ask("/api/v1/meta");
     assert_eq!(meta["hosts"], Value::from(vec!["h"]));
     assert_eq!(meta["until"], "2026-11-21T03:53:00.000Z");
+    let id = store_ids(&store).unwrap().id.to_string();
+    assert_eq!(meta["store_ids"], Value::from(vec![id]));
     assert_eq!(meta["recorder"], Value::Null);
 }
 
@@ -343,7 +345,7 @@ fn an_answer_is_sent_again_when_more_requests_are_kept() {
     };
     let (_, rows, mut tag) = of("");
     assert_eq!(rows, 0);
-    let writer = Writer::open(&recording.store(), options("h")).unwrap();
+    let writer = Writer::open(recording.store(), options("h")).unwrap();
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
     // The first one begins a journal, and the second one makes it longer. The last one is not in the range.
     for (ms, expected) in [(1000, (200, 1)), (1500, (200, 2)), (20_000, (304, 0))] {

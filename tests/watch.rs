@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use trackiops_store::store_ids;
 use trackiops_testkit::incidents::noisy_neighbour;
 use trackiops_testkit::recording::{Recording, recent};
 
@@ -338,12 +339,15 @@ fn status_tells_a_person_and_a_program_how_it_goes() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    let id = store_ids(&recording.store()).unwrap().id.to_string();
+    assert!(text.contains(&format!("store id    {id}\n")), "{text}");
     windows[2].health.lost = 3;
     recording.put(&windows[2..]);
     let (code, text) = status(&["--json"]);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &json["state"]), (1, &"degraded".into()));
     assert_eq!(json["complaints"][0], "3 requests lost in the last minute");
+    assert_eq!(json["status"]["store_id"], id);
     assert_eq!(json["status"]["total"]["health"]["lost"], 3);
     assert_eq!(json["status"]["recent"]["health"]["covered_ms"], 3000);
     assert!(json["process"]["rss_bytes"].as_u64().unwrap() > 1 << 20);

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use trackiops_query::times::{self, Zone};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, RequestsView, Snapshot, StoreError, marks_changed};
+use trackiops_store::{
+    Dataset, RequestsView, Snapshot, StoreError, StoreId, marks_changed, store_ids,
+};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::question_flags::now;
@@ -126,8 +128,16 @@ pub fn describe(stores: &[PathBuf]) -> Result<Value, StoreError> {
         .collect();
     let granularities = view.granularities().into_iter();
     let span = view.span();
+    let id = |store: &PathBuf| -> Result<Option<StoreId>, StoreError> {
+        match store.is_dir() {
+            true => Ok(Some(store_ids(store)?.id)),
+            false => Ok(None),
+        }
+    };
+    let ids = stores.iter().map(id).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({
         "stores": stores.iter().map(|store| std::path::absolute(store).unwrap_or_else(|_| store.clone())).collect::<Vec<_>>(),
+        "store_ids": ids,
         "hosts": hosts,
         "since": span.map(|(since, _)| times::rfc3339(since)),
         "until": span.map(|(_, until)| times::rfc3339(until)),

@@ -14,7 +14,7 @@ use crate::catalog::mounts::MountLog;
 use crate::catalog::{Catalog, Publish};
 use crate::error::StoreError;
 use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
-use crate::identity::Place;
+use crate::identity::{Place, StoreId};
 use crate::imports;
 use crate::journal::header::{Header, Previous};
 use crate::journal::removal::remove_orphaned_ends;
@@ -256,6 +256,11 @@ impl Writer {
         };
         let _ = self.catalog.begun(Series::Windows, number, publish);
         fail_point::hit("append: named");
+    }
+
+    /// The id of the store.
+    pub(crate) fn store_id(&self) -> StoreId {
+        self.catalog.identity().id
     }
 
     /// The position at which this writer begins, after the windows of earlier writers.

@@ -231,6 +231,7 @@ fn a_store_keeps_its_id_and_every_segment_has_it() {
     }
     let read = store_ids(own.path()).unwrap();
     assert_eq!((known(&read), read.is_copy), (id.clone(), false));
+    assert_eq!(check(own.path()).unwrap().ids, Some(read));
     assert_eq!(ids(own.path()), id);
     let other = store_of(&all[..10], true);
     assert_ne!(ids(other.path()), id);

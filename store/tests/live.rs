@@ -20,7 +20,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::live::{
     Gap, LiveError, LiveServer, LiveWindow, Message, Position, Subscription,
 };
-use trackiops_store::{RetentionPolicy, Snapshot};
+use trackiops_store::{RetentionPolicy, Snapshot, store_ids};
 use trackiops_testkit::content::Content;
 use trackiops_testkit::recording::{Recording, recorder};
 use trackiops_testkit::stores::parquet_files;
@@ -192,6 +192,30 @@ fn hello_status_and_mounts_come_first() {
     while statuses < 2 {
         statuses += u8::from(matches!(next(&mut subscription), Message::Status(_)));
     }
+    recording.end();
+}
+
+#[test]
+fn the_status_has_the_id_of_the_store_also_if_that_was_deleted_and_created_again() {
+    let mut recording = Recording::begin();
+    let store = recording.store();
+    let mut known = Vec::new();
+    for window in windows(2) {
+        if !known.is_empty() {
+            fs::remove_dir_all(&store).unwrap();
+        }
+        recording.put(slice::from_ref(&window));
+        let mut subscription = connect(&recording);
+        let told = loop {
+            if let Message::Status(status) = subscription.next(LONG).unwrap().unwrap() {
+                break status.store_id;
+            }
+        };
+        let id = store_ids(&store).unwrap().id;
+        assert_eq!(told, Some(id));
+        known.push(id);
+    }
+    assert_ne!(known[0], known[1]);
     recording.end();
 }
 

@@ -101,9 +101,8 @@ impl Session {
     fn show(&self, output: &Output) -> String {
         let text = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            without_lengths(&without_stat(
-                &text.replace(self.dir().to_str().unwrap(), "DIR"),
-            ))
+            let text = text.replace(self.dir().to_str().unwrap(), "DIR");
+            without_id(&without_lengths(&without_stat(&text)))
         };
         let status = match output.status.code() {
             Some(0) => String::new(),
@@ -153,6 +152,15 @@ fn without_lengths(text: &str) -> String {
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
     let rest = without_lengths(rest);
     format!("{before} is damaged: it has N{says}the catalog says M{rest}")
+}
+
+/// The id of a store is random.
+fn without_id(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("store id ") else {
+        return text.to_owned();
+    };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    format!("{before}store id ID{}", without_id(rest))
 }
 
 /// Removes the output of `stat`, which is not the program's.

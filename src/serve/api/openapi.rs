@@ -129,9 +129,11 @@ pub fn openapi() -> Value {
                 "rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}},
             }},
             "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
-            "Meta": {"type": "object", "required": ["version", "stores", "hosts", "since", "until", "granularities", "recorder"], "properties": {
+            "Meta": {"type": "object", "required": ["version", "stores", "store_ids", "hosts", "since", "until", "granularities", "recorder"], "properties": {
                 "version": {"type": "string"},
                 "stores": {"type": "array", "items": {"type": "string"}},
+                "store_ids": {"type": "array", "items": {"type": ["string", "null"]},
+                    "description": "The ids of the stores, in the same order; null for an export"},
                 "hosts": {"type": "array", "items": {"type": "string"}},
                 "since": moment, "until": moment,
                 "granularities": {"type": "array", "items": {"type": "string"}},

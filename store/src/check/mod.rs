@@ -28,6 +28,7 @@ pub fn check(store: &Path) -> Result<Report, StoreError> {
         Err(error) => return Err(error),
     }
     let view = catalog::check(store, &mut report)?;
+    report.ids = view.as_ref().and_then(|view| view.store_ids().ok());
     journals::check(store, view.as_ref(), &mut report)?;
     segments::check(store, view.as_ref(), &mut report)?;
     names::check(store, &mut report)?;

@@ -9,7 +9,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
-use crate::identity::{FOREIGN, StoreId};
+use crate::identity::{FOREIGN, StoreId, StoreIds};
 use crate::layout;
 use crate::segment::metadata;
 use crate::segment::reader::SegmentReader;
@@ -17,6 +17,8 @@ use crate::segment::reader::SegmentReader;
 /// Result of [`check`](fn@crate::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// The ids of the store. `None` without a readable catalog.
+    pub ids: Option<StoreIds>,
     /// The problems that were found.
     pub findings: Vec<Finding>,
     /// Journals that were read, of windows and of requests.

@@ -14,7 +14,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::totals::Totals;
 use super::{Activity, BUFFER_BYTES, Position, RecorderInfo, Status};
-use crate::identity::Identity;
+use crate::identity::{Identity, StoreId};
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
 use crate::options::{GranularitySet, RetentionPolicy};
@@ -194,6 +194,11 @@ impl Publisher {
     /// Sets the number of windows that are not in the store yet.
     pub(crate) fn waiting(&self, windows: usize) {
         self.0.lock().status.waiting = windows as u64;
+    }
+
+    /// Sets the id of the store.
+    pub(crate) fn store_id(&self, id: StoreId) {
+        self.0.lock().status.store_id = Some(id);
     }
 
     /// Sets the size of the store.

@@ -38,6 +38,7 @@ pub use self::buffer::Publisher;
 pub use self::server::LiveServer;
 pub use self::subscription::{LiveError, LiveWindow, Subscription};
 pub use self::totals::{MOST_CONNECTIONS, MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, OTHER};
+use crate::identity::StoreId;
 
 const MAGIC: [u8; 4] = *b"TIOL";
 /// Version of the stream, apart from the journals in it.
@@ -174,6 +175,8 @@ pub struct Status {
     pub last_ms: Option<i64>,
     /// Servers that did not answer in the last window.
     pub stalled: Vec<Stalled>,
+    /// The id of the store. `None` until the store is open.
+    pub store_id: Option<StoreId>,
     /// Size of the store without single requests, bytes, when journals were last sealed.
     pub store_bytes: Option<u64>,
     /// Resources that the recorder itself uses.

@@ -70,6 +70,9 @@ impl WindowQueue {
         let granularities = writer.options().granularities.clone();
         let most_bytes = writer.options().most_files * WAITING_BYTES_OF_FILE;
         let backlog = Backlog::new(granularities, most_bytes);
+        if let Some(publisher) = &publisher {
+            publisher.store_id(writer.store_id());
+        }
         let shared = Arc::new(Shared::new(backlog, publisher));
         let writing = WriterThread::new(store, writer, Arc::clone(&shared), Arc::new(warn));
         let builder = thread::Builder::new().name("windows".to_owned());

@@ -291,6 +291,9 @@ impl WriterThread {
         if let Some((at, mounts)) = &self.mounted {
             writer.mounted(*at, mounts)?;
         }
+        if let Some(publisher) = &self.shared.publisher {
+            publisher.store_id(writer.store_id());
+        }
         self.writer = Some(writer);
         Ok(())
     }
