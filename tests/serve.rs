@@ -274,6 +274,19 @@ fn an_answer_that_has_not_changed_is_not_sent_again() {
     let (head, second) = again(&tag);
     assert_eq!(status(&head), 200);
     assert_ne!(first, second);
+    // A store that was deleted and made again has the same times and names.
+    let store = recording.store();
+    let anew = |recording: &mut Recording| {
+        recording.end();
+        fs::remove_dir_all(&store).unwrap();
+        recording.resume();
+        recording.put(&of_two_files(T0, 60));
+        recording.end();
+        serve.get(path, &serve.headers("")).0
+    };
+    let [one, other] = [anew(&mut recording), anew(&mut recording)];
+    assert_eq!([status(&one), status(&other)], [200; 2]);
+    assert_ne!(header(&one, "etag"), header(&other, "etag"));
     // Relative times differ each time.
     let (head, _) = serve.get("/api/v1/top?since=10000h", &serve.headers(""));
     assert_eq!(

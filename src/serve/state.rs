@@ -79,6 +79,10 @@ fn add_windows(
     (since, until): (UtcMs, UtcMs),
 ) -> Result<(), StoreError> {
     let view = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
+    // A store that was deleted and made again has the same paths.
+    for id in (0..stores.len()).flat_map(|store| view.ids(store)) {
+        state.add(id.to_string().as_bytes());
+    }
     // Segments never change, and file names are in the catalog as long as their segments.
     for dataset in [Dataset::Rollup, Dataset::Ops, Dataset::Health] {
         for segment in view.segments(dataset, Some((since, until)))? {
