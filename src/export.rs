@@ -455,6 +455,9 @@ impl ExportFile {
             anonymizer,
         } = self;
         writer.describe(exported.describe(export.table));
+        if anonymizer.is_none() {
+            writer.describe([export.describe_stores()?]);
+        }
         let Some(mut partial) = partial else {
             let finished = writer
                 .finish()

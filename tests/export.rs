@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
+use trackiops_schemas::columns::META_STORES;
 use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, path_text};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
-use trackiops_store::Writer;
+use trackiops_store::{ParquetFile, Writer, store_ids};
 use trackiops_testkit::generated::{Numbers, THREE, health, windows};
 use trackiops_testkit::stores::options_of;
 use trackiops_testkit::windows::{named, used_by};
@@ -361,6 +362,30 @@ fn an_export_answers_as_its_store_does() {
         store.ok(&query("back.parquet")),
         store.ok(&query("all.parquet"))
     );
+}
+
+#[test]
+fn an_export_names_its_store_unless_it_is_anonymous() {
+    let store = Store::new();
+    store.key("key");
+    let stores = |name: &str| {
+        let file = ParquetFile::open(&store.path(name)).unwrap();
+        let mut pairs = file.key_values().unwrap().iter();
+        let stores = pairs.find(|pair| pair.key == META_STORES);
+        stores.and_then(|stores| stores.value.clone())
+    };
+    let id = store_ids(&store.path("store")).unwrap().id.to_string();
+    for dataset in DATASETS {
+        let [plain, hidden] = ["plain", "hidden"].map(|name| format!("{name}-{dataset}.parquet"));
+        store.export(dataset, &plain, &[]);
+        assert_eq!(stores(&plain).as_ref(), Some(&id), "{dataset}");
+        store.export(dataset, &hidden, &["--anonymize", "key"]);
+        assert_eq!(stores(&hidden), None, "{dataset}");
+    }
+    // An export of an export is of the same store.
+    let (plain, again) = ("plain-rollup.parquet", "again.parquet");
+    store.ok(&["export", "--store", plain, "--output", again]);
+    assert_eq!(stores(again), Some(id));
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub const META_HOST: &str = "trackiops.host";
 /// Parquet key-value metadata: the id of the store that the file was written in. In a copied store, `<` and the id of
 /// the original follow.
 pub const META_STORE: &str = "trackiops.store";
+/// Parquet key-value metadata of an export: all ids of the stores that it is of, separated by commas. Absent in an
+/// anonymous one.
+pub const META_STORES: &str = "trackiops.stores";
 /// Parquet key-value metadata: the journals that the rows are from, as `number:start..end` in ms since the epoch,
 /// separated by commas. `start` and `end` bound the journal's windows of the finest granularity.
 pub const META_JOURNALS: &str = "trackiops.journals";

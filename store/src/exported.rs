@@ -6,7 +6,9 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trackiops_schemas::columns::{self, META_DATASET, META_GRANULARITY, META_RANGE, rollup_schema};
+use trackiops_schemas::columns::{
+    self, META_DATASET, META_GRANULARITY, META_RANGE, META_STORES, rollup_schema,
+};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::regular_file::open_regular;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
@@ -14,6 +16,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, StoredTenant, decode_rows};
 use crate::error::StoreError;
+use crate::identity::Ids;
 use crate::layout::Dataset;
 use crate::parquet_file::ParquetFile;
 use crate::read_memory::{beyond_limit, most_decoded_bytes};
@@ -52,8 +55,8 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// Opens an export of rollups. Returns one item per host.
-    pub(crate) fn open(path: &Path) -> Result<Vec<Self>, StoreError> {
+    /// Opens an export of rollups. Returns one item per host, and the ids of its stores as far as known.
+    pub(crate) fn open(path: &Path) -> Result<(Vec<Self>, Ids), StoreError> {
         let refused = |why| StoreError::NotAStore {
             path: path.to_owned(),
             why,
@@ -81,6 +84,8 @@ impl Exported {
                 "only Parquet files that `trackiops export` wrote with --dataset rollup can be queried",
             ));
         };
+        let stores = value(metadata, META_STORES).unwrap_or_default();
+        let stores: Ids = stores.split(',').filter_map(|id| id.parse().ok()).collect();
         let end = UtcMs(end.0 - 1).align(granularity).plus(granularity);
         let span = (start.align(granularity), end);
         if (end.0 - span.0.0) / granularity.ms() > MOST_WINDOWS {
@@ -112,7 +117,7 @@ impl Exported {
             span,
             files,
         };
-        Ok(hosts.into_iter().map(exported).collect())
+        Ok((hosts.into_iter().map(exported).collect(), stores))
     }
 
     /// Passes on each window, including those without rows. All time counts as recorded: an export

@@ -214,7 +214,8 @@ pub fn export(bytes: &[u8]) {
     let path = SCRATCH.0.join("export.parquet");
     SCRATCH.write(&path, bytes);
     let mut sum = Row::default();
-    for host in Exported::open(&path).into_iter().flatten() {
+    let opened = Exported::open(&path).into_iter();
+    for host in opened.flat_map(|(hosts, _)| hosts) {
         let mut left = 1000;
         // Windows without rows take time, and a range may have a hundred million of them.
         if (host.span.1.0 - host.span.0.0) / host.granularity.ms() > left {

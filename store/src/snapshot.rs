@@ -43,7 +43,7 @@ const FEW_FILES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
-    /// Ids of the stores.
+    /// Ids of the stores, and then of the stores that each export is of.
     ids: Vec<Ids>,
     tails: Vec<JournalTail>,
     unread: Vec<Unread>,
@@ -220,7 +220,9 @@ impl Snapshot {
 
     /// An export has no catalog. Like a journal, it is read completely for each query.
     fn add_export(&mut self, (path, store): (&Path, StoreIndex)) -> Result<(), StoreError> {
-        let exported = Exported::open(path)?.into_iter().map(Source::Export);
+        let (exported, stores) = Exported::open(path)?;
+        self.ids.push(stores);
+        let exported = exported.into_iter().map(Source::Export);
         let tails = exported.map(|source| JournalTail { store, source });
         tails.for_each(|tail| self.add_tail(tail));
         Ok(())
@@ -304,7 +306,7 @@ impl Snapshot {
         &self.tails
     }
 
-    /// The ids that a store has had. Empty for an export.
+    /// The ids that a store has had, or the ids of the stores that an export is of. Empty if unknown.
     pub fn ids(&self, store: StoreIndex) -> &[StoreId] {
         self.ids.get(store).map(|ids| &**ids).unwrap_or_default()
     }

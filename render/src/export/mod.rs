@@ -11,6 +11,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -18,7 +19,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use trackiops_schemas::columns::{
     DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE,
-    PATH, TENANT_COLUMNS, health_schema, request_schema,
+    META_STORES, PATH, TENANT_COLUMNS, health_schema, request_schema,
 };
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
@@ -162,6 +163,16 @@ impl Export {
             ExportDataset::Health => health::run(self, sink),
             ExportDataset::Requests => requests::run(self, sink),
         }
+    }
+
+    /// Metadata for a file with its rows: the ids of its stores. In anonymous files, they would tell which are of the same
+    /// store.
+    pub fn describe_stores(&self) -> Result<(&'static str, String), QueryError> {
+        let snapshot = self.snapshot()?;
+        let stores = 0..self.question.stores.len();
+        let ids: BTreeSet<_> = stores.flat_map(|store| snapshot.ids(store)).collect();
+        let ids: Vec<_> = ids.into_iter().map(ToString::to_string).collect();
+        Ok((META_STORES, ids.join(",")))
     }
 
     /// The part of the range that was recorded, or the reason why there is none.
