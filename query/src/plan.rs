@@ -130,7 +130,18 @@ pub struct Plan<'s> {
     /// Journals that are not sealed.
     pub tails: Vec<Tail<'s>>,
     /// Times for which two stores or exports have data of one host.
-    pub twice: Vec<(HostIndex, Interval)>,
+    pub twice: Vec<Twice>,
+}
+
+/// A time for which two stores or exports have data of one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twice {
+    /// The host.
+    pub host: HostIndex,
+    /// From the first to the last such time.
+    pub range: Interval,
+    /// Whether the stores share an id: one is a copy or an export of the other, so the data is the same.
+    pub are_related: bool,
 }
 
 impl Plan<'_> {

@@ -1,10 +1,12 @@
 //! Several stores answer as one.
 
+use std::mem;
 use std::path::PathBuf;
 
 use trackiops_query::coverage::note::Note;
-use trackiops_query::{GroupBy, Outcome, Step, ask};
+use trackiops_query::{Answer, GroupBy, Outcome, Step, ask};
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_store::{Writer, store_ids};
 use trackiops_testkit::generated::{THREE, windows};
 use trackiops_testkit::questions::{found, key_of, question, range, rows, select, straightforward};
 use trackiops_testkit::stores::{append, options_of, record};
@@ -84,16 +86,37 @@ fn what_a_host_recorded_into_two_stores_counts_twice_and_is_told() {
     asked.stores.push(dirs[1].path().into());
     asked.step = Some(Step::All);
     let answer = found(&asked);
-    let note = answer.notes.iter().find_map(|note| match note {
-        Note::Twice { host, range } => Some((host.as_str(), range.start.0, range.end.0)),
-        _ => None,
-    });
-    assert_eq!(
-        note,
-        Some(("a", THREE, THREE + 150_000)),
-        "{:?}",
-        answer.notes
+    let twice = |answer: &Answer| {
+        let notes = answer.notes.iter().filter_map(|note| match note {
+            Note::Twice {
+                host,
+                range,
+                are_related,
+            } => Some((host.clone(), range.start.0, range.end.0, *are_related)),
+            _ => None,
+        });
+        notes.collect::<Vec<_>>()
+    };
+    let both = |are_related| ("a".to_owned(), THREE, THREE + 150_000, are_related);
+    assert_eq!(twice(&answer), [both(false)]);
+    // A copy has the id of its original.
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("copy");
+    trackiops_store::copy(dirs[0].path(), &copy).unwrap();
+    let unrelated = mem::replace(&mut asked.stores[1], copy.clone());
+    assert_eq!(twice(&found(&asked)), [both(true)]);
+    // It still has it as a former one when it goes on under another.
+    Writer::open(&copy, options_of("a", LIST, "1m"))
+        .unwrap()
+        .finish()
+        .unwrap();
+    assert_ne!(
+        store_ids(&copy).unwrap().id,
+        store_ids(dirs[0].path()).unwrap().id
     );
+    assert_eq!(twice(&found(&asked)), [both(true)]);
+    asked.stores.push(unrelated);
+    assert_eq!(twice(&found(&asked)), [both(false), both(true)]);
     // After both recordings there are no rows, and so no note.
     asked.range = range(THREE + 150_000, THREE + 160_000);
     assert!(matches!(ask(&asked).unwrap(), Outcome::Nothing { .. }));

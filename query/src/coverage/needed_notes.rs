@@ -110,9 +110,10 @@ pub(crate) fn notes(
     let sources = sources.into_iter();
     notes.extend(sources.map(|(source, range)| Note::Imported { source, range }));
     notes.extend(lacking.map(|lacking| Note::CaptureLacks { lacking }));
-    notes.extend(plan.twice.iter().map(|(host, range)| Note::Twice {
-        host: plan.hosts[*host].clone(),
-        range: *range,
+    notes.extend(plan.twice.iter().map(|twice| Note::Twice {
+        host: plan.hosts[twice.host].clone(),
+        range: twice.range,
+        are_related: twice.are_related,
     }));
     if let Some(losses) = folded {
         notes.push(Note::Folded { losses });

@@ -232,6 +232,8 @@ pub enum Note {
         host: String,
         /// From the first to the last such time.
         range: Interval,
+        /// Whether one is a copy or an export of the other. Otherwise two hosts may have the same name.
+        are_related: bool,
     },
     /// The wall clock was set.
     ClockSteps {
@@ -570,8 +572,20 @@ impl Note {
                 "{}STALLED {count} more times; a shorter range lists them",
                 on(host)
             ),
-            Self::Twice { host, range } => format!(
-                "{} is counted twice on {host}: two of these stores or exports have it",
+            Self::Twice {
+                host,
+                range,
+                are_related: true,
+            } => format!(
+                "{} is counted twice on {host}: one of these is a copy or an export of another; leave it out",
+                between(range)
+            ),
+            Self::Twice {
+                host,
+                range,
+                are_related: false,
+            } => format!(
+                "{} is counted twice on {host}, unless two hosts have this name: two of these stores or exports have it",
                 between(range)
             ),
             Self::ClockSteps { host, range, count } => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, StoreIndex};
 
-use super::{Bounds, HealthPart, Journal};
+use super::{Bounds, HealthPart, Journal, Twice};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::granularity_cover::{Level, align_up, cover};
@@ -20,7 +20,7 @@ pub(super) struct Sealed {
     /// Journals that overlap the range.
     pub(super) journals: Vec<Together>,
     /// Times in the range for which two stores or exports have data of one host.
-    pub(super) twice: Vec<(HostIndex, Interval)>,
+    pub(super) twice: Vec<Twice>,
 }
 
 /// A journal, or several that share merged segments.
@@ -90,7 +90,11 @@ impl Sealed {
             let extents = recorder.journals.iter().map(extent);
             extents.map(|extent| (*host, extent, *store))
         });
-        let twice = twice(journals.chain(tails), asked);
+        let are_related = |a, b| {
+            let mut ids = snapshot.ids(a).iter();
+            ids.any(|id| snapshot.ids(b).contains(id))
+        };
+        let twice = twice(journals.chain(tails), asked, are_related);
         let mut in_range = Vec::new();
         for ((host, _), Recorder { journals, segments }) in recorders {
             let together = together(host, journals, segments).into_iter();
@@ -105,33 +109,39 @@ impl Sealed {
     }
 }
 
-/// For each host, the time from the first to the last overlap of journals of two stores. An export counts as a store.
+/// For each host, the time from the first to the last overlap of journals of two stores, separately for related stores
+/// and for others. An export counts as a store.
 fn twice(
     journals: impl Iterator<Item = (HostIndex, Interval, StoreIndex)>,
     asked: Interval,
-) -> Vec<(HostIndex, Interval)> {
+    are_related: impl Fn(StoreIndex, StoreIndex) -> bool,
+) -> Vec<Twice> {
     let in_range = journals.map(|(host, time, store)| (host, time.intersect(asked), store));
     let mut journals: Vec<_> = in_range.filter(|(_, time, _)| !time.is_empty()).collect();
     journals.sort_unstable();
-    let mut found: Vec<(HostIndex, Interval)> = Vec::new();
+    let mut found: BTreeMap<(HostIndex, bool), Interval> = BTreeMap::new();
     for of_host in journals.chunk_by(|a, b| a.0 == b.0) {
         // End of each store's journals so far.
         let mut reach: BTreeMap<StoreIndex, UtcMs> = BTreeMap::new();
         for (host, time, store) in of_host {
-            let others = reach.iter().filter(|(other, _)| *other != store);
-            let end = others.map(|(_, end)| *end).max().unwrap_or(time.start);
-            let both = time.intersect(Interval::new(time.start, end));
-            if !both.is_empty() {
-                match found.last_mut().filter(|(last, _)| last == host) {
-                    Some((_, known)) => *known = known.hull(both),
-                    None => found.push((*host, both)),
+            for (other, end) in reach.iter().filter(|(other, _)| *other != store) {
+                let both = time.intersect(Interval::new(time.start, *end));
+                if !both.is_empty() {
+                    let kind = (*host, are_related(*store, *other));
+                    let known = found.entry(kind).or_insert(both);
+                    *known = known.hull(both);
                 }
             }
             let own = reach.entry(*store).or_insert(time.end);
             *own = (*own).max(time.end);
         }
     }
-    found
+    let twice = |((host, are_related), range)| Twice {
+        host,
+        range,
+        are_related,
+    };
+    found.into_iter().map(twice).collect()
 }
 
 /// Data that a host recorded into one store.
