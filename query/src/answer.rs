@@ -12,6 +12,7 @@ use crate::coverage::note::Note;
 use crate::coverage::recorded_time::HostTimes;
 use crate::file_selector::FileSelector;
 use crate::group::{Entity, GroupBy};
+use crate::lost::Lost;
 use crate::origin::File;
 use crate::sparse_row::SparseRow;
 use crate::step::Step;
@@ -39,6 +40,8 @@ pub struct AnswerRow {
     pub sum: SparseRow,
     /// Whether its requests and calls are of the same tenants and the same time, so that they can be compared.
     pub has_both_sides: bool,
+    /// Its lost time, if the question needs it. Unknown in windows.
+    pub lost: Lost,
     /// Recorded time within the window on that host, ms, for rates; 0 if it is too short for a rate.
     pub covered_ms: u64,
 }

@@ -26,6 +26,7 @@ use crate::explain::Stage;
 use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping, TenantKey};
+use crate::lost_times::LostTimes;
 use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
@@ -125,12 +126,18 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
     let mut grouping = explain.time(Stage::Find, || Grouping::new(snapshot, question))?;
     let mut wanted = selection.wanted;
+    let of_terms = needs(question, &terms, plan.step);
+    let mut lost: Option<LostTimes> = None;
     let (ranks, mut only_metadata, mut other_levels) = match question.top {
         None => (None, 0, None),
         Some(top) => {
             let wanted = wanted.as_ref();
+            if of_terms.has_lost() {
+                lost = Some(LostTimes::ask(snapshot, span, question, wanted, &grouping)?);
+            }
+            let first = (top, lost.as_ref());
             let (ranks, only_metadata, other_levels) =
-                rank(snapshot, span, question, &terms, wanted, &grouping, top)?;
+                rank(snapshot, span, question, &terms, wanted, &grouping, first)?;
             (Some(ranks), only_metadata, other_levels)
         }
     };
@@ -144,7 +151,17 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         });
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
-    let projection = question.projection.with(needs(question, &terms, plan.step));
+    let projection = question.projection.with(of_terms);
+    // Without an order by it, the first rows are known: only their files are read.
+    if projection.has_lost() && lost.is_none() && plan.step == Step::All {
+        lost = Some(LostTimes::ask(
+            snapshot,
+            span,
+            question,
+            wanted.as_ref(),
+            &grouping,
+        )?);
+    }
     let row_limit = question.row_limit;
     let mut found = execute(
         &plan,
@@ -182,6 +199,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         question,
         terms: &terms,
         volumes: &grouping.volumes,
+        lost: lost.as_ref(),
     };
     Ok(explain.time(Stage::Finish, || {
         asked.outcome(groups, found, span, ranks.as_ref(), told)
@@ -346,7 +364,7 @@ fn rank(
     terms: &FilterAndSort<AnswerRow>,
     wanted: Option<&FileSelection>,
     grouping: &Grouping,
-    top: NonZeroUsize,
+    (top, lost): (NonZeroUsize, Option<&LostTimes>),
 ) -> Result<(Ranks, usize, Option<OtherLevels>), QueryError> {
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let conditions = question.step == Some(Step::All);
@@ -368,6 +386,7 @@ fn rank(
         question,
         terms,
         volumes: &grouping.volumes,
+        lost,
     };
     for row in asked.rows(found.groups, &found.recorded) {
         let meets = !conditions || terms.hold(&row);
@@ -378,6 +397,7 @@ fn rank(
             Entry::Occupied(mut entry) => {
                 let (all, any) = entry.get_mut();
                 all.sum.merge(&row.sum.row());
+                all.lost.add(row.lost);
                 // Hosts record the same time in parallel, so take the longest time instead of the sum.
                 all.covered_ms = all.covered_ms.max(row.covered_ms);
                 *any |= meets;
@@ -451,6 +471,7 @@ struct Asked<'q> {
     question: &'q Question,
     terms: &'q FilterAndSort<AnswerRow>,
     volumes: &'q VolumeNames,
+    lost: Option<&'q LostTimes>,
 }
 
 impl Asked<'_> {
@@ -459,8 +480,11 @@ impl Asked<'_> {
             plan,
             question,
             volumes,
+            lost,
             ..
         } = *self;
+        // It is that of the whole range.
+        let lost = lost.filter(|_| plan.step == Step::All);
         let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
         let sides = Sides::new(&groups, recorded, question);
         let row = |(key, group): (GroupKey, Group)| {
@@ -471,6 +495,7 @@ impl Asked<'_> {
                 covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
                 file: question.by.is_of_files().then_some(group.file),
                 has_both_sides,
+                lost: lost.map(|lost| lost.of(&key)).unwrap_or_default(),
                 of: key.of,
                 volume: None,
                 tenant: group.tenant,

@@ -32,6 +32,8 @@ pub mod fuzzing;
 mod granularity_cover;
 pub mod group;
 mod literal;
+pub mod lost;
+mod lost_times;
 pub mod marks;
 pub mod mount_filter;
 pub mod mounts;

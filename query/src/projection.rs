@@ -18,6 +18,7 @@ pub struct Projection {
     only_transfers: bool,
     is_named: bool,
     has_single_requests: bool,
+    has_lost: bool,
 }
 
 /// The figures that a table shows for each direction.
@@ -166,6 +167,7 @@ impl Projection {
     pub fn with(self, more: Self) -> Self {
         Self {
             columns: self.columns | more.columns,
+            has_lost: self.has_lost || more.has_lost,
             ..self
         }
     }
@@ -220,6 +222,19 @@ impl Projection {
     /// Whether the question is also about single requests.
     pub(crate) fn has_single_requests(self) -> bool {
         self.has_single_requests
+    }
+
+    /// Marks that lost time is among the columns. It is not stored.
+    pub(crate) fn and_lost(self) -> Self {
+        Self {
+            has_lost: true,
+            ..self
+        }
+    }
+
+    /// Whether lost time is among the columns.
+    pub(crate) fn has_lost(self) -> bool {
+        self.has_lost
     }
 
     /// Marks that the user named these columns, so that missing ones deserve a note.

@@ -10,6 +10,7 @@ mod expired;
 mod explain;
 mod flips;
 mod gaps;
+mod lost;
 mod missing;
 mod operations;
 mod pruning;

@@ -13,7 +13,7 @@ use trackiops_schemas::row::{AppCalls, CachedBytes, Direction};
 
 use super::tenants::tenants;
 use super::value::share;
-use super::{Column, Columns, Estimate, QUANTILES, Record, Unit, Value, per_second};
+use super::{Column, Columns, Estimate, LOST, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
 use crate::origin::File;
 use crate::projection::Projection;
@@ -47,6 +47,14 @@ impl Side {
             Self::Read => &BOTH[..1],
             Self::Write => &BOTH[1..],
             Self::Both => BOTH,
+        }
+    }
+
+    fn lost_ns(self, row: &AnswerRow) -> Option<f64> {
+        match self {
+            Self::Read => row.lost.read_ns,
+            Self::Write => row.lost.write_ns,
+            Self::Both => row.lost.both_ns(),
         }
     }
 
@@ -303,6 +311,7 @@ impl Record for AnswerRow {
             is_usual: false,
             ..column
         }));
+        all.extend([Side::Read, Side::Write, Side::Both].map(lost));
         all.extend(derived_of_tenant);
         all
     }
@@ -319,7 +328,11 @@ impl Columns<AnswerRow> {
 impl Column<AnswerRow> {
     /// The stored columns that it needs.
     pub fn needs(&self) -> Projection {
-        Projection::new(self.needs.iter().map(String::as_str))
+        let needs = Projection::new(self.needs.iter().map(String::as_str));
+        match self.name.ends_with(LOST) {
+            true => needs.and_lost(),
+            false => needs,
+        }
     }
 }
 
@@ -528,6 +541,24 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
     );
     let shares = SHARES.into_iter().map(figure);
     rates.chain(percentiles).chain(shares).collect()
+}
+
+/// Lost time. If requests were faster than before, it is 0.
+fn lost(side: Side) -> Column<AnswerRow> {
+    let column = Column::count(
+        &side.name(LOST),
+        Unit::Microseconds,
+        move |row: &AnswerRow| {
+            let us = side.lost_ns(row).map(|ns| (ns / 1000.0).max(0.0));
+            Value::some_count(us.map(|us| us.round() as u64))
+        },
+    );
+    // The time before the range must be read for it.
+    let column = column.only_if_asked();
+    Column {
+        needs: side.needs(MEAN),
+        ..column
+    }
 }
 
 /// Elements are `bucket` and `count`.

@@ -28,6 +28,9 @@ pub const META_ERROR: &str = "relative_error";
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
+/// Name of lost time, without a direction.
+const LOST: &str = "lost_us";
+
 /// Most suggestions for an unknown name.
 const MAX_NEAR: usize = 3;
 
@@ -229,12 +232,14 @@ impl<R> Column<R> {
     }
 }
 
-/// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
+/// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `lost` for `lost_us`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
 fn short_names(name: &str) -> Vec<String> {
     let mut names = Vec::new();
     let sum = ["latency_us_sum", "execute_us_sum"];
     let of_sum = sum.into_iter().find_map(|sum| name.strip_suffix(sum));
     names.extend(of_sum.map(|side| format!("{side}took")));
+    let of_lost = name.strip_suffix(LOST);
+    names.extend(of_lost.map(|side| format!("{side}lost")));
     let plain = name
         .replacen("latency_us_", "", 1)
         .replacen("execute_us_", "", 1);
@@ -453,6 +458,8 @@ mod tests {
             ("read_network", "read_rtt_us_mean"),
             ("read_queue_sum", "read_queue_us_sum"),
             ("p99", "latency_us_p99"),
+            ("lost", "lost_us"),
+            ("r-lost", "read_lost_us"),
             (" bytes ", "bytes"),
         ] {
             assert_eq!(found(short), name);
@@ -474,6 +481,7 @@ mod tests {
         for (name, shown) in [
             ("read_latency_us_p99", "read_p99"),
             ("read_queue_us_sum", "read_queue_sum"),
+            ("read_lost_us", "read_lost"),
             ("read_bytes", "read_bytes"),
         ] {
             let column = Columns::<AnswerRow>::number(name).unwrap();

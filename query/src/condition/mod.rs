@@ -247,6 +247,7 @@ mod tests {
 
     use crate::answer::AnswerRow;
     use crate::group::Entity;
+    use crate::lost::Lost;
 
     /// A row of 10 reads of 4096 bytes, 1 to 10 ms each, in 2 s.
     fn row() -> AnswerRow {
@@ -267,6 +268,7 @@ mod tests {
             level: Default::default(),
             sum: row.into(),
             has_both_sides: true,
+            lost: Lost::default(),
             covered_ms: 2000,
         }
     }
