@@ -358,6 +358,7 @@ const checks = {
     const took = rows.map((row) => Number(row.latency_us_sum));
     assert.deepEqual(took, [...took].sort((a, b) => b - a));
     assert.ok(took[0] > 0);
+    assert.ok(rows.every((row) => 'lost_us' in row));
     await figure('Files').locator('svg.course polyline').first().waitFor({ state: 'attached' });
   },
 

@@ -32,6 +32,8 @@ function numbers(op: Op): Column[] {
   const prefix = prefixOf(op);
   return [
     { name: `${prefix}latency_us_sum`, label: 'took', kind: 'us' },
+    // A report does not compare files with the time before.
+    ...(report() === null ? [{ name: `${prefix}lost_us`, label: 'lost', kind: 'us' } as const] : []),
     ...sides(op).map((side): Column => ({ name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' })),
     { name: `${prefix}requests`, label: 'requests', kind: 'count' },
     { name: `${prefix}iops`, label: 'iops', kind: 'rate' },
