@@ -120,7 +120,7 @@ fn a_slow_time_is_described() {
         .filter(|of| of.kind == "tenant")
         .collect();
     assert_eq!(tenants[0].subject.tenant.uid, Some(1001));
-    let added_s = tenants[0].suffering.added_s;
+    let added_s = tenants[0].suffering.added_s.unwrap();
     assert!(
         (added_s / added_requests as f64 - 1.0).abs() < 0.2,
         "{added_s} of {added_requests}"

@@ -128,7 +128,7 @@ pub fn of_sufferers() -> Vec<Column<Sufferer>> {
             row.suffering.now_us
         }),
         rounded("added_s", Unit::None, |row: &Sufferer| {
-            Some(row.suffering.added_s)
+            row.suffering.added_s
         }),
         Column::new(
             "raised_load",

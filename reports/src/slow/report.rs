@@ -444,7 +444,8 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
         let none = Counters::default();
         let pairs = tenants.iter();
         let pairs = pairs.map(|(tenant, now)| (tenants_before.get(tenant).unwrap_or(&none), now));
-        let added_s = ranked(pairs).iter().map(|of| of.added_s.max(0.0)).sum();
+        let added_s = ranked(pairs).into_iter().filter_map(|of| of.added_s);
+        let added_s = added_s.map(|s| s.max(0.0)).sum();
         let all_s = both(&sum).latency_ns_sum as f64 / 1e9;
         let time = SlowTime {
             number: 0,

@@ -1,5 +1,6 @@
 //! Who suffered: the additional time that the requests of each tenant or file took.
 
+use trackiops_query::lost::Lost;
 use trackiops_schemas::row::{Direction, Row};
 
 use super::comparison::{Figures, NOTABLE_RATIO};
@@ -18,9 +19,9 @@ pub struct Suffering {
     pub before_us: Option<f64>,
     /// Its mean latency in the slow time, us.
     pub now_us: Option<f64>,
-    /// `requests x (mean now - mean before)`, reads and writes apart, seconds. Excludes a direction that is new, because its usual latency
-    /// is unknown.
-    pub added_s: f64,
+    /// Lost time: `requests x (mean now - mean before)`, reads and writes apart, seconds. Excludes a direction that is new; `None` if both are,
+    /// because their usual latency is unknown.
+    pub added_s: Option<f64>,
     /// Whether it did nothing before.
     pub is_new: bool,
 }
@@ -39,21 +40,16 @@ pub fn ranked<'r>(pairs: impl IntoIterator<Item = (&'r Row, &'r Row)>) -> Vec<Su
                 requests: both_now.requests,
                 before_us: both_before.latency_ns_mean().map(|ns| ns / 1000.0),
                 now_us: both_now.latency_ns_mean().map(|ns| ns / 1000.0),
-                added_s: added_s(&before.read, &now.read) + added_s(&before.write, &now.write),
+                added_s: Lost::of(before, now).both_ns().map(|ns| ns / 1e9),
                 is_new: both_before.requests == 0,
             }
         })
         .filter(|of| of.requests > 0)
         .collect();
-    all.sort_by(|a, b| b.added_s.total_cmp(&a.added_s).then(a.place.cmp(&b.place)));
+    // Unknown ones come last.
+    let order = |of: &Suffering| of.added_s.unwrap_or(f64::NEG_INFINITY);
+    all.sort_by(|a, b| order(b).total_cmp(&order(a)).then(a.place.cmp(&b.place)));
     all
-}
-
-fn added_s(before: &Direction, now: &Direction) -> f64 {
-    let means = before.latency_ns_mean().zip(now.latency_ns_mean());
-    means.map_or(0.0, |(before_ns, now_ns)| {
-        now.requests as f64 * (now_ns - before_ns) / 1e9
-    })
 }
 
 /// For each pair of rows, before and now: whether the load of the mount rose notably, and most of the rise is the pair's own. Its requests may
@@ -152,6 +148,13 @@ mod tests {
             .iter()
             .map(|of| (of.place, of.added_s, of.is_new))
             .collect();
-        assert_eq!(short, [(1, 3.0, false), (0, 1.0, false), (3, 0.0, true)]);
+        assert_eq!(
+            short,
+            [
+                (1, Some(3.0), false),
+                (0, Some(1.0), false),
+                (3, None, true)
+            ]
+        );
     }
 }

@@ -8,6 +8,7 @@ use trackiops_query::ask::{ask_span, asked, check, within as overlaps};
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
+use trackiops_query::lost::LEAST_BEFORE_MS;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::row::{Direction, Row};
@@ -26,8 +27,6 @@ use crate::slow::comparison::{Part, added_rtt_us};
 
 /// A question without a begin is about this much of the latest recorded time, ms.
 const LAST_MS: i64 = 6 * 3_600_000;
-/// Lead before a range that belongs to the baseline: as long as the range, but at least this, ms.
-const LEAST_LEAD_MS: u64 = 600_000;
 /// Lengths of intervals, and the most intervals of a track.
 const LENGTHS_MS: [i64; 9] = [
     1000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 86_400_000,
@@ -68,7 +67,7 @@ pub fn make(question: &Question) -> Made<Why> {
         return Ok(Err((why, Vec::new())));
     }
     let range = range(question, span);
-    let lead = range.ms().max(LEAST_LEAD_MS).cast_signed();
+    let lead = range.ms().max(LEAST_BEFORE_MS).cast_signed();
     let whole = Interval::new(UtcMs(range.start.0.saturating_sub(lead)), range.end);
     let whole = whole.intersect(span);
     let lengths = lengths(whole)?;

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use trackiops_query::lost::{self, beyond_ns};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Direction;
 
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
 
-/// A file needs this many requests before for its own mean to count.
-const OWN_MEAN: u64 = 3;
 /// A file without an earlier mean is compared with others if its request sizes match theirs within this factor.
 const AS_LARGE: f64 = 2.0;
 /// A file counts as slowed from this ratio upwards.
@@ -93,16 +92,17 @@ pub fn losses<'u>(
             let did = kind.of(&of.row);
             let timed = did.timed();
             let own = was.map(|was| kind.of(&was.row));
-            let mean_ns = usual_ns(own.as_ref(), &usual[kind], &did);
+            let usual_ns = usual_ns(own.as_ref(), &usual[kind], &did);
             by.requests += timed;
-            let Some((mean_ns, now_ns)) = mean_ns.zip(did.latency_ns_mean()) else {
+            let Some(ns) = beyond_ns(&did, usual_ns) else {
                 by.new += timed;
                 continue;
             };
             losses.all_s += did.latency_ns_sum as f64 / 1e9;
-            by.lost_s += timed as f64 * (now_ns - mean_ns) / 1e9;
+            by.lost_s += ns / 1e9;
             known += timed;
-            slowed += if now_ns >= SLOWED * mean_ns { timed } else { 0 };
+            let is_slowed = did.latency_ns_mean() >= usual_ns.map(|ns| SLOWED * ns);
+            slowed += if is_slowed { timed } else { 0 };
         }
         losses.net_s += by.lost_s;
         lost.push(by);
@@ -112,13 +112,10 @@ pub fn losses<'u>(
     (losses, lost)
 }
 
-/// The usual mean for requests: that of the same file, or else that of other files if their requests are as large.
+/// The usual latency of requests: that of the same file, or else that of other files if their requests are as large.
 fn usual_ns(own: Option<&Direction>, others: &Direction, did: &Direction) -> Option<f64> {
-    match own {
-        Some(own) if own.requests >= OWN_MEAN => own.latency_ns_mean(),
-        _ if is_alike(did, others) => others.latency_ns_mean(),
-        _ => None,
-    }
+    let of_others = || others.latency_ns_mean().filter(|_| is_alike(did, others));
+    own.and_then(lost::usual_ns).or_else(of_others)
 }
 
 /// Whether requests are about as large as other requests.
