@@ -48,7 +48,13 @@ fn a_planted_neighbour_is_named_in_one_look() {
     assert_eq!(moment["cause"], "noisy-neighbour");
     assert_eq!(moment["confidence"], "high");
     assert_eq!(moment["load"]["name"], "/srv/scratch/backup.tar");
+    assert_eq!(moment["load"]["lost_s"], Value::Null);
     assert_eq!(moment["victims"][0]["path"], "/srv/db/orders.db");
+    for of in [&moment["load"], &moment["victims"][0]] {
+        for name in ["bytes_per_second", "iops", "p99_us"] {
+            assert!(of[name].as_f64().unwrap() > 0.0, "{name}: {of}");
+        }
+    }
     assert_eq!(moment["until"], "2026-11-21T03:11:00.000Z");
 }
 
@@ -114,6 +120,7 @@ fn a_report_begins_with_the_verdict() {
         "<p>Ticket 17: &lt;slow&gt;</p>",
         "`/srv/scratch/backup.tar` (0:/backup.service) wrote",
         "a noisy neighbour",
+        "<th scope=\"col\">bytes/s</th><th scope=\"col\">IOPS</th><th scope=\"col\">p99</th><th scope=\"col\">lost</th>",
         "<td>culprit</td>\n<td>/srv/scratch/backup.tar</td>",
         "<td>victim</td>\n<td>/srv/db/orders.db</td>",
         "2026-11-21 03:09:00: orders close",

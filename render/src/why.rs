@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
 use trackiops_reports::network_or_server::{Evidence, Split};
-use trackiops_reports::slow::comparison::Part;
+use trackiops_reports::slow::comparison::{Figures, Part};
 use trackiops_reports::why::cause::Facts;
 use trackiops_reports::why::load::{Load, Measure, Owner};
 use trackiops_reports::why::victims::Victim;
@@ -80,9 +80,14 @@ pub struct Party<'m> {
     pub tenant: Option<&'m str>,
     /// The host.
     pub host: &'m str,
-    /// Its load, or its lost time.
+    /// Bytes/s, IOPS, 99th percentile and lost time; `-` where they are unknown.
+    pub figures: [String; 4],
+    /// Its load, or its latency before and now.
     pub what: String,
 }
+
+/// The names of [`Party::figures`].
+pub const FIGURES: [&str; 4] = ["bytes/s", "IOPS", "p99", "lost"];
 
 /// The culprit and the victims.
 pub fn parties(of: &Moment) -> Vec<Party<'_>> {
@@ -91,30 +96,38 @@ pub fn parties(of: &Moment) -> Vec<Party<'_>> {
         name: load.owner.name(),
         tenant: load.tenant.as_deref(),
         host: load.owner.host(),
+        figures: of_party(&load.figures, load.lost_s),
         what: done(load),
     });
     let victims = of.victims.iter().filter(|of| of.lost_s >= 0.05);
     let victims = victims.map(|of| {
         let means = of.before_us.zip(of.now_us).map(|(before, now)| {
-            format!(
-                ", mean {} to {}",
-                units::latency(before),
-                units::latency(now)
-            )
+            format!("mean {} to {}", units::latency(before), units::latency(now))
         });
         Party {
             role: "victim",
             name: &of.name,
             tenant: of.tenant.as_deref(),
             host: &of.host,
-            what: format!(
-                "lost {}{}",
-                units::time(of.lost_s * 1e6),
-                means.unwrap_or_default()
-            ),
+            figures: of_party(&of.figures, Some(of.lost_s)),
+            what: means.unwrap_or_default(),
         }
     });
     culprit.into_iter().chain(victims).collect()
+}
+
+fn of_party(of: &Figures, lost_s: Option<f64>) -> [String; 4] {
+    let some = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let lost = |s: f64| match s {
+        s if s < 1e-6 => "0".to_owned(),
+        s => units::time(s * 1e6),
+    };
+    [
+        units::bytes_per_second(of.throughput),
+        units::rate(of.iops),
+        some(of.p99_us.map(units::latency)),
+        some(lost_s.map(lost)),
+    ]
 }
 
 /// The moment as an object for programs.
@@ -125,6 +138,8 @@ pub fn object(of: &Moment) -> Value {
         json!({
             "path": &*of.name, "tenant": of.tenant.as_deref(), "host": &*of.host, "lost_s": rounded(of.lost_s),
             "mean_us_before": some(of.before_us), "mean_us": some(of.now_us),
+            "bytes_per_second": rounded(of.figures.throughput), "iops": rounded(of.figures.iops),
+            "p99_us": some(of.figures.p99_us),
         })
     };
     let load = |of: &Load| {
@@ -132,7 +147,9 @@ pub fn object(of: &Moment) -> Value {
             "kind": of.owner.kind(), "name": &**of.owner.name(), "tenant": of.tenant.as_deref(),
             "host": &**of.owner.host(), "measure": measure(of.measure),
             "per_second_before": rounded(of.before), "per_second": rounded(of.now),
-            "share": rounded(of.share),
+            "share": rounded(of.share), "lost_s": some(of.lost_s),
+            "bytes_per_second": rounded(of.figures.throughput), "iops": rounded(of.figures.iops),
+            "p99_us": some(of.figures.p99_us),
         })
     };
     let facts = &of.facts;

@@ -117,6 +117,14 @@ fn a_noisy_neighbour_on_a_mount() {
     assert_eq!(culprit(&of), "/srv/scratch/backup.tar");
     assert_eq!(first_victim(&of), "/srv/db/orders.db");
     assert!(of.ratio.unwrap() > 5.0);
+    // Of both there are the same figures. The culprit did nothing before: its lost time is unknown.
+    let load = of.culprit.as_ref().unwrap();
+    assert!((300e6..500e6).contains(&load.figures.throughput));
+    assert!((300.0..500.0).contains(&load.figures.iops));
+    assert_eq!(load.lost_s, None);
+    let victim = &of.victims[0];
+    assert!((40.0..70.0).contains(&victim.figures.iops));
+    assert!(victim.figures.p99_us.unwrap() > victim.now_us.unwrap());
 }
 
 #[test]
@@ -187,6 +195,7 @@ fn a_neighbour_that_waits_for_itself_is_no_victim() {
     assert_eq!(first_victim(of), "/srv/db/orders.db");
     let is_victim = |name: &str| of.victims.iter().any(|victim| *victim.name == *name);
     assert!(!is_victim(culprit(of)));
+    assert!(of.culprit.as_ref().unwrap().lost_s.is_some());
 }
 
 #[test]

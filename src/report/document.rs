@@ -2,6 +2,7 @@
 
 use trackiops_render::report::escaped;
 use trackiops_render::visible::visible;
+use trackiops_render::why::FIGURES;
 
 use crate::serve::pages::{CSS, FAVICON, JS, REPORT_POLICY};
 
@@ -19,8 +20,8 @@ pub struct Head<'h> {
     pub notes: &'h [String],
     /// Slow moments, victims and causes.
     pub sentences: Vec<String>,
-    /// Culprits and victims: role, name, tenant, host, and what they did or lost.
-    pub parties: Vec<[String; 5]>,
+    /// Culprits and victims: role, name, tenant, host, [`FIGURES`], and what they did.
+    pub parties: Vec<[String; 9]>,
     /// Marks in the range.
     pub marks: Vec<String>,
 }
@@ -28,25 +29,15 @@ pub struct Head<'h> {
 impl Head<'_> {
     /// Converts to HTML.
     pub fn html(&self) -> String {
-        let text = |text: &str| escaped(&visible(text)).into_owned();
-        let each = |texts: &[String], tag: &str| -> String {
-            let one = |of: &String| format!("<{tag}>{}</{tag}>\n", text(of));
-            texts.iter().map(one).collect()
-        };
         let verdict = match self.sentences[..] {
             [] => "<p>Nothing was slow in this time.</p>\n".to_owned(),
             _ => format!("<ul>\n{}</ul>\n", each(&self.sentences, "li")),
         };
-        let row = |cells: &[String; 5]| format!("<tr>{}</tr>\n", each(cells, "td"));
-        let parties = match self.parties[..] {
-            [] => String::new(),
-            _ => format!(
-                "<div class=\"scroll\" role=\"region\" aria-label=\"Culprits and victims\" tabindex=\"0\"><table>\n\
-                 <thead><tr><th scope=\"col\">part</th><th scope=\"col\">name</th><th scope=\"col\">tenant</th><th scope=\"col\">host</th>\
-                 <th scope=\"col\">what</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
-                self.parties.iter().map(row).collect::<String>()
-            ),
-        };
+        let [bytes, iops, p99, lost] = FIGURES;
+        let columns = [
+            "part", "name", "tenant", "host", bytes, iops, p99, lost, "what",
+        ];
+        let parties = table("Culprits and victims", columns, &self.parties);
         let marks = match self.marks[..] {
             [] => String::new(),
             _ => format!(
@@ -59,6 +50,27 @@ impl Head<'_> {
             each(self.notes, "p")
         )
     }
+}
+
+/// Texts in HTML, each in an element.
+fn each(texts: &[String], tag: &str) -> String {
+    let one = |of: &String| format!("<{tag}>{}</{tag}>\n", escaped(&visible(of)));
+    texts.iter().map(one).collect()
+}
+
+/// A table in HTML; nothing without rows.
+fn table<const N: usize>(name: &str, columns: [&str; N], rows: &[[String; N]]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let column = |name: &str| format!("<th scope=\"col\">{name}</th>");
+    let row = |cells: &[String; N]| format!("<tr>{}</tr>\n", each(cells, "td"));
+    format!(
+        "<div class=\"scroll\" role=\"region\" aria-label=\"{name}\" tabindex=\"0\"><table>\n\
+         <thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
+        columns.map(column).concat(),
+        rows.iter().map(row).collect::<String>()
+    )
 }
 
 /// A report from this head, in HTML, and data, in base64. The policy comes before everything that it covers: the page may neither load nor
@@ -115,7 +127,7 @@ mod tests {
             marks: vec![hostile()],
         };
         let html = head.html();
-        assert_eq!(html.matches("/a/&lt;script&gt;&amp;").count(), 8, "{html}");
+        assert_eq!(html.matches("/a/&lt;script&gt;&amp;").count(), 12, "{html}");
         assert!(
             !html.contains("<script") && !html.contains('\u{1b}'),
             "{html}"

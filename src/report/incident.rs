@@ -140,7 +140,9 @@ fn head(question: &Question, key: Option<&Key>, notes: &[String]) -> anyhow::Res
     }
     let party = |of: Party<'_>| {
         let tenant = of.tenant.unwrap_or("-");
-        [of.role, of.name, tenant, of.host, &of.what].map(str::to_owned)
+        let [role, name, tenant, host] = [of.role, of.name, tenant, of.host].map(str::to_owned);
+        let [bytes, iops, p99, lost] = of.figures;
+        [role, name, tenant, host, bytes, iops, p99, lost, of.what]
     };
     // A mark may contain any name.
     let marks = match key {

@@ -14,8 +14,8 @@ use super::draft::Draft;
 use super::find::{Candidate, Sign};
 use super::load::{Load, risen};
 use super::track::Kind;
-use super::victims::{Losses, Lost, LostBy, kinds, losses};
-use super::who::Uses;
+use super::victims::{Losses, Lost, LostBy, Victim, kinds, losses};
+use super::who::{Use, Uses};
 use crate::report::ReportError;
 use crate::slow::comparison::{Figures, both, grown_part};
 
@@ -111,10 +111,13 @@ impl Compared {
             };
             Figures::new(&row, uses.recorded_ms)
         };
-        let loads = match &self.whole {
+        let mut loads = match &self.whole {
             Some([before, now]) => risen(before, now),
             None => risen(&self.before, &self.now),
         };
+        for load in &mut loads {
+            load.lost_s = own_lost_s(load, lost);
+        }
         let own_part = loads.first().map_or(0.0, |load| own_part(load, lost));
         let only_errors = draft.signs.iter().all(|of| of.sign == Sign::Errors);
         let (hit_share, called) = self.cache();
@@ -141,6 +144,14 @@ impl Compared {
             of_some: self.whole.is_some(),
             loads,
             ..Facts::default()
+        }
+    }
+
+    /// Adds what the files of victims did now.
+    pub fn add_figures(&self, victims: &mut [Victim]) {
+        for victim in victims {
+            let is_of = |of: &Use| of.name == victim.name && of.host == victim.host;
+            victim.figures = self.now.figures(is_of);
         }
     }
 
@@ -272,6 +283,14 @@ fn stall(draft: &Draft) -> Option<StalledFor> {
     Some(StalledFor {
         waited_ms: longest.time.ms(),
     })
+}
+
+/// Time that the owner of a load lost itself, s. `None` if nothing before compares with its requests.
+fn own_lost_s(load: &Load, lost: &Lost<'_>) -> Option<f64> {
+    let own = lost.iter().filter(|by| load.owner.has(by.of));
+    let known = own.filter(|by| by.new < by.requests);
+    let sum = known.map(|by| by.lost_s).reduce(|a, b| a + b);
+    sum.map(|s| s.max(0.0))
 }
 
 /// Share of the lost time that the owner of a load lost itself.

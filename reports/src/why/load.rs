@@ -7,6 +7,7 @@ use trackiops_schemas::row::Row;
 
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
+use crate::slow::comparison::Figures;
 
 /// A load belongs to a file, directory or tenant with this part of the added load.
 const PART: f64 = 0.7;
@@ -132,6 +133,10 @@ pub struct Load {
     pub share: f64,
     /// Rate of all owners, per second: before and now.
     pub all: [f64; 2],
+    /// The reads and writes of its owner now.
+    pub figures: Figures,
+    /// Time that its owner lost itself, s; `None` if it is unknown.
+    pub lost_s: Option<f64>,
 }
 
 impl Load {
@@ -192,6 +197,8 @@ fn rise(before: &Uses, now: &Uses, measure: Measure) -> Option<Load> {
         now: own_now,
         share: own_now / all[1].max(1e-9),
         all,
+        figures: now.figures(|of| owner.has(of)),
+        lost_s: None,
         owner,
     })
 }

@@ -34,6 +34,8 @@ const LENGTHS_MS: [i64; 9] = [
 const MOST_INTERVALS: u64 = 4500;
 /// Most moments to examine in detail: those that lost most.
 const MOST_MOMENTS: usize = 12;
+/// Most victims of a moment: those that lost most.
+const MOST_VICTIMS: usize = 10;
 /// A moment with less lost time is ignored, s.
 const LEAST_LOST_S: f64 = 1.0;
 /// A moment that lost a smaller part of the time of all requests is ignored.
@@ -261,7 +263,8 @@ impl Engine<'_> {
             victims.retain(|of| !is_own(of));
         }
         let all_victims = victims.len();
-        victims.truncate(10);
+        victims.truncate(MOST_VICTIMS);
+        compared.add_figures(&mut victims);
         Moment {
             time: draft.time,
             lasts: draft.time.end.0 >= self.range.end.0 - self.tracks.intervals.length.ms(),

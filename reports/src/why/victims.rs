@@ -9,6 +9,7 @@ use trackiops_schemas::row::Direction;
 
 use super::track::Kind;
 use super::who::{Use, UseKey, Uses};
+use crate::slow::comparison::Figures;
 
 /// A file without an earlier mean is compared with others if its request sizes match theirs within this factor.
 const AS_LARGE: f64 = 2.0;
@@ -30,6 +31,8 @@ pub struct Victim {
     pub before_us: Option<f64>,
     /// Mean latency now, us.
     pub now_us: Option<f64>,
+    /// Its reads and writes now; only of the first victims of a moment.
+    pub figures: Figures,
 }
 
 /// Victims, and the total lost time.
@@ -140,6 +143,7 @@ fn victims(before: &Uses, lost: &Lost<'_>, kinds: &[Kind]) -> Vec<Victim> {
                 lost_s: 0.0,
                 before_us: None,
                 now_us: None,
+                figures: Figures::default(),
             };
             (victim, Direction::default(), Direction::default())
         };

@@ -9,6 +9,7 @@ use trackiops_schemas::identity::{FileKey, Tenant};
 use trackiops_schemas::row::{Direction, Row};
 
 use super::track::{Kind, Site, needs, within};
+use crate::slow::comparison::Figures;
 use crate::subject;
 
 /// Key of a use.
@@ -93,6 +94,14 @@ impl Uses {
         let uses = self.of.values().filter(|of| hosts.contains(&of.host));
         uses.for_each(|of| sum.merge(&kind.of(&of.row)));
         sum
+    }
+
+    /// Figures of the reads and writes of some uses.
+    pub fn figures(&self, is_one: impl Fn(&Use) -> bool) -> Figures {
+        let mut sum = Row::default();
+        let uses = self.of.values().filter(|of| is_one(of));
+        uses.for_each(|of| sum.merge(&of.row));
+        Figures::new(&sum, self.recorded_ms)
     }
 
     /// A count divided by the recorded seconds.
