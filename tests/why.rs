@@ -77,6 +77,13 @@ fn a_slow_network_is_named_with_its_evidence() {
     assert_eq!(moment["network_or_server"], "network");
     assert_eq!(moment["tcp_rtt_us_before"], 400.0);
     assert_eq!(moment["tcp_retrans_share_before"], 0.0);
+    let connection = &moment["connections"][0];
+    assert_eq!(connection["transport"], "tcp-0");
+    assert_eq!(connection["mounts"][0], "nas:/data");
+    assert_eq!(connection["tcp_rtt_us_before"], 400.0);
+    assert_eq!(connection["tcp_rtt_us_min_before"], 400.0);
+    assert!(connection["tcp_retrans_share"].as_f64().unwrap() > 0.02);
+    assert_eq!(connection["tcp_reconnects"], 0.0);
 }
 
 #[test]
@@ -96,19 +103,53 @@ fn nothing_is_said_of_nothing() {
     assert_eq!(said.status.code(), Some(2));
 }
 
+/// The head of the report of a store.
+fn head_of_report(dir: &Path, more: &[&str]) -> String {
+    let page = dir.join("incident.html");
+    let words = [&["report", "incident", "-o", page.to_str().unwrap()], more].concat();
+    let said = run(dir, &words);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let page = std::fs::read_to_string(&page).unwrap();
+    let (verdict, _) = page.split_once("<div id=\"app\">").unwrap();
+    verdict.split_once("<body>").unwrap().1.to_owned()
+}
+
+/// A key for pseudonyms.
+fn key_in(dir: &Path) -> String {
+    let key = dir.join("key").display().to_string();
+    let made = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(["anonymize-key", &key])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    key
+}
+
+#[test]
+fn a_report_has_the_connections_of_a_slow_network() {
+    let dir = stored(&slow_network());
+    let head = head_of_report(dir.path(), &[]);
+    for part in [
+        "The connections show that it was the network",
+        "<th scope=\"col\">least RTT</th>",
+        "<td>tcp-0</td>\n<td>nas:/data</td>\n<td>400 us to ",
+        "<td>0.0% to ",
+        "<td>0 to 0</td>\n<td>the network</td>",
+    ] {
+        assert!(head.contains(part), "{part}: {head}");
+    }
+    let hidden = head_of_report(dir.path(), &["--anonymize", &key_in(dir.path())]);
+    assert!(hidden.contains("<td>tcp-0</td>"), "{hidden}");
+    assert!(!hidden.contains("nas"), "{hidden}");
+    // Nothing is known of connections here.
+    let dir = stored(&noisy_neighbour());
+    assert!(!head_of_report(dir.path(), &[]).contains("least RTT"));
+}
+
 #[test]
 fn a_report_begins_with_the_verdict() {
     let dir = stored(&noisy_neighbour());
-    let at = |name: &str| dir.path().join(name).display().to_string();
-    let report = |more: &[&str]| {
-        let page = at("incident.html");
-        let words = [&["report", "incident", "-o", &page], more].concat();
-        let said = run(dir.path(), &words);
-        assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
-        let page = std::fs::read_to_string(&page).unwrap();
-        let (verdict, _) = page.split_once("<div id=\"app\">").unwrap();
-        verdict.split_once("<body>").unwrap().1.to_owned()
-    };
+    let report = |more: &[&str]| head_of_report(dir.path(), more);
     let marked = run(
         dir.path(),
         &["mark", "--at", "2026-11-21 03:09", "orders close"],
@@ -127,12 +168,7 @@ fn a_report_begins_with_the_verdict() {
     ] {
         assert!(verdict.contains(part), "{part}: {verdict}");
     }
-    let key = Command::new(env!("CARGO_BIN_EXE_trackiops"))
-        .args(["anonymize-key", &at("key")])
-        .output()
-        .unwrap();
-    assert!(key.status.success(), "{}", text(&key.stderr));
-    let verdict = report(&["--anonymize", &at("key")]);
+    let verdict = report(&["--anonymize", &key_in(dir.path())]);
     assert!(verdict.contains("a noisy neighbour"), "{verdict}");
     for name in ["backup", "orders", "nas", "srv"] {
         assert!(!verdict.contains(name), "{name}: {verdict}");

@@ -5,6 +5,7 @@
 
 mod answer;
 mod captures;
+pub mod connections;
 mod distribution;
 mod events;
 mod explain;

@@ -13,7 +13,7 @@ use trackiops_reports::why::{Cause, Confidence, Moment};
 use trackiops_schemas::level::IoLevel;
 
 use crate::pseudonym::{Key, Pseudonyms, Unknown, Way};
-use crate::units;
+use crate::{connections, units};
 
 /// Most files that are named as victims.
 const NAMED: usize = 3;
@@ -172,6 +172,7 @@ pub fn object(of: &Moment) -> Value {
         "load": whose(of).map(load),
         "victims": of.victims.iter().map(victim).collect::<Vec<_>>(),
         "victims_all": of.all_victims,
+        "connections": of.connections.iter().map(connections::object).collect::<Vec<_>>(),
         "text": untimed_sentences(of),
     })
 }
@@ -189,6 +190,12 @@ pub fn hide(of: &mut Moment, key: &Key) -> Result<(), Unknown> {
         victim.name = with.path(&victim.name)?.into();
         victim.host = with.word(&victim.host)?.into();
         victim.tenant = None;
+    }
+    for connection in &mut of.connections {
+        connection.host = with.word(&connection.host)?.into();
+        for mount in &mut connection.mounts {
+            *mount = with.mount(mount)?.into();
+        }
     }
     if let Some(load) = &mut of.culprit {
         load.tenant = None;
@@ -377,13 +384,13 @@ fn evidence(of: &Moment) -> Option<String> {
 /// A sentence, and one about network and server if the time was spent in one of them.
 fn with_connections(sentence: String, facts: &Facts) -> String {
     match &facts.network_or_server {
-        Some(of) => format!("{sentence} {}", connections(of)),
+        Some(of) => format!("{sentence} {}", by_connections(of)),
         None => sentence,
     }
 }
 
 /// What TCP shows of network and server.
-fn connections(of: &Evidence) -> String {
+fn by_connections(of: &Evidence) -> String {
     let verdict = match of.split {
         Split::Network => "The connections show that it was the network",
         Split::Server => "The network was as quick as before",

@@ -9,6 +9,7 @@ pub mod billing;
 pub mod by;
 pub mod carbon;
 pub mod columns;
+pub mod connections;
 pub mod events;
 pub mod median;
 pub mod network_or_server;

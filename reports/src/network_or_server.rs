@@ -8,17 +8,9 @@
 //!   The client does not see which segments the server sends again. That half of the replies of a segment or a few are lost is no network
 //!   on which a connection lasts.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-
-use trackiops_query::coverage::Interval;
-use trackiops_query::{
-    Connections, GroupBy, OperationAnswer, Outcome, QueryError, Question, Range, Step,
-    ask_operations,
-};
-use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::tcp::TcpSums;
+
+use crate::connections::Used;
 
 /// Least number of readings in each of the two times.
 const LEAST_READINGS: u64 = 5;
@@ -93,113 +85,19 @@ pub struct Tcp {
     pub retrans_share: [f64; 2],
 }
 
-/// The mounts of a slow time.
-#[derive(Clone, Copy, Debug)]
-pub struct Clients<'c> {
-    /// Names of the mounts.
-    pub mounts: &'c [Arc<str>],
-    /// The hosts; all if empty.
-    pub hosts: &'c [Arc<str>],
-}
-
-impl Clients<'_> {
-    /// Judges their connections. `added_us` is what network and server took more for each request, in the second of these times.
-    pub fn judge(
-        &self,
-        question: &Question,
-        times: [Interval; 2],
-        added_us: f64,
-    ) -> Result<Evidence, QueryError> {
-        let [before, now] = times.map(|time| self.ask(question, time));
-        let path = Path::new(&before?, &now?);
-        Ok(path.known().map_or(
-            Evidence {
-                split: Split::FewReadings,
-                tcp: None,
-            },
-            |tcp| Evidence {
-                split: path.split(tcp, added_us),
-                tcp: Some(tcp),
-            },
-        ))
-    }
-
-    /// The connections of all mounts, because mounts share them.
-    fn ask(&self, question: &Question, time: Interval) -> Result<Used, QueryError> {
-        let question = Question {
-            files: Vec::new(),
-            tenants: Vec::new(),
-            mounts: Vec::new(),
-            volumes: Vec::new(),
-            ops: Vec::new(),
-            conditions: Vec::new(),
-            sort: None,
-            top: None,
-            levels: vec![IoLevel::Wire],
-            step: Some(Step::All),
-            by: GroupBy::MOUNT,
-            range: Range {
-                since: Some(time.start),
-                until: Some(time.end),
-            },
-            ..question.clone()
-        };
-        let mut used = Used::default();
-        if let Outcome::Found(answer) = ask_operations(&question, Connections::Stored)? {
-            let is_asked =
-                |row: &&OperationAnswer| self.hosts.is_empty() || self.hosts.contains(&row.host);
-            let rows = answer.rows.iter().filter(is_asked);
-            rows.for_each(|row| used.add(row, self.has(row.mount.as_deref())));
-        }
-        Ok(used)
-    }
-
-    /// Whether operations are of one of the mounts. Mounts of directories of an export have one sum, under a directory above them.
-    fn has(&self, mount: Option<&str>) -> bool {
-        let is_in = |own: &Arc<str>, mount: &str| {
-            let rest = own.strip_prefix(mount);
-            rest.is_some_and(|rest| {
-                rest.is_empty() || rest.starts_with('/') || mount.ends_with('/')
-            })
-        };
-        mount.is_some_and(|mount| self.mounts.iter().any(|own| is_in(own, mount)))
-    }
-}
-
-/// A connection in a time.
-#[derive(Default)]
-struct Connection {
-    /// Requests of the mounts.
-    own: u64,
-    /// Requests of all mounts.
-    requests: u64,
-    tcp: TcpSums,
-}
-
-/// A host, and a connection of it; `None` where it is not known.
-type ConnectionKey = (Arc<str>, Option<Arc<str>>);
-
-/// Connections and operations in a time.
-#[derive(Default)]
-struct Used {
-    connections: HashMap<ConnectionKey, Connection>,
-    /// Operations of the mounts.
-    ops: BTreeMap<Arc<str>, OperationSums>,
-}
-
-impl Used {
-    fn add(&mut self, row: &OperationAnswer, is_own: bool) {
-        let key = (Arc::clone(&row.host), row.transport.clone());
-        let connection = self.connections.entry(key).or_default();
-        let requests = row.sums.requests;
-        connection.requests = connection.requests.saturating_add(requests);
-        connection.tcp.merge(&row.sums.tcp);
-        if is_own {
-            connection.own = connection.own.saturating_add(requests);
-            let op = self.ops.entry(Arc::clone(&row.op)).or_default();
-            op.merge(&row.sums);
-        }
-    }
+/// Judges the connections of two times. `added_us` is what network and server took more for each request in the second one.
+pub fn judge([before, now]: &[Used; 2], added_us: f64) -> Evidence {
+    let path = Path::new(before, now);
+    path.known().map_or(
+        Evidence {
+            split: Split::FewReadings,
+            tcp: None,
+        },
+        |tcp| Evidence {
+            split: path.split(tcp, added_us),
+            tcp: Some(tcp),
+        },
+    )
 }
 
 /// The connections of the mounts, before and now.
@@ -294,7 +192,10 @@ fn is_small_slower(before: &Used, now: &Used) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use trackiops_schemas::ops::OperationSums;
+
     use super::*;
+    use crate::connections::Connection;
 
     /// A connection that took `rtt_us` at each of 10 readings, and lost this many of 10,000 segments.
     fn tcp(rtt_us: u64, retrans: u64) -> TcpSums {
@@ -312,6 +213,7 @@ mod tests {
             own,
             requests: own,
             tcp,
+            ..Connection::default()
         }
     }
 
@@ -416,25 +318,5 @@ mod tests {
         let path = Path::new(&large(400), &large(20_400));
         let tcp = path.known().unwrap();
         assert_eq!(path.split(tcp, 20_000.0), Split::LargeReplies);
-    }
-
-    #[test]
-    fn a_sum_of_mounts_belongs_to_each_of_them() {
-        let mounts: [Arc<str>; 1] = ["nas:/data/db".into()];
-        let of = Clients {
-            mounts: &mounts,
-            hosts: &[],
-        };
-        for (mount, is_own) in [
-            ("nas:/data/db", true),
-            ("nas:/data", true),
-            ("nas:/", true),
-            ("nas:/dat", false),
-            ("nas:/data/db/x", false),
-            ("nas2:/data/db", false),
-        ] {
-            assert_eq!(of.has(Some(mount)), is_own, "{mount}");
-        }
-        assert!(!of.has(None));
     }
 }

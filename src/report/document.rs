@@ -1,5 +1,6 @@
 //! The page of `trackiops serve` as one document, with its data.
 
+use trackiops_render::connections;
 use trackiops_render::report::escaped;
 use trackiops_render::visible::visible;
 use trackiops_render::why::FIGURES;
@@ -22,6 +23,8 @@ pub struct Head<'h> {
     pub sentences: Vec<String>,
     /// Culprits and victims: role, name, tenant, host, [`FIGURES`], and what they did.
     pub parties: Vec<[String; 9]>,
+    /// The connections of slow mounts, in [`connections::COLUMNS`].
+    pub connections: Vec<[String; 10]>,
     /// Marks in the range.
     pub marks: Vec<String>,
 }
@@ -38,6 +41,13 @@ impl Head<'_> {
             "part", "name", "tenant", "host", bytes, iops, p99, lost, "what",
         ];
         let parties = table("Culprits and victims", columns, &self.parties);
+        let connections = match self.connections[..] {
+            [] => String::new(),
+            _ => format!(
+                "<p><strong>Connections, before and in the slow time</strong></p>\n{}",
+                table("Connections", connections::COLUMNS, &self.connections)
+            ),
+        };
         let marks = match self.marks[..] {
             [] => String::new(),
             _ => format!(
@@ -46,7 +56,7 @@ impl Head<'_> {
             ),
         };
         format!(
-            "<section aria-label=\"What was slow\">\n<p><strong>What was slow</strong></p>\n{}{verdict}{parties}{marks}</section>\n",
+            "<section aria-label=\"What was slow\">\n<p><strong>What was slow</strong></p>\n{}{verdict}{parties}{connections}{marks}</section>\n",
             each(self.notes, "p")
         )
     }
@@ -124,10 +134,11 @@ mod tests {
             notes: &[hostile()],
             sentences: vec![hostile()],
             parties: vec![std::array::from_fn(|_| hostile())],
+            connections: vec![std::array::from_fn(|_| hostile())],
             marks: vec![hostile()],
         };
         let html = head.html();
-        assert_eq!(html.matches("/a/&lt;script&gt;&amp;").count(), 12, "{html}");
+        assert_eq!(html.matches("/a/&lt;script&gt;&amp;").count(), 22, "{html}");
         assert!(
             !html.contains("<script") && !html.contains('\u{1b}'),
             "{html}"

@@ -9,8 +9,8 @@ use trackiops_query::marks::marks_in;
 use trackiops_query::times::{Zone, show};
 use trackiops_render::incident::{Incident, Made};
 use trackiops_render::pseudonym::Key;
-use trackiops_render::units;
 use trackiops_render::why::{Party, hide, parties, sentences};
+use trackiops_render::{connections, units};
 use trackiops_reports::why;
 use trackiops_schemas::unit::Unit;
 use trackiops_store::Mark;
@@ -41,7 +41,7 @@ Examples:
 pub const ABOUT: &str = "\
 Write the page of `serve` with its data: one file that opens without a network
 
-It begins with what --note says, the verdict of `trackiops why` (what was slow, who suffered and what caused it), its culprits and victims, and marks. \
+It begins with what --note says, the verdict of `trackiops why` (what was slow, who suffered and what caused it), its culprits, victims and connections, and marks. \
 Time before the range belongs to the baseline, and is in the report as far as it was recorded, up to the length of the range.
 
 The file is HTML of at most 5 MB. It has the program of the page, and what each tenant did with each file in each window of the range. \
@@ -153,6 +153,10 @@ fn head(question: &Question, key: Option<&Key>, notes: &[String]) -> anyhow::Res
         notes,
         sentences: moments.iter().map(|of| sentences(of, zone)).collect(),
         parties: moments.iter().flat_map(parties).map(party).collect(),
+        connections: moments
+            .iter()
+            .flat_map(|of| connections::rows(of, zone))
+            .collect(),
         marks: in_words(&marks, zone),
     };
     Ok(head.html())

@@ -22,7 +22,8 @@ use super::comparison::{Change, Figures, Part, added_rtt_us, both, changes, grow
 use super::suffering::{Suffering, raised_load, ranked};
 use super::{Found, Slow, columns, find};
 use crate::by::ReportBy;
-use crate::network_or_server::{Clients, Evidence};
+use crate::connections::Clients;
+use crate::network_or_server::{Evidence, judge};
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject, SubjectKey};
@@ -508,8 +509,8 @@ fn network_or_server(
         mounts: &[Arc::clone(&time.mount)],
         hosts: &[],
     };
-    let evidence = clients.judge(question, [baseline, time.time], added_us)?;
-    Ok(Some(evidence))
+    let used = clients.ask(question, [baseline, time.time])?;
+    Ok(Some(judge(&used, added_us)))
 }
 
 /// Who suffered in a slow time, and what changed with it.

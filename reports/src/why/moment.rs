@@ -10,6 +10,7 @@ use super::find::Sign;
 use super::load::Load;
 use super::track::Kind;
 use super::victims::Victim;
+use crate::connections::ComparedConnection;
 use crate::slow::comparison::Part;
 
 /// A time in which something was slow, failed or stood still.
@@ -47,6 +48,8 @@ pub struct Moment {
     pub confidence: Confidence,
     /// The figures behind the cause.
     pub facts: Facts,
+    /// The connections of its mounts, as far as TCP knew them.
+    pub connections: Vec<ComparedConnection>,
 }
 
 impl Moment {

@@ -21,7 +21,8 @@ use super::find::{Candidate, Sign, candidates, slower_than};
 use super::moment::Moment;
 use super::track::{Kind, Place, Site, Tracks, ask_tracks, within};
 use super::victims::{Losses, Victim};
-use crate::network_or_server::{Clients, Evidence};
+use crate::connections::{Clients, Used, compared as compared_connections};
+use crate::network_or_server::{self, Evidence};
 use crate::report::{Made, ReportError};
 use crate::slow::comparison::{Part, added_rtt_us};
 
@@ -204,35 +205,31 @@ impl Engine<'_> {
         let (losses, lost) = compared.losses(draft.site.level);
         let mut facts = compared.facts(draft, &losses, &lost);
         facts.other_servers = other_servers(draft, all);
-        facts.network_or_server = self.network_or_server(draft, &compared, usual, &facts)?;
         if !is_something(draft, &losses, &compared.slow(), &facts) {
             return Ok(None);
         }
+        let used = self.connections(draft, &compared, usual)?;
+        facts.network_or_server = used.as_ref().and_then(|used| evidence(used, &facts));
         if let Some(load) = facts.loads.first() {
             facts.load_is_elsewhere =
                 Compared::is_elsewhere(self.question, draft, load, self.whole)?;
         }
-        let (cause, confidence) = judge(&facts);
-        Ok(Some(self.described(
-            draft,
-            &compared,
-            losses,
-            facts,
-            (cause, confidence),
-        )))
+        let judged = judge(&facts);
+        let connections = used.as_ref().map(compared_connections);
+        Ok(Some(Moment {
+            connections: connections.unwrap_or_default(),
+            ..self.described(draft, &compared, losses, facts, judged)
+        }))
     }
 
-    /// Network or server, where most of the added time was spent in one of the two.
-    fn network_or_server(
+    /// The connections of a draft's mounts, in its usual time and in its own.
+    fn connections(
         &self,
         draft: &Draft,
         compared: &Compared,
         usual: Option<Interval>,
-        facts: &Facts,
-    ) -> Result<Option<Evidence>, ReportError> {
-        let added_us = added_rtt_us(&facts.before, &facts.now);
-        let is_asked = facts.part == Some(Part::Service) && draft.site.level == IoLevel::Wire;
-        let Some((usual, added_us)) = usual.zip(added_us).filter(|_| is_asked) else {
+    ) -> Result<Option<[Used; 2]>, ReportError> {
+        let Some(usual) = usual.filter(|_| draft.site.level == IoLevel::Wire) else {
             return Ok(None);
         };
         let mounts = mounts(draft);
@@ -240,8 +237,7 @@ impl Engine<'_> {
             mounts: &mounts,
             hosts: &compared.hosts,
         };
-        let evidence = clients.judge(self.question, [usual, draft.time], added_us)?;
-        Ok(Some(evidence))
+        Ok(Some(clients.ask(self.question, [usual, draft.time])?))
     }
 
     fn described(
@@ -282,8 +278,16 @@ impl Engine<'_> {
             cause,
             confidence,
             facts,
+            connections: Vec::new(),
         }
     }
+}
+
+/// Network or server, where most of the added time was spent in one of the two.
+fn evidence(used: &[Used; 2], facts: &Facts) -> Option<Evidence> {
+    let added_us = added_rtt_us(&facts.before, &facts.now)?;
+    let is_asked = facts.part == Some(Part::Service);
+    is_asked.then(|| network_or_server::judge(used, added_us))
 }
 
 /// The mounts or devices of a draft.
