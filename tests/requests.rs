@@ -323,6 +323,9 @@ fn a_process_has_a_name_wherever_it_has_a_number() {
     let expected = [("app", "13"), ("user", "6"), ("wire", "1")];
     let expected = expected.map(|(level, requests)| ["fio", "12", level, requests]);
     assert_eq!(found, expected);
+    // Its cgroup is unknown here.
+    let rows = listed(dir.path(), &["--by", "process"]);
+    assert_eq!(rows[0]["cgroup"], "");
     let found = listed(
         dir.path(),
         &[

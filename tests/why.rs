@@ -5,8 +5,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use trackiops_schemas::row::ClosedWindow;
-use trackiops_testkit::incidents::{noisy_neighbour, office, recorded, slow_network};
-use trackiops_testkit::stores::{options, record};
+use trackiops_testkit::incidents::{
+    backup_requests, noisy_neighbour, office, recorded, slow_network,
+};
+use trackiops_testkit::stores::{options, record, record_with_requests};
 
 fn run(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
@@ -56,6 +58,37 @@ fn a_planted_neighbour_is_named_in_one_look() {
         }
     }
     assert_eq!(moment["until"], "2026-11-21T03:11:00.000Z");
+}
+
+#[test]
+fn the_process_of_a_culprit_is_named_in_every_door() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let (windows, requests) = (noisy_neighbour(), backup_requests());
+    record_with_requests(&store, options("h"), &windows, &requests);
+    let said = text(&run(dir.path(), &["why"]).stdout);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = "`/srv/scratch/backup.tar` (0:/backup.service, tar[4711]) wrote";
+    assert!(said.contains(sentence), "{said}");
+    let said = run(dir.path(), &["why", "--json"]).stdout;
+    let moment: Value = serde_json::from_slice(&said).unwrap();
+    let load = &moment["load"];
+    assert_eq!(load["process"], "tar");
+    assert_eq!(load["pid"], 4711);
+    assert_eq!(load["cgroup"], "/backup.service");
+    // Events and the page have this text, too.
+    assert!(moment["text"].as_str().unwrap().contains(sentence));
+    let frame = run(
+        dir.path(),
+        &["top", "--once", "--since", "2026-11-21 03:11:30"],
+    );
+    let line = "03:10:00 to 03:11:00: a noisy neighbour (/srv/scratch/backup.tar, tar[4711]): ";
+    assert!(text(&frame.stdout).starts_with(line), "{frame:?}");
+    let head = head_of_report(dir.path(), &[]);
+    assert!(head.contains(sentence), "{head}");
+    assert!(head.contains("<td>tar[4711] wrote"), "{head}");
+    let hidden = head_of_report(dir.path(), &["--anonymize", &key_in(dir.path())]);
+    assert!(!hidden.contains("tar[4711]"), "{hidden}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array};
-use trackiops_schemas::columns::{DONE_BYTES, HOST, LATENCY_NS, LEVEL, OP, PID, PIECE, PROCESS};
+use trackiops_schemas::columns::{
+    CGROUP, DONE_BYTES, HOST, LATENCY_NS, LEVEL, OP, PID, PIECE, PROCESS,
+};
 use trackiops_schemas::level::IoLevel;
 
 use crate::answer::{Answer, EmptyReason, Outcome};
@@ -24,6 +26,8 @@ pub struct ProcessActivity {
     pub process: Option<Arc<str>>,
     /// Its number. `None` for I/O without a known process, such as requests to devices.
     pub pid: Option<i64>,
+    /// Its cgroup; the last one if it had several. `None` if unknown.
+    pub cgroup: Option<Arc<str>>,
     /// The level at which the I/O was observed.
     pub level: IoLevel,
     /// Requests, or calls.
@@ -57,6 +61,13 @@ impl ProcessActivity {
     }
 }
 
+/// Replaces a name by a known one.
+fn keep_last(name: &mut Option<Arc<str>>, last: Option<&str>) {
+    if last.is_some() && name.as_deref() != last {
+        *name = last.map(Into::into);
+    }
+}
+
 /// The processes of the selected single requests and calls, with the most bytes first, or by `--sort`.
 pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, QueryError> {
     let terms = FilterAndSort::<ProcessActivity>::new(question)?;
@@ -75,8 +86,8 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
     let mut hosts: HashSet<Arc<str>> = HashSet::new();
     let mut is_kept = false;
     kept.read(kept.range, &mut |batch| {
-        let [all_hosts, levels, ops, processes] =
-            [HOST, LEVEL, OP, PROCESS].map(|name| texts(&batch, name));
+        let [all_hosts, levels, ops, processes, cgroups] =
+            [HOST, LEVEL, OP, PROCESS, CGROUP].map(|name| texts(&batch, name));
         let [pids, bytes, latencies] =
             [PID, DONE_BYTES, LATENCY_NS].map(|name| numbers(&batch, name));
         let pieces = batch.column_by_name(PIECE);
@@ -105,11 +116,8 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
                 level,
                 ..ProcessActivity::default()
             });
-            if let Some(name) = text_in(processes, row)
-                && of.process.as_deref() != Some(name)
-            {
-                of.process = Some(name.into());
-            }
+            keep_last(&mut of.process, text_in(processes, row));
+            keep_last(&mut of.cgroup, text_in(cgroups, row));
             let bytes = number(bytes).unwrap_or_default().max(0).cast_unsigned();
             if op.eq_ignore_ascii_case("read") {
                 of.read_bytes = of.read_bytes.saturating_add(bytes);

@@ -8,6 +8,7 @@ use trackiops_reports::network_or_server::{Evidence, Split};
 use trackiops_reports::slow::comparison::{Figures, Part};
 use trackiops_reports::why::cause::Facts;
 use trackiops_reports::why::load::{Load, Measure, Owner};
+use trackiops_reports::why::process::Process;
 use trackiops_reports::why::victims::Victim;
 use trackiops_reports::why::{Cause, Confidence, Moment};
 use trackiops_schemas::level::IoLevel;
@@ -51,7 +52,14 @@ pub fn headline(of: &Moment, zone: Zone) -> String {
     };
     // Cause and culprit come first: a narrow screen cuts the rest off.
     let whose = match whose(of) {
-        Some(load) => format!(" ({})", short(load.owner.name())),
+        Some(load) => {
+            let process = of.process.as_ref().map(short_process);
+            let who: Vec<_> = [short(load.owner.name())]
+                .into_iter()
+                .chain(process)
+                .collect();
+            format!(" ({})", who.join(", "))
+        }
         None => String::new(),
     };
     format!(
@@ -97,7 +105,10 @@ pub fn parties(of: &Moment) -> Vec<Party<'_>> {
         tenant: load.tenant.as_deref(),
         host: load.owner.host(),
         figures: of_party(&load.figures, load.lost_s),
-        what: done(load),
+        what: match &of.process {
+            Some(own) => format!("{} {}", process(own, load.tenant.as_deref()), done(load)),
+            None => done(load),
+        },
     });
     let victims = of.victims.iter().filter(|of| of.lost_s >= 0.05);
     let victims = victims.map(|of| {
@@ -142,12 +153,15 @@ pub fn object(of: &Moment) -> Value {
             "p99_us": some(of.figures.p99_us),
         })
     };
+    let process = of.process.as_ref();
     let load = |of: &Load| {
         json!({
             "kind": of.owner.kind(), "name": &**of.owner.name(), "tenant": of.tenant.as_deref(),
             "host": &**of.owner.host(), "measure": measure(of.measure),
             "per_second_before": rounded(of.before), "per_second": rounded(of.now),
             "share": rounded(of.share), "lost_s": some(of.lost_s),
+            "process": process.map(|of| &*of.name), "pid": process.map(|of| of.pid),
+            "cgroup": process.and_then(|of| of.cgroup.as_deref()),
             "bytes_per_second": rounded(of.figures.throughput), "iops": rounded(of.figures.iops),
             "p99_us": some(of.figures.p99_us),
         })
@@ -177,7 +191,7 @@ pub fn object(of: &Moment) -> Value {
     })
 }
 
-/// Replaces all names by the pseudonyms of an export. Tenants are omitted, because their names have no single form.
+/// Replaces all names by the pseudonyms of an export. Tenants and processes are omitted: their names have no single form.
 pub fn hide(of: &mut Moment, key: &Key) -> Result<(), Unknown> {
     let with = &mut Pseudonyms::new(key, Way::Hide);
     for mount in &mut of.mounts {
@@ -197,6 +211,7 @@ pub fn hide(of: &mut Moment, key: &Key) -> Result<(), Unknown> {
             *mount = with.mount(mount)?.into();
         }
     }
+    of.process = None;
     if let Some(load) = &mut of.culprit {
         load.tenant = None;
         let host = with.word(load.owner.host())?.into();
@@ -315,11 +330,24 @@ fn cause_in_words(cause: Cause, level: IoLevel) -> &'static str {
 
 /// The load that a cause blames.
 fn whose(of: &Moment) -> Option<&Load> {
-    let is_of_load = matches!(
-        of.cause,
-        Cause::Neighbour | Cause::OwnLoad | Cause::MetadataStorm | Cause::SyncStorm
-    );
-    of.culprit.as_ref().filter(|_| is_of_load)
+    of.culprit.as_ref().filter(|_| of.cause.is_load())
+}
+
+/// A process: `tar[4711]`.
+fn short_process(of: &Process) -> String {
+    format!("{}[{}]", of.name, of.pid)
+}
+
+/// A process with its cgroup, unless the tenant names that.
+fn process(of: &Process, tenant: Option<&str>) -> String {
+    let is_named = |cgroup: &&str| tenant.is_some_and(|tenant| tenant.contains(*cgroup));
+    let cgroup = of.cgroup.as_deref().filter(|cgroup| !is_named(cgroup));
+    let last = cgroup.and_then(|cgroup| cgroup.rsplit('/').next());
+    let name = short_process(of);
+    match last.filter(|last| !last.is_empty()) {
+        Some(last) => format!("{name} of cgroup {last}"),
+        None => name,
+    }
 }
 
 /// The evidence for a cause.
@@ -434,8 +462,20 @@ fn did(load: &Load, of: &Moment) -> String {
         true => format!(" on {}", load.owner.host()),
         false => String::new(),
     };
-    let name = named(load.owner.name(), load.tenant.as_deref());
-    format!("{name}{host} {}.", done(load))
+    let name = load.owner.name();
+    let tenant = load.tenant.as_deref();
+    let other = tenant.filter(|tenant| *tenant != &**name);
+    let process = of.process.as_ref().map(|of| process(of, tenant));
+    let who: Vec<_> = other
+        .map(str::to_owned)
+        .into_iter()
+        .chain(process)
+        .collect();
+    let who = match who.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", who.join(", ")),
+    };
+    format!("`{name}`{who}{host} {}.", done(load))
 }
 
 /// The activity of a load's owner.
@@ -516,6 +556,23 @@ fn listed(names: &[&str], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_its_cgroup_unless_the_tenant_names_it() {
+        let tar = Process {
+            name: "tar".into(),
+            pid: 4711,
+            cgroup: Some("/system.slice/backup.service".into()),
+        };
+        let own = "0:/system.slice/backup.service";
+        assert_eq!(process(&tar, Some(own)), "tar[4711]");
+        for tenant in [Some("backup"), None] {
+            assert_eq!(process(&tar, tenant), "tar[4711] of cgroup backup.service");
+        }
+        let cgroup = None;
+        let without = Process { cgroup, ..tar };
+        assert_eq!(process(&without, None), "tar[4711]");
+    }
 
     #[test]
     fn requests_to_devices_have_no_client() {

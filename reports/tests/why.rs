@@ -14,11 +14,11 @@ use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    self, BEGIN, END, SECONDS, Second, Usual, at, in_windows, is_planted, local, nfs, office,
-    office_of, office_over, recorded, slow_network, usual, written_over,
+    self, BEGIN, END, SECONDS, Second, Usual, at, backup_requests, in_windows, is_planted, local,
+    nfs, office, office_of, office_over, recorded, slow_network, usual, written_over,
 };
 use trackiops_testkit::questions::question;
-use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::stores::{options_of, record, record_with_requests};
 use trackiops_testkit::windows::{connection, stalled};
 
 fn verdict(hosts: &[(&str, Vec<ClosedWindow>)]) -> Why {
@@ -125,6 +125,19 @@ fn a_noisy_neighbour_on_a_mount() {
     let victim = &of.victims[0];
     assert!((40.0..70.0).contains(&victim.figures.iops));
     assert!(victim.figures.p99_us.unwrap() > victim.now_us.unwrap());
+}
+
+#[test]
+fn a_culprit_has_its_process_where_single_requests_were_kept() {
+    let windows = incidents::noisy_neighbour();
+    let dir = tempfile::tempdir().unwrap();
+    let options = options_of("h", "1s,10s,1m", "1h");
+    record_with_requests(dir.path(), options, &windows, &backup_requests());
+    let why = make(&question(dir.path())).unwrap().unwrap();
+    let process = is_at(&why, 2).process.expect("no process");
+    assert_eq!((&*process.name, process.pid), ("tar", 4711));
+    assert_eq!(process.cgroup.as_deref(), Some("/backup.service"));
+    assert_eq!(planted(windows).process, None);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::f64::consts::E;
 use std::sync::Arc;
 
+use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -326,6 +328,37 @@ pub fn noisy_neighbour() -> Vec<ClosedWindow> {
             second.writes(&backup, usual(400.0, 1 << 20, 9000.0));
         }
     })
+}
+
+/// Single writes of that backup: one in ten by another process than its own.
+pub fn backup_requests() -> RequestBatch {
+    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
+    let write = |number: i64| {
+        let (pid, process) = match number % 10 {
+            0 => (4712, ProcessName::new(b"cp")),
+            _ => (4711, ProcessName::new(b"tar")),
+        };
+        Request {
+            end_ns: (at(BEGIN).0 + 100 * number) * 1_000_000,
+            file: 0,
+            flags: flags::WRITE,
+            offset: number.cast_unsigned() << 20,
+            asked_bytes: 1 << 20,
+            done_bytes: 1 << 20,
+            latency_ns: 9_000_000,
+            queue_ns: 0,
+            rtt_ns: 8_000_000,
+            xid: number as u32,
+            retransmissions: 0,
+            error: 0,
+            pid,
+            process,
+        }
+    };
+    RequestBatch {
+        files: vec![backup],
+        requests: (0..600).map(write).collect(),
+    }
 }
 
 /// The office, `times` as slow in the planted time. `ops` has the operations and connections of a second, within the planted time or not.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{Options, Warning, Writer};
 
@@ -75,6 +76,23 @@ pub fn append(store: &Path, options: Options, windows: &[ClosedWindow]) -> Write
 /// A complete recording.
 pub fn record(store: &Path, options: Options, windows: &[ClosedWindow]) {
     append(store, options, windows).finish().unwrap();
+}
+
+/// A complete recording with single requests.
+pub fn record_with_requests(
+    store: &Path,
+    options: Options,
+    windows: &[ClosedWindow],
+    requests: &RequestBatch,
+) {
+    let mut writer = Writer::open(store, options).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    for window in windows {
+        writer.append(window).unwrap();
+    }
+    kept.append(requests).unwrap();
+    kept.finish().unwrap();
+    writer.finish().unwrap();
 }
 
 /// Names of the files in the journal directory.

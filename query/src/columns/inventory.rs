@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields};
 use trackiops_schemas::captured::{Stream, StreamBytes};
 use trackiops_schemas::columns::{
-    CLAIM, CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, LEVEL, MOUNT, MOUNTS, PATH,
-    PID, PROCESS, SERVER, TIME, TRANSPORT, VOLUME, mount_item, time_type,
+    CGROUP, CLAIM, CLIENT, DEV, DIRECTION, DIRECTIONS, FILE_KEY, FILEID, HOST, LEVEL, MOUNT,
+    MOUNTS, PATH, PID, PROCESS, SERVER, TIME, TRANSPORT, VOLUME, mount_item, time_type,
 };
 use trackiops_store::{Mark, MountSeen, Seen};
 
@@ -149,6 +149,7 @@ impl Record for ProcessActivity {
             Column::new(PID, DataType::Int64, Unit::None, |row: &Self| {
                 row.pid.map_or(Value::Null, Value::Int)
             }),
+            Column::text(CGROUP, |row: &Self| Value::some_text(row.cgroup.as_deref())),
             Column::text(LEVEL, |row: &Self| Value::text(row.level.as_str())),
             count("requests", Unit::Count, |row| row.requests),
             count("read_bytes", Unit::Bytes, |row| row.read_bytes),

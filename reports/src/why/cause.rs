@@ -70,6 +70,14 @@ impl Cause {
         }
     }
 
+    /// Whether it is the load of a file, directory or tenant.
+    pub fn is_load(self) -> bool {
+        matches!(
+            self,
+            Self::Neighbour | Self::OwnLoad | Self::MetadataStorm | Self::SyncStorm
+        )
+    }
+
     /// The name for people.
     pub fn in_words(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 //! 2. [`find`] finds the times in which a track was slow, failed or stood still; [`mod@draft`] joins the times of one moment.
 //! 3. [`facts`] asks for the files of such a time and of a usual time near it: who lost time ([`victims`]), whose load rose ([`load`]).
 //! 4. [`cause`] judges by rules, from the clearest evidence to the vaguest, and states its confidence.
+//! 5. If a load is the cause, [`process`] looks for the process behind it.
 //!
 //! The cost of the first step grows with the range; the cost of the third one grows with the slow times.
 
@@ -14,6 +15,7 @@ mod facts;
 pub mod find;
 pub mod load;
 pub mod moment;
+pub mod process;
 pub mod report;
 pub mod track;
 pub mod victims;

@@ -8,6 +8,7 @@ use trackiops_schemas::level::IoLevel;
 use super::cause::{Cause, Confidence, Facts};
 use super::find::Sign;
 use super::load::Load;
+use super::process::Process;
 use super::track::Kind;
 use super::victims::Victim;
 use crate::connections::ComparedConnection;
@@ -42,6 +43,8 @@ pub struct Moment {
     pub all_victims: usize,
     /// The load that explains it, or might.
     pub culprit: Option<Load>,
+    /// The process behind it, if it is the cause and single requests were kept.
+    pub process: Option<Process>,
     /// The cause.
     pub cause: Cause,
     /// The confidence in the cause.

@@ -19,6 +19,7 @@ use super::draft::{Draft, drafts, refine, usual_time};
 use super::facts::Compared;
 use super::find::{Candidate, Sign, candidates, slower_than};
 use super::moment::Moment;
+use super::process;
 use super::track::{Kind, Place, Site, Tracks, ask_tracks, within};
 use super::victims::{Losses, Victim};
 use crate::connections::{Clients, Used, compared as compared_connections};
@@ -215,8 +216,13 @@ impl Engine<'_> {
                 Compared::is_elsewhere(self.question, draft, load, self.whole)?;
         }
         let judged = judge(&facts);
+        let process = match facts.loads.first().filter(|_| judged.0.is_load()) {
+            Some(load) => process::behind(load, self.question, draft.time)?,
+            None => None,
+        };
         let connections = used.as_ref().map(compared_connections);
         Ok(Some(Moment {
+            process,
             connections: connections.unwrap_or_default(),
             ..self.described(draft, &compared, losses, facts, judged)
         }))
@@ -275,6 +281,7 @@ impl Engine<'_> {
             victims,
             all_victims,
             culprit,
+            process: None,
             cause,
             confidence,
             facts,
