@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    backup_requests, noisy_neighbour, office, recorded, slow_network,
+    SECONDS, backup_requests, connection, is_planted, noisy_neighbour, office, office_over,
+    recorded, slow_network, written_over,
 };
 use trackiops_testkit::stores::{options, record, record_with_requests};
 
@@ -223,5 +224,33 @@ fn the_screen_begins_with_it() {
         let said = run(dir.path(), &["top", "--once", "--since", since]);
         let frame = text(&said.stdout);
         assert!(frame.starts_with(line), "{frame}");
+    }
+}
+
+#[test]
+fn the_screen_says_network_or_server_or_that_it_cannot_tell() {
+    let slow_for_all = recorded(3, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 3.0 } else { 1.0 });
+    });
+    let slow_server = office_over(20.0, |is_on| {
+        let us = if is_on { 14_000 } else { 700 };
+        vec![
+            written_over("tcp-0", "nas:/data", us),
+            connection("tcp-0", 400, 0),
+        ]
+    });
+    for (windows, cause) in [
+        (slow_network(), "the network: "),
+        (slow_server, "the server: "),
+        (
+            slow_for_all,
+            "the server or the network, cannot tell which: ",
+        ),
+    ] {
+        let dir = stored(&windows);
+        let words = ["top", "--once", "--since", "2026-11-21 03:11:30"];
+        let frame = text(&run(dir.path(), &words).stdout);
+        let (line, _) = frame.split_once('\n').unwrap();
+        assert!(line.contains(&format!(": {cause}")), "{frame}");
     }
 }

@@ -62,8 +62,13 @@ pub fn headline(of: &Moment, zone: Zone) -> String {
         }
         None => String::new(),
     };
+    // The sentences say why.
+    let which = match (of.cause, of.facts.split()) {
+        (Cause::ServerOrNetwork, Some(_)) => ", cannot tell which",
+        _ => "",
+    };
     format!(
-        "{} to {until}: {}{whose}: {}",
+        "{} to {until}: {}{which}{whose}: {}",
         time(of.time.start),
         cause_in_words(of.cause, of.level),
         what(of),
