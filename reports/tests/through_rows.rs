@@ -120,6 +120,11 @@ fn a_slow_time_is_described() {
         .filter(|of| of.kind == "tenant")
         .collect();
     assert_eq!(tenants[0].subject.tenant.uid, Some(1001));
+    let figures = tenants[0].figures;
+    assert!(
+        figures.iops > 0.0 && figures.throughput > 0.0,
+        "{figures:?}"
+    );
     let added_s = tenants[0].suffering.added_s.unwrap();
     assert!(
         (added_s / added_requests as f64 - 1.0).abs() < 0.2,

@@ -108,6 +108,9 @@ pub const SHOWN_SUFFERERS: &[&str] = &[
     "mean_us",
     "added_s",
     "raised_load",
+    "bytes_per_second",
+    "iops",
+    "p99_us",
 ];
 
 /// All columns of the table.
@@ -136,6 +139,17 @@ pub fn of_sufferers() -> Vec<Column<Sufferer>> {
             Unit::None,
             |row: &Sufferer| Value::Flag(row.raised_load),
         ),
+        rounded(
+            "bytes_per_second",
+            Unit::BytesPerSecond,
+            |row: &Sufferer| Some(row.figures.throughput),
+        ),
+        rounded("iops", Unit::PerSecond, |row: &Sufferer| {
+            Some(row.figures.iops)
+        }),
+        rounded("p99_us", Unit::Microseconds, |row: &Sufferer| {
+            row.figures.p99_us
+        }),
     ]);
     columns
 }

@@ -94,6 +94,8 @@ pub struct Sufferer {
     pub subject: Subject,
     /// How much it suffered.
     pub suffering: Suffering,
+    /// Its requests in the slow time.
+    pub figures: Figures,
     /// Whether the load of the mount rose, mostly because of it.
     pub raised_load: bool,
 }
@@ -552,6 +554,7 @@ fn in_detail(
             kind,
             subject: subjects[of.place].clone().without_mount(),
             suffering: *of,
+            figures: Figures::new(pairs[of.place].1, time.recorded_ms[1]),
             raised_load: raised[of.place],
         }));
     }
