@@ -18,6 +18,7 @@ pub mod incident;
 mod json;
 mod mounts;
 mod operations;
+pub mod parties;
 mod plot;
 mod processes;
 pub mod pseudonym;

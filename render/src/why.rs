@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
 use trackiops_reports::network_or_server::{Evidence, Split};
-use trackiops_reports::slow::comparison::{Figures, Part};
+use trackiops_reports::slow::comparison::Part;
 use trackiops_reports::why::cause::Facts;
 use trackiops_reports::why::load::{Load, Measure, Owner};
 use trackiops_reports::why::process::Process;
@@ -81,69 +81,6 @@ fn short(name: &str) -> String {
         Some((_, last)) if name.chars().count() > LONG_NAME => format!("…/{last}"),
         _ => name.to_owned(),
     }
-}
-
-/// A party of a moment: culprit or victim.
-pub struct Party<'m> {
-    /// `culprit` or `victim`.
-    pub role: &'static str,
-    /// File, directory or tenant.
-    pub name: &'m str,
-    /// Its tenant, if there is one.
-    pub tenant: Option<&'m str>,
-    /// The host.
-    pub host: &'m str,
-    /// Bytes/s, IOPS, 99th percentile and lost time; `-` where they are unknown.
-    pub figures: [String; 4],
-    /// Its load, or its latency before and now.
-    pub what: String,
-}
-
-/// The names of [`Party::figures`].
-pub const FIGURES: [&str; 4] = ["bytes/s", "IOPS", "p99", "lost"];
-
-/// The culprit and the victims.
-pub fn parties(of: &Moment) -> Vec<Party<'_>> {
-    let culprit = whose(of).map(|load| Party {
-        role: "culprit",
-        name: load.owner.name(),
-        tenant: load.tenant.as_deref(),
-        host: load.owner.host(),
-        figures: of_party(&load.figures, load.lost_s),
-        what: match &of.process {
-            Some(own) => format!("{} {}", process(own, load.tenant.as_deref()), done(load)),
-            None => done(load),
-        },
-    });
-    let victims = of.victims.iter().filter(|of| of.lost_s >= 0.05);
-    let victims = victims.map(|of| {
-        let means = of.before_us.zip(of.now_us).map(|(before, now)| {
-            format!("mean {} to {}", units::latency(before), units::latency(now))
-        });
-        Party {
-            role: "victim",
-            name: &of.name,
-            tenant: of.tenant.as_deref(),
-            host: &of.host,
-            figures: of_party(&of.figures, Some(of.lost_s)),
-            what: means.unwrap_or_default(),
-        }
-    });
-    culprit.into_iter().chain(victims).collect()
-}
-
-fn of_party(of: &Figures, lost_s: Option<f64>) -> [String; 4] {
-    let some = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let lost = |s: f64| match s {
-        s if s < 1e-6 => "0".to_owned(),
-        s => units::time(s * 1e6),
-    };
-    [
-        units::bytes_per_second(of.throughput),
-        units::rate(of.iops),
-        some(of.p99_us.map(units::latency)),
-        some(lost_s.map(lost)),
-    ]
 }
 
 /// The moment as an object for programs.
@@ -334,7 +271,7 @@ fn cause_in_words(cause: Cause, level: IoLevel) -> &'static str {
 }
 
 /// The load that a cause blames.
-fn whose(of: &Moment) -> Option<&Load> {
+pub(crate) fn whose(of: &Moment) -> Option<&Load> {
     of.culprit.as_ref().filter(|_| of.cause.is_load())
 }
 
@@ -344,7 +281,7 @@ fn short_process(of: &Process) -> String {
 }
 
 /// A process with its cgroup, unless the tenant names that.
-fn process(of: &Process, tenant: Option<&str>) -> String {
+pub(crate) fn process(of: &Process, tenant: Option<&str>) -> String {
     let is_named = |cgroup: &&str| tenant.is_some_and(|tenant| tenant.contains(*cgroup));
     let cgroup = of.cgroup.as_deref().filter(|cgroup| !is_named(cgroup));
     let last = cgroup.and_then(|cgroup| cgroup.rsplit('/').next());
@@ -484,7 +421,7 @@ fn did(load: &Load, of: &Moment) -> String {
 }
 
 /// The activity of a load's owner.
-fn done(load: &Load) -> String {
+pub(crate) fn done(load: &Load) -> String {
     let rate = |number: f64| match load.measure {
         Measure::ReadBytes | Measure::WrittenBytes => units::bytes_per_second(number),
         _ => format!("{}/s", units::rate(number)),

@@ -1,9 +1,9 @@
 //! The page of `trackiops serve` as one document, with its data.
 
 use trackiops_render::connections;
+use trackiops_render::parties::FIGURES;
 use trackiops_render::report::escaped;
 use trackiops_render::visible::visible;
-use trackiops_render::why::FIGURES;
 
 use crate::serve::pages::{CSS, FAVICON, JS, REPORT_POLICY};
 
