@@ -3,6 +3,7 @@
 //! * [`windows`] and [`generated`]: windows as a recorder writes them, a few spelled out by a test, and many from a seed;
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
 //! * [`incidents`]: hosts with one planted incident;
+//! * [`golden`]: what the store of the current format in `store/tests/` holds;
 //! * [`recording`]: a recorder without a kernel, with listeners;
 //! * [`merging`]: a store that is queried while its recorder merges;
 //! * [`usage`]: two hosts with single requests, for reports;
@@ -25,6 +26,7 @@ pub mod case;
 pub mod content;
 pub mod forge;
 pub mod generated;
+pub mod golden;
 pub mod incidents;
 pub mod lake;
 pub mod merging;
