@@ -22,6 +22,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Value;
 use trackiops_query::near;
 
+#[cfg(test)]
+pub use command::default_in_help;
 pub use command::{Args, run};
 
 use crate::argv;
@@ -33,7 +35,7 @@ use files::Choice;
 pub const TABLES: [&str; 2] = ["record", "serve"];
 
 /// The variable that names the file if `--config` does not.
-const VARIABLE: &str = "TRACKIOPS_CONFIG";
+pub const VARIABLE: &str = "TRACKIOPS_CONFIG";
 
 /// Which files are read.
 #[derive(clap::Args)]
@@ -244,7 +246,7 @@ impl Source {
 }
 
 /// The flags of a command that are keys.
-fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
+pub fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
     let flags = command.get_arguments();
     flags.filter(|arg| {
         let is_about_this_run = matches!(arg.get_long(), None | Some("config" | "help"));
@@ -252,12 +254,12 @@ fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
     })
 }
 
-fn key_of(arg: &Arg) -> &str {
+pub fn key_of(arg: &Arg) -> &str {
     arg.get_long().unwrap_or_default()
 }
 
 /// The variables of a flag. The first one that is set counts.
-fn variables(command: &str, key: &str) -> Vec<String> {
+pub fn variables(command: &str, key: &str) -> Vec<String> {
     let own = format!("TRACKIOPS_{command}_{key}");
     let mut names = vec![own.replace('-', "_").to_uppercase()];
     if key == "store" {

@@ -19,6 +19,8 @@ mod help_headings;
 mod histogram;
 mod import;
 mod input_file;
+#[cfg(test)]
+mod interface;
 mod lifeline;
 mod live_socket;
 mod mark;

@@ -4,7 +4,7 @@
 //! without harming the server.
 
 mod access;
-mod api;
+pub mod api;
 mod jobs;
 mod live;
 pub mod pages;

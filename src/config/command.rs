@@ -79,7 +79,7 @@ fn line(setting: &Setting, arg: Option<&Arg>) -> String {
 }
 
 /// The default in the help of a flag, if it is not a value: `[default: unlimited]`.
-pub(super) fn default_in_help(arg: &Arg) -> Option<String> {
+pub fn default_in_help(arg: &Arg) -> Option<String> {
     let help = arg.get_help()?.to_string();
     let (_, rest) = help.split_once("[default: ")?;
     Some(rest.split_once(']')?.0.to_owned())

@@ -22,7 +22,7 @@ use crate::exit_status::ExitStatus;
 pub use answers::{Said, refuse, refuse_job};
 use answers::{arrow, rows, stacks, tagged, written};
 use endpoints::{ENDPOINTS, Endpoint, Kind};
-use openapi::openapi;
+pub use openapi::openapi;
 
 /// Exit statuses of [`crate::query`] and the like: nothing matched, and a part is damaged.
 const NOTHING: i32 = ExitStatus::Negative as i32;

@@ -3,7 +3,7 @@
 //! * [`windows`] and [`generated`]: windows as a recorder writes them, a few spelled out by a test, and many from a seed;
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
 //! * [`incidents`]: hosts with one planted incident;
-//! * [`golden`]: what the store of the current format in `store/tests/` holds;
+//! * [`golden`]: what the store of the current format in `store/tests/` holds; [`promise`]: golden files that are only added to;
 //! * [`recording`]: a recorder without a kernel, with listeners;
 //! * [`merging`]: a store that is queried while its recorder merges;
 //! * [`usage`]: two hosts with single requests, for reports;
@@ -31,6 +31,7 @@ pub mod incidents;
 pub mod lake;
 pub mod merging;
 pub mod program;
+pub mod promise;
 pub mod questions;
 pub mod queueing;
 pub mod recording;
