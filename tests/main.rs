@@ -27,6 +27,7 @@ mod imports;
 mod metrics;
 mod notebooks;
 mod packages;
+mod promise;
 mod query_cases;
 mod report;
 mod report_data;

@@ -26,13 +26,13 @@ use trackiops_testkit::stores::options;
 use trackiops_testkit::windows::{T0, file};
 
 /// A running `trackiops serve` on loopback.
-struct Serve {
+pub struct Serve {
     server: Server,
     token: String,
 }
 
 impl Serve {
-    fn start(recording: &Recording) -> Self {
+    pub fn start(recording: &Recording) -> Self {
         Self::start_with(recording, &["--listen", "127.0.0.1:0"])
     }
 
@@ -40,7 +40,7 @@ impl Serve {
         Self::started(command(recording).args(flags))
     }
 
-    fn started(command: &mut Command) -> Self {
+    pub fn started(command: &mut Command) -> Self {
         let mut server = Server::start(command, "serving at http://");
         let address = server.address.clone();
         let (address, token) = address.split_once("/?token=").unwrap();
@@ -59,7 +59,7 @@ impl Serve {
     }
 
     /// Status and JSON of an answer.
-    fn ask(&self, path: &str) -> (u16, Value) {
+    pub fn ask(&self, path: &str) -> (u16, Value) {
         let (head, body) = self.get(path, &self.headers(""));
         let body = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{path}: {e}: {head}"));
         (status(&head), body)
@@ -796,7 +796,7 @@ fn windows_are_sent_as_they_close() {
 }
 
 /// Events of `/api/v1/live`, from the first one until the end: type and data.
-fn events(serve: &Serve, path: &str) -> impl Iterator<Item = (String, Value)> + use<> {
+pub fn events(serve: &Serve, path: &str) -> impl Iterator<Item = (String, Value)> + use<> {
     let mut stream = serve.connect();
     let question = request(&format!("/api/v1/live{path}"), &serve.headers(""));
     stream.write_all(question.as_bytes()).unwrap();

@@ -1,7 +1,7 @@
 //! Questions and answers as plain text: every file of `tests/cases` is one case, and a new case needs no Rust. `README.md` there describes
 //! their format. `UPDATE_GOLDEN=1 cargo test --test program query_cases::` rewrites the answers; review the difference.
 
-mod run;
+pub mod run;
 
 use std::fs;
 use std::path::Path;
