@@ -88,6 +88,13 @@ mod tests {
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
                 Format::OpenMetrics,
             ),
+            // Prometheus 3.9 with scrape_native_histograms.
+            (
+                &*format!(
+                    "{PROTOBUF};q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+                ),
+                Format::Protobuf,
+            ),
             (
                 &*format!("text/plain;q=0.9, {PROTOBUF}; q=0.2"),
                 Format::Text,
