@@ -46,7 +46,11 @@ REFUSED = [
     ({"metric": {"enabled": True}}, "metric"),
     ({"image": {"digest": "sha256:12"}}, "digest"),
     ({"store": "trackiops"}, "store"),
-    ({"metrics": {"enabled": True, "listen": "0.0.0.0:9930"}}, "listen"),
+    ({"metrics": {"enabled": True, "listen": "0.0.0.0:9930"}}, "metrics.webConfig.sources"),
+    ({"metrics": {"enabled": True, "listen": "[::]:9930"}}, "metrics.webConfig.sources"),
+    ({"metrics": {"enabled": True, "listen": "everywhere"}}, "listen"),
+    ({"metrics": {"webConfig": {"file": "../web.yml"}}}, "file"),
+    ({"metrics": {"webConfig": {"secret": "trackiops-web"}}}, "secret"),
     ({"podMonitor": {"enabled": True}}, "podMonitor.enabled needs"),
     ({"podMonitor": {"enabled": True}, "metrics": {"enabled": True}}, "podMonitor.enabled needs"),
 ]
@@ -137,13 +141,28 @@ def check_rights(name, found, store="/var/lib/trackiops"):
         holds(not written, f"{where} may write to {written} of the node")
 
 
+def check_web_config(name, found, file):
+    pod = of_kind(found, "DaemonSet")["spec"]["template"]["spec"]
+    mounting = [one for one in pod["containers"] for mount in one["volumeMounts"] if mount["name"] == "web-config"]
+    holds([one["name"] for one in mounting] == ["metrics"], f"{name}: the web configuration is for one container")
+    [metrics] = mounting
+    [mount] = [mount for mount in metrics["volumeMounts"] if mount["name"] == "web-config"]
+    holds(f"--web-config={mount['mountPath']}/{file}" in metrics["args"], f"{name}: flags {metrics['args']}")
+    # By subPath a change would not arrive.
+    holds(mount["readOnly"] and "subPath" not in mount, f"{name}: {mount}")
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "web-config"]
+    holds(volume["projected"]["sources"], f"{name}: {volume}")
+
+
 def check_pod_monitor(found):
     monitor, daemon_set = of_kind(found, "PodMonitor"), of_kind(found, "DaemonSet")
     template = daemon_set["spec"]["template"]
     selected = monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     holds(selected, "the PodMonitor selects no Pod")
     ports = [port["name"] for container in template["spec"]["containers"] for port in container.get("ports", [])]
-    holds([endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]] == ports, f"the PodMonitor has no port: {ports}")
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    holds([endpoint["port"]] == ports, f"the PodMonitor has no port: {ports}")
+    holds(endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"], f"the PodMonitor scrapes by {endpoint}")
 
 
 def check_checks():
@@ -205,25 +224,34 @@ def main():
         PLAIN.write_text(plain(version))
     holds(PLAIN.read_text() == plain(version), "contrib/kubernetes/trackiops.yaml is not what the chart makes; run `make kubernetes`")
 
-    cases = {name: [VALUES / f"{name}.yaml"] for name in ["metrics", "everything"]} | {"defaults": []}
+    cases = {name: [VALUES / f"{name}.yaml"] for name in ["metrics", "tls", "everything"]} | {"defaults": []}
     for release in RELEASES:
         for name, values in cases.items():
             found = objects(render(*values, release=release))
             check_schema(name, found, release)
             check_rights(name, found, "/data/trackiops" if name == "everything" else "/var/lib/trackiops")
-    check_pod_monitor(objects(render(VALUES / "everything.yaml")))
+    everything, with_tls = [objects(render(VALUES / f"{name}.yaml")) for name in ["everything", "tls"]]
+    check_pod_monitor(everything)
+    check_pod_monitor(with_tls)
+    check_web_config("everything", everything, "metrics.yml")
+    check_web_config("tls", with_tls, "web.yml")
 
     base = kustomized()
     holds(same(base, objects(PLAIN.read_text())), "the base of Kustomize is not trackiops.yaml")
-    with_metrics = kustomized("components: [BASE/metrics]")
+    with_components = {
+        "metrics": kustomized("components: [BASE/metrics]"),
+        "tls": kustomized("components: [BASE/metrics, BASE/metrics-tls]"),
+    }
     for release in RELEASES[1:]:
         check_schema("base", base, release)
-        check_schema("metrics of Kustomize", with_metrics, release)
+        for name, found in with_components.items():
+            check_schema(f"{name} of Kustomize", found, release)
     check_rights("base", base)
-    check_rights("metrics of Kustomize", with_metrics)
-    chart = without_restart(objects(render(VALUES / "metrics.yaml")))
-    others = [one for one in with_metrics if one["kind"] != "Namespace"]
-    holds(same(chart, others), "metrics/container.yaml is not what the chart makes of metrics.enabled")
+    for name, found in with_components.items():
+        check_rights(f"{name} of Kustomize", found)
+        chart = without_restart(objects(render(VALUES / f"{name}.yaml")))
+        chart, found = [[one for one in some if one["kind"] not in ["Namespace", "PodMonitor"]] for some in (chart, found)]
+        holds(same(chart, found), f"the components of Kustomize are not what the chart makes of {name}.yaml")
     renamed = kustomized('images: [{name: localhost/trackiops, newName: registry.example/trackiops, newTag: "1"}]')
     images = [one["image"] for one in of_kind(renamed, "DaemonSet")["spec"]["template"]["spec"]["containers"]]
     holds(images == ["registry.example/trackiops:1"], f"images of an overlay: {images}")
