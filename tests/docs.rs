@@ -93,7 +93,7 @@ fn the_columns_are_documented() {
     golden("columns.md", &page);
 }
 
-/// Each Markdown file of the repository.
+/// Each Markdown file of the repository, and the templates of issues, which are Markdown in parts.
 fn pages() -> Vec<PathBuf> {
     let mut listed = Command::new("git");
     listed.args([
@@ -102,6 +102,7 @@ fn pages() -> Vec<PathBuf> {
         "--others",
         "--exclude-standard",
         "*.md",
+        ".github/ISSUE_TEMPLATE/*.yml",
     ]);
     let listed = listed.current_dir(ROOT).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -158,7 +159,11 @@ fn links_lead_somewhere() {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = match file {
                 "" => path.clone(),
-                file => path.parent().unwrap().join(file),
+                // From a page that the host makes of a template.
+                file => match file.strip_prefix("../blob/HEAD/") {
+                    Some(file) => Path::new(ROOT).join(file),
+                    None => path.parent().unwrap().join(file),
+                },
             };
             let is_there = target.exists()
                 && (anchor.is_empty()
