@@ -6,10 +6,11 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    SECONDS, backup_requests, connection, is_planted, noisy_neighbour, office, office_over,
-    recorded, slow_network, written_over,
+    SECONDS, backup_requests, is_planted, noisy_neighbour, office, office_over, recorded,
+    slow_network, written_over,
 };
 use trackiops_testkit::stores::{options, record, record_with_requests};
+use trackiops_testkit::windows::connection;
 
 fn run(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
@@ -236,7 +237,7 @@ fn the_screen_says_network_or_server_or_that_it_cannot_tell() {
         let us = if is_on { 14_000 } else { 700 };
         vec![
             written_over("tcp-0", "nas:/data", us),
-            connection("tcp-0", 400, 0),
+            connection("tcp-0", 400, 0, 1000),
         ]
     });
     for (windows, cause) in [
