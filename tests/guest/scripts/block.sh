@@ -61,7 +61,8 @@ cat /mnt/ext4/w* >/dev/null
 stop_recorder INT
 expect only_rows trackiops query --store /var/tmp/only --json
 
-# Calls of applications, on file systems with a device and without one.
+# Calls of applications, on file systems with a device and without one. Their functions are at random addresses, as elsewhere.
+echo 2 >/proc/sys/kernel/randomize_va_space
 STORE=/var/tmp/calls
 mkdir -p /mnt/{tmpfs,overlay} /mnt/ext4/{upper,work}
 mount -t tmpfs tmpfs /mnt/tmpfs

@@ -56,6 +56,16 @@ impl Accel {
         }
     }
 
+    /// Words for the kernel's command line.
+    pub fn kernel_words(self) -> &'static str {
+        match self {
+            // The emulator finds translated code by its virtual address. At random addresses, each start of a program translates its libraries
+            // again, which takes most of the start.
+            Self::Tcg | Self::TcgByTurns => " norandmaps",
+            Self::Counted | Self::Kvm => "",
+        }
+    }
+
     /// Chooses an accelerator. `prove` boots a machine with KVM and returns whether it came up; the verdict holds until the host reboots.
     pub fn choose(cache: &Cache, prove: impl FnOnce() -> bool) -> Result<Self> {
         match std::env::var(OVERRIDE).as_deref() {

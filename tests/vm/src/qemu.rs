@@ -126,7 +126,11 @@ impl Machine {
             ("-initrd", self.initrd.display().to_string()),
             (
                 "-append",
-                format!("{KERNEL_ARGUMENTS} {}{more}", self.append),
+                format!(
+                    "{KERNEL_ARGUMENTS}{} {}{more}",
+                    self.accel.kernel_words(),
+                    self.append
+                ),
             ),
         ] {
             arguments.push(option.into());
