@@ -18,7 +18,8 @@ const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
 pub enum Accel {
     /// Emulated, one thread per CPU.
     Tcg,
-    /// Emulated by turns on one thread. With two CPUs this takes twice as long, but no CPU ever runs code that another one just replaced.
+    /// Emulated by turns on one thread, so no CPU ever runs code that another one just replaced. A CPU that is always busy keeps another one
+    /// waiting for up to 100 ms.
     TcgByTurns,
     /// Emulated one instruction after the other; each takes a nanosecond of the guest's time.
     Counted,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::accel::Accel;
 use crate::kernel::Kernel;
 use crate::packages;
 
@@ -104,9 +105,13 @@ pub struct Run {
     #[arg(long, conflicts_with = "cpus")]
     pub icount: bool,
 
-    /// Emulate the CPUs by turns: slower, for what replaces the kernel's code again and again
+    /// Emulate the CPUs by turns, on one thread of the host: takes less of it, but no two CPUs run at once
     #[arg(long, conflicts_with = "icount")]
     pub by_turns: bool,
+
+    /// Emulate only one CPU, which takes least of the host. With KVM there are --cpus
+    #[arg(long, conflicts_with_all = ["icount", "by_turns"])]
+    pub emulate_one: bool,
 
     /// Memory in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(512..))]
@@ -170,8 +175,12 @@ impl Run {
     }
 
     /// Virtual CPUs.
-    pub fn cpus(&self) -> u32 {
-        if self.icount { 1 } else { self.cpus }
+    pub fn cpus(&self, accel: Accel) -> u32 {
+        match accel {
+            Accel::Counted => 1,
+            Accel::Tcg | Accel::TcgByTurns if self.emulate_one => 1,
+            _ => self.cpus,
+        }
     }
 
     /// As the guest's set-up wants it.
@@ -262,8 +271,14 @@ mod tests {
 
     #[test]
     fn instructions_are_counted_on_one_cpu() {
-        assert_eq!(run("--icount s.sh").unwrap().cpus(), 1);
-        assert_eq!(run("--cpus 3 s.sh").unwrap().cpus(), 3);
+        assert_eq!(run("--icount s.sh").unwrap().cpus(Accel::Counted), 1);
+        assert_eq!(run("--cpus 3 s.sh").unwrap().cpus(Accel::Tcg), 3);
+    }
+
+    #[test]
+    fn only_an_emulator_has_fewer_cpus_than_wanted() {
+        let run = run("--cpus 3 --emulate-one s.sh").unwrap();
+        assert_eq!((run.cpus(Accel::Tcg), run.cpus(Accel::Kvm)), (1, 3));
     }
 
     #[test]
@@ -278,6 +293,8 @@ mod tests {
             "--deb -oX=1 s.sh",
             "--no-nfs --nfs 3 s.sh",
             "--icount --cpus 2 s.sh",
+            "--icount --emulate-one s.sh",
+            "--by-turns --emulate-one s.sh",
             "--forward 8080 s.sh",
             "--forward 0:80 s.sh",
             "--forward 8080:65536 s.sh",

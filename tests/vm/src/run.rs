@@ -144,6 +144,7 @@ pub fn run(run: &Run) -> Result<u8> {
             chosen => chosen,
         },
     };
+    let cpus = run.cpus(accel);
     let payload = Payload {
         script: run.script(),
         args: run.args(),
@@ -157,7 +158,7 @@ pub fn run(run: &Run) -> Result<u8> {
         disk: run.disk.clone(),
         forward: run.forward.clone(),
         init: run.init,
-        ..fetched.machine(accel, run.cpus(), run.mem, &run.append)?
+        ..fetched.machine(accel, cpus, run.mem, &run.append)?
     };
     if !run.quiet {
         let what = if run.no_nfs {
@@ -167,8 +168,7 @@ pub fn run(run: &Run) -> Result<u8> {
         };
         let (release, accel) = (&fetched.kernel.release, accel.name());
         host::say(format_args!(
-            "booting {release}, {what}, {} CPUs, {accel}",
-            run.cpus()
+            "booting {release}, {what}, {cpus} CPUs, {accel}"
         ));
     }
     let boot = |machine: &Machine| -> Result<Report> {
