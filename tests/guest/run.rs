@@ -16,8 +16,8 @@ use crate::compare;
 use crate::mountstats::{Mountstats, TRANSFERS};
 use crate::system;
 
-/// Guests at once: most of them sleep half of the time.
-const AT_ONCE: usize = 2;
+/// Emulated CPUs at once: two for each of CI, because most guests sleep half of the time.
+const AT_ONCE: usize = 4;
 /// Scripts that run alone, because they measure times or fill the processors.
 const ALONE: [&str; 9] = [
     "crowd",
@@ -30,6 +30,24 @@ const ALONE: [&str; 9] = [
     "soak",
     "storm",
 ];
+/// Scripts whose two CPUs run at once: threads meet in the kernel, I/O is eight deep, or times are measured.
+const CPUS_AT_ONCE: [&str; 6] = [
+    "calls_crowd",
+    "captured",
+    "faults",
+    "latency",
+    "matrix",
+    "overload",
+];
+/// Scripts whose two CPUs take turns. The others have one CPU, if it is emulated and time is short.
+const CPUS_BY_TURNS: [&str; 6] = [
+    "block",
+    "calls",
+    "copied",
+    "requests",
+    "transports",
+    "workloads",
+];
 
 /// Requests that the second recorder may miss on the newest kernel beyond those that it reports. Its classic tracepoints are skipped there
 /// now and then, and the kernel does not count that.
@@ -38,17 +56,42 @@ const UNCOUNTED: u64 = 3;
 /// Path of the row for requests that only the kernel counted.
 pub const MISSED: &str = "(missed)";
 
-/// Number of running guests.
+/// Number of emulated CPUs that run.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
+
+/// The value of a flag.
+fn value<'f>(flags: &[&'f str], of: &str) -> Option<&'f str> {
+    let mut flag = flags.iter().skip_while(|flag| **flag != of);
+    flag.nth(1).copied()
+}
+
+/// How a script's CPUs are emulated, and how many of the host they keep busy.
+fn emulated(script: &str, flags: &[&str]) -> (&'static [&'static str], usize) {
+    let is_said = ["--cpus", "--by-turns", "--icount"]
+        .iter()
+        .any(|flag| flags.contains(flag));
+    if is_said || long() || CPUS_AT_ONCE.contains(&script) {
+        let cpus = value(flags, "--cpus").and_then(|cpus| cpus.parse().ok());
+        (&[], cpus.unwrap_or(2))
+    } else if CPUS_BY_TURNS.contains(&script) {
+        (&["--by-turns"], 1)
+    } else {
+        (&["--emulate-one"], 1)
+    }
+}
 
 /// The right to run a guest.
 struct Turn(usize);
 
 impl Turn {
-    /// Waits until a script may run.
-    fn of(script: &str) -> Self {
-        let takes = if ALONE.contains(&script) { AT_ONCE } else { 1 };
+    /// Waits until a script may run that keeps so many CPUs busy.
+    fn of(script: &str, cpus: usize) -> Self {
+        let takes = if ALONE.contains(&script) {
+            AT_ONCE
+        } else {
+            cpus.min(AT_ONCE)
+        };
         let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = |running: &mut usize| *running + takes > AT_ONCE;
         let running = ENDED.wait_while(running, waits);
@@ -132,19 +175,16 @@ impl Run {
     fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
         // Tests run the same script with different parameters of the machine, the kernel or the script.
-        let value = |of: &str| {
-            let mut flag = flags.iter().skip_while(|flag| **flag != of);
-            *flag.nth(1).unwrap_or(&"")
-        };
-        let append = value("--append");
+        let append = value(flags, "--append").unwrap_or_default();
         let mut of_script = DefaultHasher::new();
-        (value("--cpus"), args).hash(&mut of_script);
+        (value(flags, "--cpus"), args).hash(&mut of_script);
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
             .join(format!("{name}{append}-{:x}", of_script.finish()));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let turn = Turn::of(name);
+        let (emulated, cpus) = emulated(name, flags);
+        let turn = Turn::of(name, cpus);
         // Remove the output of an earlier run.
         let _ = fs::remove_dir_all(&out);
         let began = Instant::now();
@@ -153,6 +193,7 @@ impl Run {
             .args(["vm", "run", "--kernel", kernel])
             // A later flag overrides this one.
             .args(["--timeout", "900"])
+            .args(emulated)
             .args(flags)
             .arg("--out")
             .arg(&out)
