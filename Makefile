@@ -70,7 +70,7 @@ TEST = $(CARGO) test --locked --features fail-points --workspace
 FAST_RELEASE = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 test-long: FAST_RELEASE =
 GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON="$$(scripts/python.sh)" \
-	$(TEST) --test guest -- --ignored --test-threads=64 --nocapture
+	$(TEST) --test guest -- --ignored --test-threads=200 --nocapture
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::run::{Answer, kernel, lines, long, scripts};
+use crate::run::{Answer, Turn, emulated, kernel, lines, long, scripts};
 
 /// The smallest size that mkfs.xfs accepts.
 const DISK_BYTES: u64 = 320 << 20;
@@ -72,6 +72,7 @@ fn random() -> u64 {
 
 /// A guest whose power is cut when it is dropped.
 struct Guest {
+    _turn: Turn,
     child: Child,
     said: BufReader<std::process::ChildStdout>,
 }
@@ -79,6 +80,8 @@ struct Guest {
 impl Guest {
     fn boot(disk: &Path, file_system: &str, again: bool) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let (emulated, cpus) = emulated("power_cut", &[]);
+        let turn = Turn::of("power_cut", cpus);
         let mut child = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args([
@@ -91,6 +94,7 @@ impl Guest {
                 "--kernel",
             ])
             .arg(kernel())
+            .args(emulated)
             .arg("--disk")
             .arg(disk)
             .arg("--add")
@@ -101,7 +105,11 @@ impl Guest {
             .spawn()
             .expect("cargo vm can be started");
         let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
+        Self {
+            _turn: turn,
+            child,
+            said,
+        }
     }
 
     /// The next answer and its kind.

@@ -56,9 +56,19 @@ const UNCOUNTED: u64 = 3;
 /// Path of the row for requests that only the kernel counted.
 pub const MISSED: &str = "(missed)";
 
-/// Number of emulated CPUs that run.
-static RUNNING: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
+/// Scripts that take longest, or run once for each kernel. They do not wait for others, so that at the end no CPU waits for them.
+const FIRST: [&str; 5] = ["block", "confined", "faults", "matrix", "transports"];
+
+/// Which guests run, and which wait.
+struct Running {
+    /// Emulated CPUs.
+    cpus: usize,
+    /// Waiting scripts of [`FIRST`].
+    first: usize,
+}
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { cpus: 0, first: 0 });
+static CHANGED: Condvar = Condvar::new();
 
 /// The value of a flag.
 fn value<'f>(flags: &[&'f str], of: &str) -> Option<&'f str> {
@@ -67,7 +77,7 @@ fn value<'f>(flags: &[&'f str], of: &str) -> Option<&'f str> {
 }
 
 /// How a script's CPUs are emulated, and how many of the host they keep busy.
-fn emulated(script: &str, flags: &[&str]) -> (&'static [&'static str], usize) {
+pub fn emulated(script: &str, flags: &[&str]) -> (&'static [&'static str], usize) {
     let is_said = ["--cpus", "--by-turns", "--icount"]
         .iter()
         .any(|flag| flags.contains(flag));
@@ -82,28 +92,36 @@ fn emulated(script: &str, flags: &[&str]) -> (&'static [&'static str], usize) {
 }
 
 /// The right to run a guest.
-struct Turn(usize);
+pub struct Turn(usize);
 
 impl Turn {
-    /// Waits until a script may run that keeps so many CPUs busy.
-    fn of(script: &str, cpus: usize) -> Self {
+    /// Waits until a script may run that keeps this many CPUs busy.
+    pub fn of(script: &str, cpus: usize) -> Self {
         let takes = if ALONE.contains(&script) {
             AT_ONCE
         } else {
             cpus.min(AT_ONCE)
         };
-        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = |running: &mut usize| *running + takes > AT_ONCE;
-        let running = ENDED.wait_while(running, waits);
-        *running.unwrap_or_else(PoisonError::into_inner) += takes;
+        let is_first = FIRST.contains(&script);
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.first += usize::from(is_first);
+        let waits = |running: &mut Running| {
+            running.cpus + takes > AT_ONCE || running.first > 0 && !is_first
+        };
+        let running = CHANGED.wait_while(running, waits);
+        let mut running = running.unwrap_or_else(PoisonError::into_inner);
+        running.first -= usize::from(is_first);
+        running.cpus += takes;
+        CHANGED.notify_all();
         Self(takes)
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
-        ENDED.notify_all();
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.cpus -= self.0;
+        CHANGED.notify_all();
     }
 }
 
