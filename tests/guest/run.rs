@@ -19,16 +19,8 @@ use crate::system;
 /// Emulated CPUs at once: two for each of CI, because most guests sleep half of the time.
 const AT_ONCE: usize = 4;
 /// Scripts that run alone, because they measure times or fill the processors.
-const ALONE: [&str; 9] = [
-    "crowd",
-    "hang",
-    "latency",
-    "many",
-    "overload",
-    "skipped",
-    "slow_disk",
-    "soak",
-    "storm",
+const ALONE: [&str; 7] = [
+    "hang", "latency", "many", "overload", "skipped", "soak", "storm",
 ];
 /// Scripts whose two CPUs run at once: threads meet in the kernel, I/O is eight deep, or times are measured.
 const CPUS_AT_ONCE: [&str; 6] = [
