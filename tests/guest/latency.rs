@@ -2,9 +2,12 @@
 
 use std::sync::LazyLock;
 
-use crate::run::{Answer, Run, number};
+use crate::run::{Answer, Run, kernel, long, number};
 
-static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("latency", &[]));
+static RUN: LazyLock<Run> = LazyLock::new(|| {
+    let seconds = if long() { "6" } else { "4" };
+    Run::on(&kernel(), "latency", &[], &[seconds])
+});
 
 /// The rows of files of a mount whose names begin like this. The recorder may not know the names: not every kernel provides them.
 fn about<'a>(answers: &'a [Answer], mount: &str, name: &str) -> Vec<&'a Answer> {

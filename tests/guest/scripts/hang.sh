@@ -45,6 +45,11 @@ nameless() {
     done
 }
 
+# all_answer: whether each server that was stalled is no longer.
+all_answer() {
+    [ "$(grep -c $'\t127[.].* STALLED ' "$OUT/terminal")" = "$(grep -c $'\t127[.].* no longer stalled' "$OUT/terminal")" ]
+}
+
 # press KEY PATTERN NAME: presses a key in `trackiops top`; saves its screen as screen-NAME once the pattern appears.
 press() {
     [ -z "$1" ] || tmux send-keys -t top "$1"
@@ -74,9 +79,9 @@ wait_for 60 test -s /run/trackiops.ready
 snapshot before
 tmux -f /dev/null new-session -d -s top -x 80 -y 24 'trackiops top; echo "ended with $?"; sleep 1000'
 
-# --- idle beyond the lease's renewal, then slow: never stalled ------------------------------------
+# --- idle, then slow: never stalled -----------------------------------------------------------------
 note idle
-sleep 15
+sleep $((DOWN / 3))
 tc qdisc replace dev lo parent 1:4 handle 40: netem delay 50ms
 work slow "${@/#//mnt/}" /mnt/healthy
 sleep 5
@@ -132,7 +137,9 @@ rpc.nfsd 0
 sleep "$DOWN"
 restart_nfsd
 note start
-sleep $((DOWN + 20))
+# Clients connect again after pauses that grow.
+wait_for $((DOWN + 60)) all_answer
+sleep 3
 rest
 note end
 

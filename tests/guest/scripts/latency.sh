@@ -1,12 +1,13 @@
-# fio's own completion latency beside the recorder's, then a slow and a fast server side by side.
+# latency.sh SECONDS: fio's own completion latency beside the recorder's, then a slow and a fast server side by side, each for this time.
 . /work/lib.sh
 
+TIME=$1
 start_recorder
 start_beside --no-latency-parts
 snapshot before
 for jobs in 1 8 64; do
     fio --name="lat$jobs" --directory=/mnt/nfs --rw=randrw --bs=4k --size=1m --numjobs="$jobs" --direct=1 --thread \
-        --ioengine=psync --time_based --runtime=6 --group_reporting --output-format=json --output="$OUT/lat$jobs.json"
+        --ioengine=psync --time_based --runtime="$TIME" --group_reporting --output-format=json --output="$OUT/lat$jobs.json"
     snapshot "lat$jobs"
 done
 
@@ -23,14 +24,14 @@ tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
 mount -t nfs -o vers=4.1 127.0.0.2:/exp2 /mnt/slow
 
 # Threads of one process; some alternate between the two files.
-fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runtime=8 --size=1m \
+fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runtime="$((TIME + 2))" --size=1m \
     --name=slow --numjobs=4 --filename=/mnt/slow/slow.bin \
     --name=fast --numjobs=4 --filename=/mnt/nfs/fast.bin \
     --name=both --numjobs=4 --filename=/mnt/slow/slow.bin:/mnt/nfs/fast.bin --file_service_type=roundrobin \
     --output-format=json --output="$OUT/mixed.json"
 snapshot after
 for file in /mnt/slow/alone.bin /mnt/nfs/alone.bin; do
-    fio --name=alone --filename="$file" --rw=randrw --bs=4k --size=1m --direct=1 --ioengine=psync --time_based --runtime=4 \
+    fio --name=alone --filename="$file" --rw=randrw --bs=4k --size=1m --direct=1 --ioengine=psync --time_based --runtime="$TIME" \
         --output=/dev/null
 done
 tc qdisc del dev lo root
@@ -43,7 +44,7 @@ exportfs -o rw,no_root_squash,insecure,fsid=3 '*:/exp3'
 mount -t nfs -o vers=3,nolock 127.0.0.1:/exp3 /mnt/few
 for jobs in 1 64; do
     fio --name="few$jobs" --directory=/mnt/few --rw=write --bs=4k --size=1m --numjobs="$jobs" --direct=1 --thread \
-        --ioengine=psync --time_based --runtime=6 --output=/dev/null
+        --ioengine=psync --time_based --runtime="$TIME" --output=/dev/null
 done
 list_files /mnt/nfs /mnt/slow /mnt/few
 stop_recorder TERM
