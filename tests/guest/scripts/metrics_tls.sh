@@ -84,7 +84,7 @@ all_scraped() {
 }
 wait_for 120 all_scraped
 # Also on the next connections, beside those that are refused.
-sleep 15
+sleep 6
 targets
 cp /tmp/scrapes.yml "$OUT/"
 kill -TERM "$METRICS" "$PROMETHEUS"

@@ -4,7 +4,7 @@
 CONFIG=/etc/trackiops/trackiops.toml
 mkdir -p /etc/trackiops/conf.d
 printf '[record]\nretain = "1s=2d,1m=forever"\n' >$CONFIG
-printf '[record]\ngranularity = "1s,1m"\nrotate = "10s"\n' >/etc/trackiops/conf.d/windows.toml
+printf '[record]\ngranularity = "1s,1m"\nrotate = "4s"\n' >/etc/trackiops/conf.d/windows.toml
 expect check trackiops config check
 expect show trackiops config show
 
@@ -40,12 +40,12 @@ export NOTIFY_SOCKET=@manager WATCHDOG_USEC=1000000
 start_recorder
 unset NOTIFY_SOCKET WATCHDOG_USEC
 snapshot before
-write_for 40
+write_for 16
 for granularity in 1s 1m; do
     oldest $granularity >"$OUT/oldest.$granularity"
 done
 # Wait for two more rotations.
-sleep 20
+sleep 8
 ! fine_have_expired || { echo "expired before SIGHUP" >&2; exit 1; }
 # Now also with a filter, which cannot change.
 printf '[record]\nretain = "1s=5s,1m=forever"\nuid = [4242]\n' >$CONFIG
