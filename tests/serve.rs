@@ -815,9 +815,10 @@ pub fn events(serve: &Serve, path: &str) -> impl Iterator<Item = (String, Value)
 #[test]
 fn a_window_is_one_event_whatever_its_columns_and_the_last_event_says_why() {
     let mut recording = Recording::begin();
-    recording.put(&recent(5));
+    let five = recent(5);
+    recording.put(&five);
     let serve = Serve::start(&recording);
-    let since = rfc3339(recent(5)[0].start);
+    let since = rfc3339(five[0].start);
     let path = format!("?columns=read_requests,path&since={since}");
     let mut events_of_all = events(&serve, &path);
     let windows: Vec<_> = events_of_all.by_ref().take(5).collect();
@@ -828,7 +829,7 @@ fn a_window_is_one_event_whatever_its_columns_and_the_last_event_says_why() {
         assert!(rows.iter().all(|row| row["time"].is_null()), "{window}");
     }
     // An idle window counts, too.
-    let idle = windows_of_idle(recent(5)[0].start.0 + 20_000);
+    let idle = windows_of_idle(five[0].start.0 + 20_000);
     recording.put(&idle);
     let (_, window) = events_of_all.next().unwrap();
     assert_eq!(window["rows"], Value::Array(vec![]), "{window}");

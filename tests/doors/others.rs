@@ -59,7 +59,7 @@ pub fn compare_api(dir: &Path, questions: &[Question], answers: &[Answer]) {
 
 /// A frame of `top` shows the same as the answer of the command.
 pub fn compare_top(dir: &Path) {
-    const COLUMNS: &str = "path,iops,throughput,took,p99,errors";
+    const COLUMNS: &str = "path,host,iops,throughput,took,p99,errors";
     let by_time = ["--sort", "took", "--columns", COLUMNS];
     let question = Question::asking(&[&["--by", "file", "--step", "all"], &by_time[..]]);
     let (names, mut rows) = question.json(dir, &BOTH);
@@ -77,6 +77,8 @@ pub fn compare_top(dir: &Path) {
         let [name, iops, throughput, took, p99, _, errors, ..] = cells[..] else {
             panic!("{line}");
         };
+        // Two stores have two hosts.
+        let (name, host) = name.rsplit_once(" on ").expect(line);
         // The mount of requests that belong to no file.
         let rest = name
             .split_inclusive(')')
@@ -84,7 +86,7 @@ pub fn compare_top(dir: &Path) {
             .filter(|_| name.starts_with('('));
         let name = rest.unwrap_or(name);
         let errors = errors.split(' ').next().unwrap();
-        let cells = [name, iops, throughput, took, p99, errors];
+        let cells = [name, host, iops, throughput, took, p99, errors];
         let is_row = |row: &Vec<Json>| {
             let mut all = names.iter().zip(row).zip(cells);
             all.all(|((column, value), cell)| {
