@@ -342,6 +342,9 @@ fn evidence(of: &Moment) -> Option<String> {
             _ => "Requests waited before they were sent, and no load rose.",
         }
         .to_owned(),
+        Cause::ClientCpu if facts.calls_alone => {
+            "Requests were as fast as before, and no load rose.".to_owned()
+        }
         Cause::ClientCpu => match of.level {
             IoLevel::Block => "Completed requests waited for the host's CPUs, and no load rose.",
             _ => "Replies waited for the client, and no load rose.",

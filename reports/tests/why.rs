@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use trackiops_query::{FileSelector, Question, Range};
 use trackiops_reports::network_or_server::Split;
+use trackiops_reports::why::track::Kind;
 use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
@@ -281,6 +282,21 @@ fn a_client_that_is_slow_to_send_or_to_complete() {
         assert_eq!(of.cause, cause);
         assert_ne!(of.confidence, Confidence::High);
     }
+}
+
+#[test]
+fn calls_that_take_longer_than_their_requests() {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    let of = planted(recorded(5, SECONDS, |number, second| {
+        let late_us = if is_planted(number) { 20_000 } else { 40 };
+        second.late_calls(&orders, usual(40.0, 8192, 400.0), late_us);
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::ClientCpu, Confidence::Medium)
+    );
+    assert_eq!(of.kinds, [Kind::ReadCall]);
+    assert_eq!(first_victim(&of), "/data/db/orders.db");
 }
 
 #[test]

@@ -264,6 +264,31 @@ impl Second {
             },
         );
     }
+
+    /// Read calls that the cache does not answer. Each ends `late_us` after its request.
+    pub fn late_calls(&mut self, file: &Arc<FileAttributes>, of: Usual, late_us: u64) {
+        let read = self.requests(of);
+        let each_ns = read.latency_ns_sum / read.requests.max(1) + 1000 * late_us;
+        let mut latency = Histogram::default();
+        (0..read.requests).for_each(|_| latency.record(each_ns));
+        let app_read = AppCalls {
+            calls: read.requests,
+            bytes: read.bytes,
+            timed: read.requests,
+            latency_ns_sum: each_ns * read.requests,
+            latency_ns_max: each_ns,
+            latency,
+            ..AppCalls::default()
+        };
+        self.add(
+            file,
+            Row {
+                read,
+                app_read,
+                ..Row::default()
+            },
+        );
+    }
 }
 
 /// Windows of a second each, from the begin of a scene. `scene` sets the activity of files.

@@ -177,6 +177,8 @@ pub struct Facts {
     pub stall: Option<StalledFor>,
     /// Whether errors are the only sign.
     pub only_errors: bool,
+    /// Whether calls were slow, and the requests that they wait for were not.
+    pub calls_alone: bool,
     /// Share of the bytes of read calls that the cache answered: before and now.
     pub hit_share: Option<[f64; 2]>,
     /// Bytes/s of read calls now, relative to before.
@@ -225,7 +227,7 @@ pub type Judged = (Cause, Confidence);
 
 /// The cause of a slow time.
 pub fn judge(facts: &Facts) -> Judged {
-    let rules: [fn(&Facts) -> Option<Judged>; 10] = [
+    let rules: [fn(&Facts) -> Option<Judged>; 11] = [
         stall,
         errors,
         retransmissions,
@@ -234,6 +236,7 @@ pub fn judge(facts: &Facts) -> Judged {
         load,
         less_sequential,
         one_file,
+        calls_alone,
         part,
         everything,
     ];
@@ -342,6 +345,11 @@ fn one_file(facts: &Facts) -> Option<Judged> {
         false => Confidence::Medium,
     };
     is_alone.then_some((Cause::OneFile, confidence))
+}
+
+/// Time between the requests and the end of their calls is the host's.
+fn calls_alone(facts: &Facts) -> Option<Judged> {
+    (facts.calls_alone && facts.slowed >= 0.6).then_some((Cause::ClientCpu, Confidence::Medium))
 }
 
 /// Which part of the latency grew, at a load that has not risen.

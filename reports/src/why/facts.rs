@@ -25,6 +25,8 @@ const OTHERS: f64 = 0.1;
 const LEAST_CALLED: u64 = 1 << 20;
 /// Requests count, rather than the calls that wait for them, if they lost this share of the time.
 const REQUESTS_COUNT: f64 = 0.3;
+/// Requests were as fast as before if they lost at most this share of the time that calls lost.
+const REQUESTS_LOST: f64 = 0.2;
 /// A load is not the cause if it was this share of itself just before or after.
 const AS_HIGH: f64 = 0.6;
 
@@ -130,6 +132,8 @@ impl Compared {
             part: grown_part(&before, &now),
             stall: stall(draft),
             only_errors,
+            calls_alone: self.are_calls
+                && self.requests_lost_s(draft.site.level) <= REQUESTS_LOST * losses.net_s,
             hit_share,
             called,
             own_part,
@@ -153,6 +157,13 @@ impl Compared {
             let is_of = |of: &Use| of.name == victim.name && of.host == victim.host;
             victim.figures = self.now.figures(is_of);
         }
+    }
+
+    /// The time that requests lost, rather than the calls that wait for them, s.
+    fn requests_lost_s(&self, level: IoLevel) -> f64 {
+        let kinds = kinds(level, false);
+        let (losses, _) = losses(&self.before, &self.now, &kinds, &self.hosts);
+        losses.net_s
     }
 
     /// Share of the bytes of read calls that the cache answered, and bytes of read calls now, relative to before.
