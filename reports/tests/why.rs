@@ -158,6 +158,24 @@ fn a_noisy_neighbour_on_a_device() {
     assert_eq!(first_victim(&of), "/data/db/orders.db");
 }
 
+#[test]
+fn commits_of_a_large_transfer_are_no_storm() {
+    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
+    let of = planted(recorded(2, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 30.0 } else { 1.0 });
+        if is_planted(number) {
+            second.writes(&backup, usual(50.0, 262_144, 500_000.0));
+            second.operations(&backup, "COMMIT", usual(13.0, 0, 20_000.0));
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::Neighbour, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/srv/scratch/backup.tar");
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+}
+
 /// A database that only reads, and a backup that is there for the planted time alone. Its own writes vary.
 fn reader_and_backup() -> Vec<ClosedWindow> {
     let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");

@@ -11,6 +11,10 @@ use crate::slow::comparison::Figures;
 
 /// A load belongs to a file, directory or tenant with this part of the added load.
 const PART: f64 = 0.7;
+/// Operations that come with this many bytes each are part of a transfer, such as COMMIT after large writes.
+const OF_TRANSFER: f64 = 262_144.0;
+/// The transfer explains as much as its operations if it has this weight.
+const TRANSFER_WEIGHT: f64 = 0.5;
 /// Separator in paths.
 const SEPARATOR: char = '/';
 
@@ -151,7 +155,22 @@ pub fn risen(before: &Uses, now: &Uses) -> Vec<Load> {
     let of = |measure| rise(before, now, measure);
     let mut all: Vec<Load> = Measure::ALL.into_iter().filter_map(of).collect();
     all.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    let transfer = all.iter().position(|load| is_transfer(load, &all[0]));
+    if let Some(at) = transfer {
+        all[..=at].rotate_right(1);
+    }
     all
+}
+
+/// Whether a load transfers the data for which its owner makes the operations of another load.
+fn is_transfer(load: &Load, operations: &Load) -> bool {
+    let is_of_bytes = matches!(load.measure, Measure::ReadBytes | Measure::WrittenBytes);
+    let are_operations = matches!(operations.measure, Measure::Metadata | Measure::Syncs);
+    is_of_bytes
+        && are_operations
+        && load.owner == operations.owner
+        && load.weight() >= TRANSFER_WEIGHT
+        && load.now >= OF_TRANSFER * operations.now
 }
 
 fn rise(before: &Uses, now: &Uses, measure: Measure) -> Option<Load> {
