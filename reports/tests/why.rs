@@ -254,6 +254,21 @@ fn a_server_that_is_slower_for_all() {
 }
 
 #[test]
+fn a_moment_begins_with_the_first_kind_of_work_that_is_slow() {
+    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
+    let of = planted(recorded(3, SECONDS, |number, second| {
+        let reads = if is_planted(number) { 20.0 } else { 1.0 };
+        // They lose more, and later.
+        let is_late = (BEGIN + 4..END).contains(&number);
+        let writes = if is_late { 30.0 } else { 1.0 };
+        second.reads(&orders, usual(40.0, 8192, 400.0).slower(reads));
+        second.writes(&orders, usual(40.0, 8192, 700.0).slower(writes));
+    }));
+    assert_eq!(of.cause, Cause::ServerOrNetwork);
+    assert_eq!(of.kinds, [Kind::Read, Kind::Write]);
+}
+
+#[test]
 fn the_queue_of_one_client() {
     // The database does ten times as much, and its requests wait before they are sent.
     let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");

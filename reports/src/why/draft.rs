@@ -15,6 +15,8 @@ const SHARED: f64 = 0.3;
 const RETURN_MS: i64 = 2000;
 /// A moment within another one is part of it if the other one lost this many times as much.
 const DWARFED: f64 = 3.0;
+/// A moment lasts as long as any slower kind of work that lost this part of the time of the one that lost most.
+const ALSO_SLOW: f64 = 0.25;
 /// Longest moment whose begin and end are refined with shorter intervals, ms.
 const LONGEST_REFINED_MS: i64 = 3_600_000;
 /// Least time before a moment that the refinement also reads, ms.
@@ -60,6 +62,25 @@ impl Draft {
         self.site == of.place.site && (is_in || shared >= SHARED * longer)
     }
 
+    /// From the first to the last of the kinds of work that were slower. By chance, one of them may show it some intervals later.
+    fn whole_time(&self) -> Interval {
+        let Some(first) = self.signs.first() else {
+            return self.time;
+        };
+        let is_slow = |of: &&Candidate| {
+            of.sign == Sign::Slower
+                && of.had_before == first.had_before
+                && of.lost_s >= ALSO_SLOW * first.lost_s
+        };
+        let slow = self.signs.iter().filter(is_slow);
+        match first.sign {
+            Sign::Slower => slow.fold(self.time, |all, of| {
+                Interval::new(all.start.min(of.time.start), all.end.max(of.time.end))
+            }),
+            _ => self.time,
+        }
+    }
+
     /// Whether it is only a small part of another one.
     fn is_dwarfed_by(&self, other: &Self) -> bool {
         let shared = self.time.intersect(other.time).ms() as f64;
@@ -90,6 +111,9 @@ pub fn drafts(mut found: Vec<Candidate>) -> Vec<Draft> {
                 signs: vec![candidate],
             }),
         }
+    }
+    for draft in &mut drafts {
+        draft.time = draft.whole_time();
     }
     let all = drafts.clone();
     drafts.retain(|draft| !all.iter().any(|other| draft.is_dwarfed_by(other)));
