@@ -573,6 +573,27 @@ fn a_batch_that_harms_nobody_is_nothing() {
 }
 
 #[test]
+fn work_that_starts_slowly_shows_no_cause_for_sure() {
+    let log = nfs("nas:/data", "/srv/queue/log", "1005:/queue.service");
+    let why = verdict(&[(
+        "h",
+        recorded(30, SECONDS, |number, second| {
+            let is_first = (BEGIN..BEGIN + 2).contains(&number);
+            office(second, if is_first { 3.0 } else { 1.0 });
+            let commits = match is_first {
+                true => usual(22.0, 0, 50_000.0),
+                false => usual(300.0, 0, 8000.0),
+            };
+            if is_planted(number) {
+                second.operations(&log, "COMMIT", commits);
+            }
+        }),
+    )]);
+    let is_sure = |of: &Moment| of.confidence == Confidence::High;
+    assert!(!why.moments.iter().any(is_sure));
+}
+
+#[test]
 fn hosts_are_told_apart() {
     // The culprit is on one host, the victims on another.
     let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");

@@ -175,6 +175,8 @@ pub struct Facts {
     pub network_or_server: Option<Evidence>,
     /// A stall in this time.
     pub stall: Option<StalledFor>,
+    /// Whether the slow work began with the slow time. It is compared with the time after it, then, and its load did not rise.
+    pub is_start: bool,
     /// Whether errors are the only sign.
     pub only_errors: bool,
     /// Whether calls were slow, and the requests that they wait for were not.
@@ -242,8 +244,9 @@ pub fn judge(facts: &Facts) -> Judged {
     ];
     let found = rules.iter().find_map(|rule| rule(facts));
     let (cause, confidence) = found.unwrap_or((Cause::Unknown, Confidence::Low));
-    // New files have nothing to compare with, so the confidence is lower.
-    match facts.new > 0.5 && !matches!(cause, Cause::Stall | Cause::Errors) {
+    // New files and new work have nothing to compare with, so the confidence is lower.
+    let is_new = facts.new > 0.5 || facts.is_start;
+    match is_new && !matches!(cause, Cause::Stall | Cause::Errors) {
         true => (cause, confidence.lowered()),
         false => (cause, confidence),
     }

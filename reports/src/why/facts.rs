@@ -43,6 +43,8 @@ pub struct Compared {
     /// The kinds of work that were slow.
     pub kinds: Vec<Kind>,
     are_calls: bool,
+    /// Whether any of these kinds was there before.
+    had_before: bool,
 }
 
 impl Compared {
@@ -78,6 +80,7 @@ impl Compared {
             hosts: hosts.into_iter().collect(),
             kinds: kinds.into_iter().collect(),
             are_calls,
+            had_before: any_before,
         })
     }
 
@@ -131,6 +134,7 @@ impl Compared {
             retrans: now.retrans,
             part: grown_part(&before, &now),
             stall: stall(draft),
+            is_start: !self.had_before,
             only_errors,
             calls_alone: self.are_calls
                 && self.requests_lost_s(draft.site.level) <= REQUESTS_LOST * losses.net_s,
