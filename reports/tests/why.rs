@@ -454,6 +454,29 @@ fn a_storm_of_syncs() {
 }
 
 #[test]
+fn files_that_begin_with_a_storm_are_no_victims_of_it() {
+    let of = planted(recorded(12, SECONDS, |number, second| {
+        office(second, if is_planted(number) { 5.0 } else { 1.0 });
+        for log in 0..6 {
+            // As large as the requests of others, and more of them.
+            let log = nfs("nas:/data", &format!("/srv/queue/log{log}"), "7:/queue");
+            if is_planted(number) {
+                second.writes(&log, usual(20.0, 8192, 5000.0));
+                second.operations(&log, "COMMIT", usual(7.0, 0, 20_000.0));
+            }
+        }
+    }));
+    assert_eq!(
+        (of.cause, of.confidence),
+        (Cause::SyncStorm, Confidence::High)
+    );
+    assert_eq!(culprit(&of), "/srv/queue");
+    assert_eq!(first_victim(&of), "/srv/db/orders.db");
+    let is_own = |name: &str| name.starts_with("/srv/queue");
+    assert!(!of.victims.iter().any(|victim| is_own(&victim.name)));
+}
+
+#[test]
 fn one_slow_file_of_ten_thousand() {
     let files: Vec<Arc<FileAttributes>> = (0..10_000)
         .map(|number| {

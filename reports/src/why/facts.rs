@@ -27,6 +27,8 @@ const LEAST_CALLED: u64 = 1 << 20;
 const REQUESTS_COUNT: f64 = 0.3;
 /// Requests were as fast as before if they lost at most this share of the time that calls lost.
 const REQUESTS_LOST: f64 = 0.2;
+/// Files that began with a load are not its victims if others lost this share of the time.
+const LEAST_OTHERS: f64 = 0.1;
 /// A load is not the cause if it was this share of itself just before or after.
 const AS_HIGH: f64 = 0.6;
 
@@ -308,12 +310,20 @@ fn own_lost_s(load: &Load, lost: &Lost<'_>) -> Option<f64> {
     sum.map(|s| s.max(0.0))
 }
 
-/// Share of the lost time that the owner of a load lost itself.
+/// Share of the lost time that the owner of a load lost itself. Its files that began with the load are the load, and not victims of it;
+/// unless hardly any other file lost time.
 fn own_part(load: &Load, lost: &Lost<'_>) -> f64 {
-    let positive = |of: &LostBy<'_>| of.lost_s.max(0.0);
-    let all: f64 = lost.iter().map(positive).sum();
-    let own = lost.iter().filter(|by| load.owner.has(by.of));
-    own.map(positive).sum::<f64>() / all.max(1e-9)
+    let sum = |is: &dyn Fn(&LostBy<'_>) -> bool| -> f64 {
+        let some = lost.iter().filter(|by| is(by));
+        some.map(|by| by.lost_s.max(0.0)).sum()
+    };
+    let all = sum(&|_| true);
+    let own = sum(&|by| load.owner.has(by.of));
+    let begun = sum(&|by| load.owner.has(by.of) && !by.had_before);
+    match all - begun >= LEAST_OTHERS * all {
+        true => (own - begun) / (all - begun).max(1e-9),
+        false => own / all.max(1e-9),
+    }
 }
 
 /// Share of the requests without a comparable request before. Excludes the requests of a load that rose.

@@ -53,6 +53,8 @@ pub struct LostBy<'u> {
     key: &'u UseKey,
     /// The use.
     pub of: &'u Use,
+    /// Whether it was there before. If not, it was compared with others.
+    pub had_before: bool,
     /// Additional time that its requests took, s.
     pub lost_s: f64,
     /// Its requests.
@@ -87,6 +89,7 @@ pub fn losses<'u>(
         let mut by = LostBy {
             key,
             of,
+            had_before: was.is_some(),
             lost_s: 0.0,
             requests: 0,
             new: 0,
