@@ -18,6 +18,7 @@ mod facts;
 mod faults;
 mod filters;
 mod hang;
+mod incidents;
 mod latency;
 mod lifecycle;
 mod loads;

@@ -19,14 +19,15 @@ use crate::system;
 /// Emulated CPUs at once: two for each of CI, because most guests sleep half of the time.
 const AT_ONCE: usize = 4;
 /// Scripts that run alone, because they measure times or fill the processors.
-const ALONE: [&str; 7] = [
-    "hang", "latency", "many", "overload", "skipped", "soak", "storm",
+const ALONE: [&str; 8] = [
+    "hang", "incident", "latency", "many", "overload", "skipped", "soak", "storm",
 ];
 /// Scripts whose two CPUs run at once: threads meet in the kernel, I/O is eight deep, or times are measured.
-const CPUS_AT_ONCE: [&str; 6] = [
+const CPUS_AT_ONCE: [&str; 7] = [
     "calls_crowd",
     "captured",
     "faults",
+    "incident",
     "latency",
     "matrix",
     "overload",
@@ -282,6 +283,16 @@ impl Run {
     /// Like [`Self::requests`], for another store.
     pub fn requests_of(store: &Path, flags: &[&str]) -> Vec<Answer> {
         rows_of(&ask("requests", store, flags))
+    }
+
+    /// The slow moments from `trackiops why`, those that lost most first.
+    pub fn why(&self) -> Vec<Answer> {
+        let output = ask("why", &self.store(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(1) && said.contains("nothing was slow") {
+            return Vec::new();
+        }
+        rows_of(&output)
     }
 
     pub fn query_output(&self, flags: &[&str]) -> Output {
