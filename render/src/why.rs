@@ -323,7 +323,7 @@ fn evidence(of: &Moment) -> Option<String> {
         }
         Cause::Pattern => pattern(facts),
         Cause::OneFile => {
-            "Other files were as fast as before, and its load did not rise.".to_owned()
+            "Other files were about as fast as before, and its load did not rise.".to_owned()
         }
         Cause::ServerOrNetwork | Cause::Network | Cause::Server | Cause::Device => {
             let which = match facts.of_some {

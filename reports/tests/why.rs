@@ -269,6 +269,23 @@ fn a_moment_begins_with_the_first_kind_of_work_that_is_slow() {
 }
 
 #[test]
+fn one_file_that_is_slower_by_far_than_others() {
+    let log = nfs("nas:/data", "/srv/log/app.log", "1006:/app.service");
+    for (others, cause) in [(1.25, Cause::OneFile), (2.5, Cause::ServerOrNetwork)] {
+        let of = planted(recorded(3, SECONDS, |number, second| {
+            let [others, own] = match is_planted(number) {
+                true => [others, 40.0],
+                false => [1.0, 1.0],
+            };
+            office(second, others);
+            second.writes(&log, usual(8.0, 4096, 800.0).slower(own));
+        }));
+        assert_eq!((of.cause, of.confidence), (cause, Confidence::Medium));
+        assert_eq!(first_victim(&of), "/srv/log/app.log");
+    }
+}
+
+#[test]
 fn the_queue_of_one_client() {
     // The database does ten times as much, and its requests wait before they are sent.
     let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");

@@ -211,11 +211,22 @@ pub struct Facts {
 
 /// From this part of the lost time on, a load is its owner's own problem.
 const OWN_PART: f64 = 0.6;
+/// A file became slower by far if it has this part of the lost time. Its latency must have grown by this factor more than that of others.
+const UNEVEN_PART: f64 = 0.5;
+const UNEVEN: f64 = 4.0;
 
 impl Facts {
     /// Whether the owner of the first load lost most of the time itself.
     pub fn is_own_load(&self) -> bool {
         self.own_part >= OWN_PART
+    }
+
+    /// Whether one file became slower by far than all others.
+    fn is_uneven(&self) -> bool {
+        let Some(top) = &self.top else { return false };
+        let others_now = |lost: f64| 1.0 / (1.0 - lost.clamp(0.0, 0.99));
+        let is_more = |lost: f64| top.ratio >= UNEVEN * others_now(lost);
+        top.part >= UNEVEN_PART && top.others.is_some_and(is_more)
     }
 
     /// Network or server, if the added time was spent in one of the two.
@@ -342,7 +353,9 @@ fn less_sequential(facts: &Facts) -> Option<Judged> {
 fn one_file(facts: &Facts) -> Option<Judged> {
     let top = facts.top.as_ref()?;
     let others = top.others?;
-    let is_alone = top.part >= 0.8 && others <= 0.15 && top.ratio >= 2.0;
+    // The means of a few requests vary.
+    let most = if facts.is_uneven() { 0.3 } else { 0.15 };
+    let is_alone = top.part >= 0.8 && others <= most && top.ratio >= 2.0;
     let confidence = match top.part >= 0.9 && others <= 0.05 && top.load <= 1.5 {
         true => Confidence::High,
         false => Confidence::Medium,
@@ -358,7 +371,7 @@ fn calls_alone(facts: &Facts) -> Option<Judged> {
 /// Which part of the latency grew, at a load that has not risen.
 fn part(facts: &Facts) -> Option<Judged> {
     let is_wide = facts.slowed >= 0.6;
-    let sure = match facts.of_some {
+    let sure = match facts.of_some || facts.is_uneven() {
         true => Confidence::Medium,
         false => Confidence::High,
     };
