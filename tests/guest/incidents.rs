@@ -7,7 +7,6 @@ mod planted;
 mod table;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 
 use crate::run::{Answer, Run, kernel, long, scripts};
 use planted::{DISK, INCIDENTS, Incident};
