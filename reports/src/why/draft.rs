@@ -74,7 +74,7 @@ impl Draft {
         };
         let slow = self.signs.iter().filter(is_slow);
         match first.sign {
-            Sign::Slower => slow.fold(self.time, |all, of| {
+            Sign::Slower | Sign::FewFarSlower => slow.fold(self.time, |all, of| {
                 Interval::new(all.start.min(of.time.start), all.end.max(of.time.end))
             }),
             _ => self.time,
