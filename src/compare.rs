@@ -8,14 +8,16 @@ use trackiops_import::{CutShort, Source};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_render::report::ReportTable;
+use trackiops_render::units::plural;
 use trackiops_reports::report::About;
 use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::time::UtcMs;
 
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
-use crate::output::{plural, say};
+use crate::output::say;
 use crate::progress::begin_reading;
-use crate::question_flags::{FileFlags, WhenFlags, now};
+use crate::question_flags::{FileFlags, WhenFlags};
 use crate::report::form::FormFlags;
 use crate::store_flag::StoreFlags;
 
@@ -72,7 +74,7 @@ pub struct Args {
 /// Runs the command. Status 0: equal; 1: something differs; 3: a part of the store is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let form = args.form.choose(&TABLES)?;
-    let time = (Zone::Local, now());
+    let time = (Zone::Local, UtcMs::now());
     let range = args.when.range(time)?;
     let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     // A capture only contains the wire level.

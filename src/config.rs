@@ -21,13 +21,14 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Value;
 use trackiops_query::near;
+use trackiops_render::units::plural;
 
 #[cfg(test)]
 pub use command::default_in_help;
 pub use command::{Args, run};
 
 use crate::argv;
-use crate::output::{plural, say};
+use crate::output::say;
 use crate::store_flag;
 use files::Choice;
 

@@ -13,13 +13,14 @@ use trackiops_query::times::file_name;
 use trackiops_query::{QueryError, Question, Range};
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
+use trackiops_render::units::plural;
 use trackiops_render::{Export, ExportDataset, Exported};
 use trackiops_schemas::time::Granularity;
 use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
+use crate::output::{FilePermissions, Output, PartialFile, print, say};
 use crate::progress::begin_reading;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{EXPORTS, format_of, list_with_or};

@@ -6,13 +6,14 @@ use anyhow::Context;
 use trackiops_query::ask_marks;
 use trackiops_query::times::{Zone, parse, show};
 use trackiops_reports::events::ask_events;
+use trackiops_schemas::time::UtcMs;
 use trackiops_store::Mark;
 
 use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::output::{host_name, say};
 use crate::progress::with_progress;
-use crate::question_flags::{ListFlags, now};
+use crate::question_flags::ListFlags;
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
@@ -63,8 +64,8 @@ pub struct ListArgs {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let store = args.store.existing()?;
     let time = match &args.at {
-        Some(text) => parse(text, now(), Zone::Local).context("--at")?.at,
-        None => now(),
+        Some(text) => parse(text, UtcMs::now(), Zone::Local).context("--at")?.at,
+        None => UtcMs::now(),
     };
     let mark = Mark {
         time,

@@ -166,14 +166,6 @@ impl Output {
     }
 }
 
-/// A number of things: `1 row`, `2 rows`.
-pub fn plural(n: u64, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        _ => format!("{n} {what}s"),
-    }
-}
-
 /// Prints a line for a person on stdout, wrapped to the terminal. Further lines are indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let width = terminal::stdout_look().width;

@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
@@ -205,7 +204,7 @@ impl SelectionFlags {
 
     /// The question. It has one row per file for the whole range, unless the caller changes that.
     pub fn question(self) -> anyhow::Result<Question> {
-        let time = (Zone::Local, now());
+        let time = (Zone::Local, UtcMs::now());
         let range = self.when.range(time)?;
         self.files.question(self.stores.existing()?, range, time)
     }
@@ -226,7 +225,7 @@ impl ListFlags {
     /// The question, and the format and destination of its answer.
     pub fn question(self) -> anyhow::Result<(Question, Format, Output)> {
         let (format, output) = self.form.choose()?;
-        let time = (Zone::Local, now());
+        let time = (Zone::Local, UtcMs::now());
         let range = self.when.range(time)?;
         let question = FileFlags::default().question(self.stores.existing()?, range, time)?;
         Ok((question, format, output))
@@ -238,14 +237,6 @@ pub fn since_of(text: &str, now: UtcMs, zone: Zone) -> anyhow::Result<UtcMs> {
     let moment = times::parse(text, now, zone).context("--since")?;
     say_moment("--since", moment, zone);
     Ok(moment.at)
-}
-
-/// The wall-clock time.
-pub fn now() -> UtcMs {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    UtcMs(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Which rows, in which order, with which columns.

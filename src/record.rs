@@ -32,6 +32,7 @@ use trackiops_collector::{
     Unsupported, check_functions, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{LiveServer, RecorderInfo};
 use trackiops_store::{Options, Warning, WindowQueue, Writer};
 use trackiops_threads::privileges;
@@ -40,7 +41,6 @@ use crate::config::Source;
 use crate::exit_status::ExitStatus;
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
-use crate::question_flags::now;
 pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
 };
@@ -373,7 +373,7 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
         })?,
         store_size: keep.most_bytes,
         retention: keep.retention.to_string(),
-        started_ms: now().0,
+        started_ms: UtcMs::now().0,
         granularity_ms: args.granularity.finest().ms(),
     };
     let served = LiveServer::start(path, recorder, writer.position());

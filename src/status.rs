@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::{Zone, rfc3339, show, show_length};
 use trackiops_query::{Outcome, ask_volume};
-use trackiops_render::units;
+use trackiops_render::units::{self, plural};
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
@@ -18,8 +18,7 @@ use trackiops_store::live::{Activity, Message, OwnUsage, RecorderInfo, Status, S
 
 use crate::exit_status::ExitStatus;
 use crate::live_socket::SocketFlag;
-use crate::output::{Output, plural, print, print_json};
-use crate::question_flags::now;
+use crate::output::{Output, print, print_json};
 use crate::report_flags::ReportFlags;
 use crate::volume::days_until;
 
@@ -124,7 +123,7 @@ impl Report {
         } = self;
         let mut line = |name: &str, text: String| print(format_args!("{name:<12}{text}"), 12, out);
         let started = UtcMs(recorder.started_ms);
-        let age = u64::try_from(now().0 - started.0).unwrap_or_default();
+        let age = u64::try_from(UtcMs::now().0 - started.0).unwrap_or_default();
         line(
             "state",
             match self.complaints.is_empty() {

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show_range};
-use trackiops_render::units;
+use trackiops_render::units::{self, plural};
 use trackiops_store::{Covers, Finding, Repaired, Report, StoreIds};
 
 use crate::exit_status::ExitStatus;
 use crate::lifeline;
-use crate::output::{Output, plural, print, print_json};
+use crate::output::{Output, print, print_json};
 use crate::progress::begin_reading;
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;

@@ -25,14 +25,14 @@ use rustix::termios::tcgetpgrp;
 use trackiops_query::times::Zone;
 use trackiops_render::terminal_style::Look;
 use trackiops_render::visible::width;
-use trackiops_schemas::time::Granularity;
+use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::help_headings::{OUTPUT, WHAT, WHEN};
 use crate::lifeline;
 use crate::live_socket::SocketFlag;
 use crate::outcome;
 use crate::output::Output;
-use crate::question_flags::{FileFlags, now, since_of};
+use crate::question_flags::{FileFlags, since_of};
 use crate::signals;
 use crate::store_flag::StoreFlags;
 use crate::terminal;
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let is_stored = args.since.is_some();
     let moment = match &args.since {
         None => Moment::Live,
-        Some(text) => Moment::Until(since_of(text, now(), Zone::Local)?.plus(length)),
+        Some(text) => Moment::Until(since_of(text, UtcMs::now(), Zone::Local)?.plus(length)),
     };
     let socket = args.socket.path().to_owned();
     let mut source = match is_stored {

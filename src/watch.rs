@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use trackiops_query::Range;
 use trackiops_query::times::Zone;
+use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 use trackiops_store::live::{LiveError, Position, Subscription};
 
 use crate::lifeline;
-use crate::question_flags::{now, since_of};
+use crate::question_flags::since_of;
 pub use crate::watch::args::Args;
 use crate::watch::follower::{End, Follower, SILENT};
 
@@ -32,7 +33,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let socket = args.socket.path().to_owned();
     let mut may_wait = args.wait;
     let mut since = match &args.since {
-        Some(text) => Some(since_of(text, now(), Zone::Local)?),
+        Some(text) => Some(since_of(text, UtcMs::now(), Zone::Local)?),
         None => None,
     };
     let Some(mut follower) = Follower::new(args)? else {

@@ -27,6 +27,14 @@ pub fn show(unit: Unit, number: f64) -> String {
     }
 }
 
+/// A number of things: `1 row`, `2 rows`.
+pub fn plural(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
 /// Three significant digits for numbers from 1 on; all digits of a longer integer part.
 fn three_digits(value: f64) -> String {
     match value {

@@ -3,12 +3,20 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A point in time: milliseconds since the Unix epoch, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcMs(pub i64);
 
 impl UtcMs {
+    /// The wall-clock time.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ms = since.unwrap_or_default().as_millis();
+        Self(i64::try_from(ms).unwrap_or(i64::MAX))
+    }
+
     /// The start of the window of `granularity` that holds this point.
     pub fn align(self, granularity: Granularity) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(granularity.ms())))

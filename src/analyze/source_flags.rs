@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use trackiops_analyses::source::{Files, Source};
 use trackiops_query::times::Zone;
+use trackiops_schemas::time::UtcMs;
 
 use crate::help_headings::WHAT;
-use crate::question_flags::{FileFlags, WhenFlags, now};
+use crate::question_flags::{FileFlags, WhenFlags};
 use crate::store_flag::StoreFlags;
 
 /// Where the rows of an analysis come from.
@@ -30,7 +31,7 @@ pub struct SourceFlags {
 impl SourceFlags {
     /// The source.
     pub fn source(self) -> anyhow::Result<Source> {
-        let time = (Zone::Local, now());
+        let time = (Zone::Local, UtcMs::now());
         let range = self.when.range(time)?;
         if self.paths.is_empty() {
             let stores = self.stores.existing()?;

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use trackiops_capture::{Account, ConnectionReport, Peers, Report};
 use trackiops_query::times::{Zone, show_range};
-use trackiops_render::units;
+use trackiops_render::units::{self, plural};
 use trackiops_schemas::time::UtcMs;
 
-use crate::output::{plural, print};
+use crate::output::print;
 
 /// A column of the account, and its value for a direction.
 type Column = (&'static str, fn(&Account) -> u64);

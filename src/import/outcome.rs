@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use trackiops_import::{Hosts, Names};
 use trackiops_query::times::{Zone, show};
+use trackiops_render::units::plural;
 
 use crate::exit_status::ExitStatus;
-use crate::output::{Output, plural, print, say};
+use crate::output::{Output, print, say};
 use crate::signals;
 
 /// How long messages may take after a signal: a terminal may accept none.

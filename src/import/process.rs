@@ -5,8 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use trackiops_import::{CutShort, Notice, Process, Source, bytes_to_read};
+use trackiops_render::units::plural;
 
-use crate::output::{plural, say};
+use crate::output::say;
 use crate::progress::begin_reading;
 use crate::signals;
 

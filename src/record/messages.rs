@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use trackiops_collector::{RecordingTotals, Stall, StallChange, Unprobed};
 use trackiops_query::coverage::stalls::stalled;
+use trackiops_render::units::plural;
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::row::Health;
 use trackiops_schemas::shed::Details;
 use trackiops_store::Warning;
 
-use crate::output::{plural, say};
+use crate::output::say;
 use crate::record::log::{self, Level};
 use crate::record::requests::RequestCounts;
 

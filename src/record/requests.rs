@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
@@ -137,7 +137,7 @@ fn write_all(
     loop {
         let written = match received.recv_timeout(IDLE_EVERY) {
             Err(RecvTimeoutError::Disconnected) => return writer.finish(),
-            Err(RecvTimeoutError::Timeout) => writer.idle(now()),
+            Err(RecvTimeoutError::Timeout) => writer.idle(UtcMs::now()),
             Ok(batch) => {
                 let requests = batch.requests.len() as u64;
                 let is_pausing = failing.as_ref().is_some_and(WriteFailure::is_pausing);
@@ -210,13 +210,6 @@ impl WriteFailure {
     fn is_pausing(&self) -> bool {
         Instant::now() < self.again
     }
-}
-
-fn now() -> UtcMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    UtcMs(since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    }))
 }
 
 #[cfg(test)]

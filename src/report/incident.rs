@@ -13,6 +13,7 @@ use trackiops_render::pseudonym::Key;
 use trackiops_render::why::{hide, sentences};
 use trackiops_render::{connections, units};
 use trackiops_reports::why;
+use trackiops_schemas::time::UtcMs;
 use trackiops_schemas::unit::Unit;
 use trackiops_store::Mark;
 
@@ -21,7 +22,7 @@ use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::output::{FilePermissions, Output, print};
 use crate::progress::with_progress;
-use crate::question_flags::{FileFlags, WhenFlags, now};
+use crate::question_flags::{FileFlags, WhenFlags};
 use crate::store_flag::StoreFlags;
 use crate::suffix::{PAGES, format_of};
 use crate::{notes, outcome};
@@ -86,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if output.is_terminal() {
         bail!("refusing to write a page to a terminal; use --output FILE.html");
     }
-    let time = (Zone::Local, now());
+    let time = (Zone::Local, UtcMs::now());
     let range = args.when.range(time)?;
     let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
     let zone = question.zone;
@@ -180,7 +181,6 @@ fn in_words(marks: &[Mark], zone: Zone) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trackiops_schemas::time::UtcMs;
 
     #[test]
     fn marks_at_the_beginning_are_few_and_short() {

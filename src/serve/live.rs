@@ -14,10 +14,10 @@ use tokio::process::ChildStdout;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use trackiops_query::times::{Zone, parse, rfc3339};
+use trackiops_schemas::time::UtcMs;
 
 use super::api::{Said, refuse, refuse_job};
 use super::jobs::{Jobs, Process};
-use crate::question_flags::now;
 
 /// After this time without events, a comment shows that the connection works.
 const ALIVE: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub fn follow(
     if let Some(last) = headers.get(LAST_EVENT_ID) {
         let last = last.to_str().ok();
         // The process would also accept other words here, such as `yesterday`.
-        let last = last.and_then(|last| parse(last, now(), Zone::utc()).ok());
+        let last = last.and_then(|last| parse(last, UtcMs::now(), Zone::utc()).ok());
         let Some(last) = last else {
             return refuse(
                 StatusCode::BAD_REQUEST,

@@ -13,8 +13,6 @@ use trackiops_store::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::question_flags::now;
-
 /// After this time, a time relative to now has become another time.
 const ANOTHER_DAY_MS: i64 = 25 * 3600 * 1000;
 
@@ -26,7 +24,7 @@ pub fn fixed_range(since: Option<&str>, until: Option<&str>) -> Option<(UtcMs, U
         let until = times::parse_end(until?, Some(since), now, zone).ok()?.at;
         Some((since, until))
     };
-    let at = now();
+    let at = UtcMs::now();
     let later = UtcMs(at.0.saturating_add(ANOTHER_DAY_MS));
     let fixed = range(at)?;
     (Some(fixed) == range(later) && fixed.0 < fixed.1).then_some(fixed)

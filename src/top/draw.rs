@@ -9,10 +9,9 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
-use trackiops_render::units;
+use trackiops_render::units::{self, plural};
 use trackiops_render::visible::{visible, width};
 
-use crate::output::plural;
 use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::top::source::{Moment, Source};
 use crate::top::table::{Tab, TableRow};

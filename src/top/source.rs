@@ -14,7 +14,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Status, Subscription};
 use trackiops_store::{Snapshot, StoreError};
 
-use crate::question_flags::{FileFlags, now};
+use crate::question_flags::FileFlags;
 
 /// Most windows that are kept for courses, and their bytes.
 const MOST_WINDOWS: usize = 60;
@@ -133,7 +133,7 @@ impl Source {
             return Ok(until);
         }
         let span = self.snapshot()?.span();
-        Ok(span.map_or_else(now, |(_, end)| end))
+        Ok(span.map_or_else(UtcMs::now, |(_, end)| end))
     }
 
     /// Length of the shortest windows.
@@ -160,7 +160,7 @@ impl Source {
             (Moment::Live, Some(live)) => {
                 let view =
                     Snapshot::of_windows(live.windows.as_slices().0, &live.mounts, &self.socket)?;
-                let until = live.until.unwrap_or_else(now);
+                let until = live.until.unwrap_or_else(UtcMs::now);
                 let heard = view.span().map(|(begin, _)| begin);
                 // The store has what was recorded before this program listened.
                 let stored = match heard.is_some_and(|begin| begin.0 <= until.0 - length_ms) {
@@ -181,8 +181,11 @@ impl Source {
             until: Some(until),
         };
         let files = self.files.clone();
-        let question =
-            files.question(self.stores.clone(), range, (Zone::Local, now().max(until)))?;
+        let question = files.question(
+            self.stores.clone(),
+            range,
+            (Zone::Local, UtcMs::now().max(until)),
+        )?;
         Ok(Question {
             view,
             step: Some(Step::All),

@@ -6,12 +6,10 @@ use std::mem;
 use serde_json::{Map, Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
-use trackiops_render::units;
+use trackiops_render::units::{self, plural};
 use trackiops_render::why::{object, sentences};
 use trackiops_reports::why::Moment;
 use trackiops_store::live::{Hello, Stalled, Status};
-
-use crate::output::plural;
 
 /// Kinds of events, and their meanings.
 pub const KINDS: [(&str, &str); 13] = [

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use trackiops_query::times::{rfc3339, show};
 use trackiops_query::{QueryError, Range};
+use trackiops_render::units::plural;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Snapshot;
 use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Position, Subscription};
 
-use crate::output::{plural, say};
+use crate::output::say;
 use crate::watch::args::Args;
 use crate::watch::recent::Recent;
 use crate::watch::writer::Writer;

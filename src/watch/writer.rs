@@ -28,7 +28,7 @@ use crate::notes::say_notes;
 use crate::output::{Output, say};
 use crate::paper;
 use crate::query::{columns_of_files, style, with_parts};
-use crate::question_flags::{ColumnsFlag, RowFlags, now};
+use crate::question_flags::{ColumnsFlag, RowFlags};
 use crate::watch::args::Args;
 use crate::watch::commands::Commands;
 use crate::watch::events::{Event, Events};
@@ -106,9 +106,9 @@ impl Writer {
         if matches!(form, Form::Paper) && by != GroupBy::FILE {
             bail!("--paper has a line per file; leave out --by");
         }
-        let question = args
-            .files
-            .question(Vec::new(), Range::default(), (Zone::Local, now()))?;
+        let question =
+            args.files
+                .question(Vec::new(), Range::default(), (Zone::Local, UtcMs::now()))?;
         let question = args.about.add_to(by, question)?;
         let mut question = args.rows.clone().add_to(question);
         if matches!(form, Form::Events { .. }) {
@@ -234,7 +234,7 @@ impl Writer {
         };
         let mut goes_on = true;
         for event in events {
-            let at = now();
+            let at = UtcMs::now();
             let host = self.recorder.as_ref().map(|recorder| &recorder.host);
             let json = |left_out: u64| {
                 let mut object = json!({
@@ -292,7 +292,7 @@ impl Writer {
             range,
             step: step.map(Step::Windows),
             // A window may end after the present wall-clock time, if the clock was set.
-            now: now().max(range.since.unwrap_or(UtcMs(0))),
+            now: UtcMs::now().max(range.since.unwrap_or(UtcMs(0))),
             ..self.question.clone()
         };
         match (self.subject, self.form) {

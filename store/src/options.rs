@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackiops_schemas::time::{Granularity, GranularityError, UtcMs, parse_duration_ms};
 
@@ -54,12 +53,7 @@ impl Default for RetentionPolicy {
             retention: Retention::default(),
             most_bytes: None,
             gaps_age: false,
-            now: || {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                UtcMs(since.map_or(0, |since| {
-                    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-                }))
-            },
+            now: UtcMs::now,
         }
     }
 }
