@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use trackiops_http::{
     ClientFiles, Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts, serve,
 };
-use trackiops_metrics::{AccessFiles, Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
+use trackiops_metrics::{AccessFiles, LastTotals, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
 
@@ -81,7 +81,7 @@ struct PushFlags {
 }
 
 impl PushFlags {
-    fn pusher(self, follower: &Follower) -> anyhow::Result<Option<Pusher>> {
+    fn pusher(self, totals: &LastTotals) -> anyhow::Result<Option<Pusher>> {
         let Some(url) = self.otlp else {
             return Ok(None);
         };
@@ -92,7 +92,7 @@ impl PushFlags {
                 identity: self.otlp_cert.zip(self.otlp_key),
             },
         };
-        let pusher = Pusher::new(follower.clone(), url, self.otlp_interval, files);
+        let pusher = Pusher::new(totals.clone(), url, self.otlp_interval, files);
         Ok(Some(pusher.context("--otlp")?))
     }
 }
@@ -128,9 +128,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!(error);
     }
     stderr_queue::start()?;
-    let follower = Follower::new(args.socket.path(), args.metrics_top_files);
-    let pusher = args.push.pusher(&follower)?;
-    let following = follower.clone();
+    let totals = LastTotals::new(args.socket.path(), args.metrics_top_files);
+    let pusher = args.push.pusher(&totals)?;
+    let following = totals.clone();
     thread::Builder::new()
         .name("follow".to_owned())
         .spawn(move || following.run(|why| say(why)))
@@ -150,7 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 let has_tls = web.as_ref().is_some_and(WebConfig::has_tls);
                 let scheme = if has_tls { "https://" } else { "" };
                 say(format_args!("metrics at {scheme}{}", listener.address()));
-                serve(listener, app(&address, has_tls, follower), web, stop).await;
+                serve(listener, app(&address, has_tls, totals), web, stop).await;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -159,8 +159,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// A page of another origin can only reach a port without TLS: a browser cannot connect to a Unix socket, and checks the names in a
 /// certificate.
-fn app(address: &ListenAddress, has_tls: bool, follower: Follower) -> Router {
-    let app = router(follower);
+fn app(address: &ListenAddress, has_tls: bool, totals: LastTotals) -> Router {
+    let app = router(totals);
     match address {
         ListenAddress::Tcp(_) if !has_tls => {
             app.layer(from_fn_with_state(Hosts::default(), refuse_other_hosts))

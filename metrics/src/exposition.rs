@@ -13,7 +13,7 @@ use trackiops_schemas::tcp::TcpSums;
 use trackiops_store::live::{MOST_CONNECTIONS, MOST_MOUNTS, MOST_OPERATIONS, MOST_TENANTS, Status};
 
 use crate::catalogue::{self as is, Family};
-use crate::follow::Recording;
+use crate::last_totals::Recording;
 use crate::top_files::{FileSums, MOST_TOP_FILES};
 
 /// Most series of an exposition in the text formats.

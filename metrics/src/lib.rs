@@ -1,6 +1,6 @@
 //! Exports the counters of a running recorder to Prometheus and OpenTelemetry.
 //!
-//! [`Follower`] keeps the recorder's last totals. They are cumulative since the recording began, so a restart here resets nothing.
+//! [`LastTotals`] keeps the recorder's last totals. They are cumulative since the recording began, so a restart here resets nothing.
 //! [`catalogue`] lists all metrics; [`exposition`] gives them values; [`text`], [`protobuf`] and [`otlp`] write them.
 
 mod accept;
@@ -8,7 +8,7 @@ mod access;
 pub mod catalogue;
 mod collector_url;
 mod exposition;
-mod follow;
+mod last_totals;
 mod names;
 mod native;
 mod otlp;
@@ -21,7 +21,7 @@ mod top_files;
 pub use access::{AccessError, AccessFiles};
 pub use collector_url::{OtlpUrl, OtlpUrlError};
 pub use exposition::MOST_SERIES;
-pub use follow::{Follower, Recording};
+pub use last_totals::{LastTotals, Recording};
 pub use push::Pusher;
 pub use service::router;
 pub use top_files::MOST_TOP_FILES;

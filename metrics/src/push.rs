@@ -16,7 +16,7 @@ use trackiops_http::Kept;
 
 use crate::access::{Access, AccessError, AccessFiles};
 use crate::collector_url::{Host, OtlpUrl};
-use crate::follow::Follower;
+use crate::last_totals::LastTotals;
 use crate::names::{self, NameError};
 use crate::otlp::{self, From};
 
@@ -27,10 +27,10 @@ const PATIENCE_WITH_ADDRESS: Duration = Duration::from_secs(3);
 /// Bytes of an answer to read.
 const MOST_ANSWER: usize = 64 << 10;
 
-/// Pushes the values of a follower.
+/// Pushes the last totals of a recorder.
 #[derive(Debug)]
 pub struct Pusher {
-    follower: Follower,
+    totals: LastTotals,
     url: OtlpUrl,
     every: Duration,
     files: AccessFiles,
@@ -71,15 +71,15 @@ impl PushError {
 impl Pusher {
     /// A pusher to this collector, at this interval. Changes of the files count from the next push on.
     pub fn new(
-        follower: Follower,
+        totals: LastTotals,
         url: OtlpUrl,
         every: Duration,
         files: AccessFiles,
     ) -> Result<Self, AccessError> {
         let access = Kept::new(|seen| Access::read(&files, url.is_tls(), seen))?;
-        follower.count_pushes(0, 0);
+        totals.count_pushes(0, 0);
         Ok(Self {
-            follower,
+            totals,
             url,
             every,
             files,
@@ -107,7 +107,7 @@ impl Pusher {
             let pushed = pushed.unwrap_or(Err(PushError::Silent));
             pushes += 1;
             failures += u64::from(pushed.is_err());
-            self.follower.count_pushes(pushes, failures);
+            self.totals.count_pushes(pushes, failures);
             match pushed {
                 Err(error) if !has_failed => {
                     say(format!(
@@ -127,7 +127,7 @@ impl Pusher {
     }
 
     async fn push(&self) -> Result<(), PushError> {
-        let recorder = self.follower.recorder();
+        let recorder = self.totals.recorder();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_nanos();
         let from = From {
@@ -135,7 +135,7 @@ impl Pusher {
             now_ns: u64::try_from(now).unwrap_or_default(),
         };
         let body = self
-            .follower
+            .totals
             .write(|exposition| otlp::write(exposition, &from));
         let access = self.access.value();
         let stream = self.connect().await?;

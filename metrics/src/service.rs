@@ -11,13 +11,13 @@ use axum::routing::get;
 use bytes::Bytes;
 
 use crate::accept::Format;
-use crate::follow::Follower;
+use crate::last_totals::LastTotals;
 use crate::{protobuf, text};
 
 /// Answers, kept until the recorder sends a message: frequent scrapes cost no more.
 #[derive(Debug)]
 struct Answers {
-    follower: Follower,
+    totals: LastTotals,
     /// By format, with the version of the values.
     kept: Mutex<[Option<(u64, Bytes)>; Format::ALL.len()]>,
 }
@@ -27,13 +27,13 @@ impl Answers {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let at = Format::ALL.iter().position(|of| *of == format);
         let kept = &mut kept[at.unwrap_or_default()];
-        let version = self.follower.version();
+        let version = self.totals.version();
         if let Some((of, answer)) = kept
             && *of == version
         {
             return answer.clone();
         }
-        let answer: Bytes = self.follower.write(|exposition| match format {
+        let answer: Bytes = self.totals.write(|exposition| match format {
             Format::Protobuf => protobuf::write(exposition).into(),
             Format::OpenMetrics => text::write(exposition, true).into(),
             Format::Text => text::write(exposition, false).into(),
@@ -48,9 +48,9 @@ const INDEX: &str =
     "<!doctype html><title>TrackIOps</title><a href=\"/metrics\">Metrics for Prometheus</a>\n";
 
 /// Answers `GET /metrics`.
-pub fn router(follower: Follower) -> Router {
+pub fn router(totals: LastTotals) -> Router {
     let answers = Arc::new(Answers {
-        follower,
+        totals,
         kept: Mutex::default(),
     });
     Router::new()

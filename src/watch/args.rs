@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use trackiops_live::OnEvent;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 
 use crate::help_headings::{EVENTS, OUTPUT, WHEN};
 use crate::live_socket::SocketFlag;
 use crate::query::SubjectFlags;
 use crate::question_flags::{FileFlags, RowFlags};
-use crate::watch::commands::OnEvent;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use trackiops_live::{Commands, Event, Events, Frames};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{Zone, rfc3339, show};
 use trackiops_query::{
@@ -30,9 +31,6 @@ use crate::paper;
 use crate::query::{columns_of_files, style, with_parts};
 use crate::question_flags::{ColumnsFlag, RowFlags};
 use crate::watch::args::Args;
-use crate::watch::commands::Commands;
-use crate::watch::events::{Event, Events};
-use crate::watch::frames::Frames;
 
 /// Most rows of a table without --top.
 const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
@@ -142,7 +140,8 @@ impl Writer {
             has_header: false,
             events: Events::new(args.matching),
             frames: Frames::default(),
-            commands: Commands::new(args.on, args.on_every)?,
+            commands: Commands::new(args.on, args.on_every, |text| say(text))
+                .context("cannot give up the right to gain privileges")?,
             recorder: None,
         }))
     }

@@ -1,36 +1,32 @@
 //! The source of `top`'s rows: the last windows of a recorder, or a store.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::slice;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
-use std::time::Duration;
 
-use trackiops_query::times::Zone;
 use trackiops_query::{Question, Range, Step};
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Status, Subscription};
+use trackiops_schemas::time::{Granularity, GranularityError, UtcMs};
+use trackiops_store::live::{Gap, Hello, LiveError, Message, Status};
 use trackiops_store::{Snapshot, StoreError};
 
-use crate::question_flags::FileFlags;
+use crate::follower::{Follower, Heard, SILENCE};
+use crate::recent_windows::RecentWindows;
 
 /// Most windows that are kept for courses, and their bytes.
 const MOST_WINDOWS: usize = 60;
 const MOST_BYTES: usize = 16 << 20;
 /// Points of a course.
 const COURSE: i64 = 60;
-/// The recorder sends a message each second.
-const SILENCE: Duration = Duration::from_secs(5);
-const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Most messages that wait for the screen.
 const WAITING: usize = 64;
 
 /// The source of rows.
 pub struct Source {
-    files: FileFlags,
-    stores: Vec<PathBuf>,
+    /// Names the files and the stores.
+    about: Question,
     socket: PathBuf,
     live: Option<Live>,
 }
@@ -38,11 +34,12 @@ pub struct Source {
 /// The messages of a recorder.
 pub struct Live {
     messages: Receiver<Heard>,
+    /// The recorder.
     pub hello: Option<Hello>,
+    /// Its last status.
     pub status: Status,
     mounts: Vec<MountPoint>,
-    windows: VecDeque<LiveWindow>,
-    bytes: usize,
+    windows: RecentWindows,
     /// End of the last window.
     until: Option<UtcMs>,
     /// Windows that were missing in the stream.
@@ -51,10 +48,15 @@ pub struct Live {
     pub trouble: Option<String>,
 }
 
-/// From the thread that listens.
-enum Heard {
-    Message(Message),
-    Trouble(String),
+/// Why there is no question for the screen.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The store or the recorder's windows cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The recorder's windows have an impossible length.
+    #[error(transparent)]
+    Length(#[from] GranularityError),
 }
 
 /// The time that the screen shows.
@@ -67,39 +69,33 @@ pub enum Moment {
 }
 
 impl Source {
-    /// A store, without a recorder.
-    pub fn stored(files: FileFlags, stores: Vec<PathBuf>, socket: &Path) -> Self {
+    /// Stores, without a recorder. `about` names the stores and the files.
+    pub fn stored(about: Question, socket: &Path) -> Self {
         Self {
-            files,
-            stores,
+            about,
             socket: socket.to_owned(),
             live: None,
         }
     }
 
-    /// Listens to a recorder. Earlier times come from `stores`, or if it is empty, from the recorder's own store.
-    pub fn listening(
-        files: FileFlags,
-        stores: Vec<PathBuf>,
-        socket: &Path,
-    ) -> Result<Self, LiveError> {
+    /// Listens to a recorder. Earlier times come from the stores in `about`, or from the recorder's own store if there
+    /// are none.
+    pub fn listening(about: Question, socket: &Path) -> Result<Self, LiveError> {
         // An error at the start ends the command; a later error is shown.
-        let subscription = Subscription::connect(socket)?;
+        let mut follower = Follower::new(socket);
+        let hello = *follower.connect()?;
         let (heard, messages) = sync_channel(WAITING);
-        let hello = subscription.hello().clone();
-        let path = socket.to_owned();
-        thread::spawn(move || listen(subscription, &path, &heard));
-        let mut source = Self::stored(files, stores, socket);
-        if source.stores.is_empty() {
-            source.stores.push(hello.recorder.store.clone());
+        thread::spawn(move || while heard.send(follower.next(SILENCE)).is_ok() {});
+        let mut source = Self::stored(about, socket);
+        if source.about.stores.is_empty() {
+            source.about.stores.push(hello.recorder.store.clone());
         }
         source.live = Some(Live {
             messages,
             hello: Some(hello),
             status: Status::default(),
             mounts: Vec::new(),
-            windows: VecDeque::new(),
-            bytes: 0,
+            windows: RecentWindows::new(MOST_WINDOWS, MOST_BYTES),
             until: None,
             missing: 0,
             trouble: None,
@@ -107,20 +103,20 @@ impl Source {
         Ok(source)
     }
 
+    /// The recorder, unless only stores are shown.
     pub fn live(&self) -> Option<&Live> {
         self.live.as_ref()
     }
 
     /// Takes the recorder's messages. Returns whether there was anything new.
-    pub fn take(&mut self) -> anyhow::Result<bool> {
+    pub fn take(&mut self) -> Result<bool, StoreError> {
         let Some(live) = &mut self.live else {
             return Ok(false);
         };
         let mut is_new = false;
         loop {
             match live.messages.try_recv() {
-                Ok(Heard::Message(message)) => live.hear(message, &self.socket)?,
-                Ok(Heard::Trouble(why)) => live.trouble = Some(why),
+                Ok(heard) => live.hear(heard, &self.socket)?,
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(is_new),
             }
             is_new = true;
@@ -128,7 +124,7 @@ impl Source {
     }
 
     /// The end of the known time: of the last window, or of the store.
-    pub fn until(&self) -> anyhow::Result<UtcMs> {
+    pub fn until(&self) -> Result<UtcMs, StoreError> {
         if let Some(until) = self.live.as_ref().and_then(|live| live.until) {
             return Ok(until);
         }
@@ -137,7 +133,7 @@ impl Source {
     }
 
     /// Length of the shortest windows.
-    pub fn finest(&self) -> anyhow::Result<Granularity> {
+    fn finest(&self) -> Result<Granularity, SourceError> {
         if let Some(hello) = self.live.as_ref().and_then(|live| live.hello.as_ref()) {
             return Ok(Granularity::from_ms(hello.recorder.granularity_ms)?);
         }
@@ -151,15 +147,15 @@ impl Source {
     }
 
     fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        Snapshot::open_all(self.stores.iter().map(PathBuf::as_path))
+        Snapshot::open_all(self.about.stores.iter().map(PathBuf::as_path))
     }
 
     /// A question about the `length_ms` before a moment, with one row for all of it. Time before the live time began is not a gap.
-    pub fn question(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
+    pub fn question(&self, moment: Moment, length_ms: i64) -> Result<Question, StoreError> {
         let (until, view, begin) = match (moment, &self.live) {
             (Moment::Live, Some(live)) => {
-                let view =
-                    Snapshot::of_windows(live.windows.as_slices().0, &live.mounts, &self.socket)?;
+                let windows = live.windows.as_slice();
+                let view = Snapshot::of_windows(windows, &live.mounts, &self.socket)?;
                 let until = live.until.unwrap_or_else(UtcMs::now);
                 let heard = view.span().map(|(begin, _)| begin);
                 // The store has what was recorded before this program listened.
@@ -180,21 +176,17 @@ impl Source {
             since: Some(UtcMs(until.0 - length_ms)).max(begin),
             until: Some(until),
         };
-        let files = self.files.clone();
-        let question = files.question(
-            self.stores.clone(),
-            range,
-            (Zone::Local, UtcMs::now().max(until)),
-        )?;
         Ok(Question {
             view,
+            range,
             step: Some(Step::All),
-            ..question
+            now: UtcMs::now().max(until),
+            ..self.about.clone()
         })
     }
 
     /// The same question about a longer range, for courses.
-    pub fn course(&self, question: &Question, length_ms: i64) -> anyhow::Result<Question> {
+    pub fn course(&self, question: &Question, length_ms: i64) -> Result<Question, SourceError> {
         let finest = self.finest()?;
         let whole = COURSE * finest.ms().max(length_ms / COURSE);
         let until = question.range.until;
@@ -211,12 +203,25 @@ impl Source {
 }
 
 impl Live {
+    /// Whether any window has come.
     pub fn has_windows(&self) -> bool {
-        !self.windows.is_empty()
+        !self.windows.as_slice().is_empty()
     }
 
-    fn hear(&mut self, message: Message, socket: &Path) -> anyhow::Result<()> {
+    fn hear(&mut self, heard: Heard, socket: &Path) -> Result<(), StoreError> {
         self.trouble = None;
+        let message = match heard {
+            Heard::Recorder(hello) => Message::Hello(hello),
+            Heard::Message(message) => message,
+            Heard::Nothing => {
+                self.trouble = Some("the recorder does not answer".to_owned());
+                return Ok(());
+            }
+            Heard::Absent(why) | Heard::Lost(why) => {
+                self.trouble = Some(why.to_string());
+                return Ok(());
+            }
+        };
         match message {
             Message::Hello(hello) => self.hello = Some(*hello),
             Message::Mounts(mounts) => self.mounts = mounts,
@@ -225,49 +230,11 @@ impl Live {
             Message::Gap(Gap { windows, .. }) => self.missing += windows,
             Message::End => self.trouble = Some("the recorder has ended".to_owned()),
             Message::Window(window) => {
-                let view = Snapshot::of_windows(std::slice::from_ref(&window), &[], socket)?;
+                let view = Snapshot::of_windows(slice::from_ref(&window), &[], socket)?;
                 self.until = self.until.max(view.span().map(|(_, end)| end));
-                self.bytes += window.bytes();
-                self.windows.push_back(window);
-                while self.windows.len() > MOST_WINDOWS || self.bytes > MOST_BYTES {
-                    let dropped = self.windows.pop_front();
-                    self.bytes -= dropped.map_or(0, |window| window.bytes());
-                }
-                self.windows.make_contiguous();
+                self.windows.add(window);
             }
         }
         Ok(())
-    }
-}
-
-/// Passes on a recorder's messages, and looks for the next recorder when it ends.
-fn listen(mut subscription: Subscription, socket: &Path, heard: &SyncSender<Heard>) {
-    let told = |trouble: LiveError| heard.send(Heard::Trouble(trouble.to_string()));
-    loop {
-        let sent = match subscription.next(SILENCE) {
-            Ok(Some(message)) => heard.send(Heard::Message(message)),
-            Ok(None) => heard.send(Heard::Trouble("the recorder does not answer".to_owned())),
-            Err(trouble) => {
-                if told(trouble).is_err() {
-                    return;
-                }
-                subscription = loop {
-                    match Subscription::connect(socket) {
-                        Ok(subscription) => break subscription,
-                        Err(trouble) => {
-                            if told(trouble).is_err() {
-                                return;
-                            }
-                            thread::sleep(RETRY_EVERY);
-                        }
-                    }
-                };
-                let hello = Box::new(subscription.hello().clone());
-                heard.send(Heard::Message(Message::Hello(hello)))
-            }
-        };
-        if sent.is_err() {
-            return;
-        }
     }
 }

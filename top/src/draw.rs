@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
+use trackiops_live::{Moment, Source};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
@@ -12,10 +13,9 @@ use trackiops_render::terminal_style::Look;
 use trackiops_render::units::{self, plural};
 use trackiops_render::visible::{visible, width};
 
-use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
-use crate::top::source::{Moment, Source};
-use crate::top::table::{Tab, TableRow};
-use crate::top::view::{Band, View};
+use crate::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
+use crate::table::{Tab, TableRow};
+use crate::view::{Band, View};
 
 /// Least cells of a name.
 const LEAST_NAME: usize = 12;

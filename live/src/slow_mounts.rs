@@ -1,6 +1,5 @@
 //! Finds slow mounts from the last windows of a recorder.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -8,8 +7,10 @@ use trackiops_query::{Question, Range};
 use trackiops_reports::why::{Confidence, Moment, make};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::Snapshot;
 use trackiops_store::live::LiveWindow;
+use trackiops_store::{Snapshot, StoreError};
+
+use crate::recent_windows::RecentWindows;
 
 /// Most windows that are kept, and their bytes.
 const MOST_WINDOWS: usize = 900;
@@ -21,23 +22,26 @@ const RANGE_MS: i64 = 300_000;
 /// A slow moment that ended longer ago is over, ms.
 const OVER_MS: i64 = 20_000;
 
-/// The last windows of a recorder.
-#[derive(Default)]
-pub struct Recent {
-    windows: VecDeque<LiveWindow>,
-    bytes: usize,
+/// Judges the last windows of a recorder.
+#[derive(Debug)]
+pub struct SlowMounts {
+    windows: RecentWindows,
     judged: Option<UtcMs>,
 }
 
-impl Recent {
+impl Default for SlowMounts {
+    fn default() -> Self {
+        Self {
+            windows: RecentWindows::new(MOST_WINDOWS, MOST_BYTES),
+            judged: None,
+        }
+    }
+}
+
+impl SlowMounts {
     /// Keeps a window.
     pub fn add(&mut self, window: LiveWindow) {
-        self.bytes += window.bytes();
-        self.windows.push_back(window);
-        while self.windows.len() > MOST_WINDOWS || self.bytes > MOST_BYTES {
-            let dropped = self.windows.pop_front();
-            self.bytes -= dropped.map_or(0, |window| window.bytes());
-        }
+        self.windows.add(window);
     }
 
     /// Slow moments at `until`, the end of the last window. `None` if they were judged recently, or cannot be judged.
@@ -47,13 +51,13 @@ impl Recent {
         until: UtcMs,
         mounts: &[MountPoint],
         socket: &Path,
-    ) -> anyhow::Result<Option<Vec<Moment>>> {
+    ) -> Result<Option<Vec<Moment>>, StoreError> {
         let is_due = |judged: UtcMs| (until.0 - judged.0).abs() >= EVERY_MS;
         if !self.judged.is_none_or(is_due) {
             return Ok(None);
         }
         self.judged = Some(until);
-        let view = Snapshot::of_windows(self.windows.make_contiguous(), mounts, socket)?;
+        let view = Snapshot::of_windows(self.windows.as_slice(), mounts, socket)?;
         let question = Question {
             view: Some(Rc::new(view)),
             range: Range {

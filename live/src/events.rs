@@ -41,6 +41,7 @@ pub struct Event {
     pub kind: &'static str,
     /// Its subject: a server, a row, or nothing.
     pub subject: String,
+    /// A line for people.
     pub text: String,
     /// The same for programs.
     pub fields: Map<String, Value>,
@@ -79,6 +80,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// Events of a recording. A row must match in this number of consecutive windows.
     pub fn new(windows: u32) -> Self {
         Self {
             windows,

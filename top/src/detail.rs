@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use trackiops_live::{Moment, Source};
 use trackiops_query::{
     Answer, Figures, FileSelector, GroupBy, Outcome, Projection, Question, ask, ask_files,
     ask_operations_by,
@@ -11,8 +12,6 @@ use trackiops_render::terminal_style::{Look, Style};
 use trackiops_render::{DistributionFormat, Format, Render, plot_in_terminal, write_distribution};
 use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_schemas::time::{Granularity, UtcMs};
-
-use crate::top::source::{Moment, Source};
 
 /// Width of a line if nothing else is known.
 const WIDTH: usize = 80;

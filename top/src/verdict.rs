@@ -1,11 +1,10 @@
 //! The first line of the screen: the slow moments in the time before.
 
+use trackiops_live::{Moment, Source};
 use trackiops_query::times::Zone;
 use trackiops_render::why::headline;
 use trackiops_reports::why::make;
 use trackiops_schemas::time::UtcMs;
-
-use crate::top::source::{Moment, Source};
 
 /// The time to judge, ms.
 const RANGE_MS: i64 = 600_000;

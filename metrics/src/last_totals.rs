@@ -1,23 +1,17 @@
-//! Follows a recorder, and keeps its last message.
+//! Keeps the last totals of a recorder.
 
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::Duration;
 
+use trackiops_live::{Follower, Heard, SILENCE};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::StoreError;
-use trackiops_store::live::{LiveError, Message, Position, RecorderInfo, Status, Subscription};
+use trackiops_store::live::{LiveError, Message, Position, RecorderInfo, Status};
 
 use crate::exposition::{Exposition, OwnCounts};
 use crate::top_files::{FileSums, TopFiles};
-
-/// The recorder sends a message each second. After this time without one, it is stopped or gone.
-const SILENCE: Duration = Duration::from_secs(5);
-/// Interval of attempts to find a recorder.
-const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// The last message of a recorder.
 #[derive(Clone, Debug)]
@@ -32,9 +26,9 @@ pub struct Recording {
     pub totals: ClosedWindow,
 }
 
-/// Keeps the last message of a recorder, for all readers.
+/// Keeps the last totals of a recorder, for all readers.
 #[derive(Clone, Debug)]
-pub struct Follower {
+pub struct LastTotals {
     socket: PathBuf,
     known: Arc<Mutex<Known>>,
 }
@@ -98,8 +92,8 @@ impl<S> Waiting<S> {
     }
 }
 
-impl Follower {
-    /// A follower of the recorder at `socket`, with separate series for at most `top_files` files.
+impl LastTotals {
+    /// The totals of the recorder at `socket`, with separate series for at most `top_files` files.
     pub fn new(socket: &Path, top_files: usize) -> Self {
         let known = Known {
             files: (top_files > 0).then(|| TopFiles::new(top_files)),
@@ -114,26 +108,26 @@ impl Follower {
     /// Follows one recorder after another. Without a recorder, `say` gets the reason, once for each reason.
     pub fn run(&self, say: impl Fn(&str)) {
         let mut said = String::new();
+        let mut recorders = Follower::new(&self.socket);
         loop {
-            let why = self.follow_one(|| said.clear());
+            let why = self.follow_one(&mut recorders, || said.clear());
             self.forget();
             let why = why.to_string();
             if why != said {
                 say(&why);
                 said = why;
             }
-            sleep(RETRY_EVERY);
+            recorders.leave();
         }
     }
 
     /// Follows a recorder until the recorder ends. Calls `begun` after its first message.
-    fn follow_one(&self, mut begun: impl FnMut()) -> FollowError {
-        let mut subscription = match Subscription::connect(&self.socket) {
-            Ok(subscription) => subscription,
+    fn follow_one(&self, recorders: &mut Follower, mut begun: impl FnMut()) -> FollowError {
+        let hello = match recorders.connect() {
+            Ok(hello) => hello,
             Err(error) => return error.into(),
         };
-        let recorder = subscription.hello().recorder.clone();
-        let mut waiting = Waiting::after(subscription.hello().position);
+        let mut waiting = Waiting::after(hello.position);
         let mut mounts = Vec::new();
         let mut status = Status::default();
         loop {
@@ -141,13 +135,13 @@ impl Follower {
                 self.lock().show(recording);
                 begun();
             }
-            match subscription.next(SILENCE) {
-                Ok(Some(Message::Mounts(there))) => mounts = there,
-                Ok(Some(Message::Status(now))) => status = *now,
-                Ok(Some(Message::Totals(window))) => match window.decode(&self.socket) {
+            match recorders.next(SILENCE) {
+                Heard::Message(Message::Mounts(there)) => mounts = there,
+                Heard::Message(Message::Status(now)) => status = *now,
+                Heard::Message(Message::Totals(window)) => match window.decode(&self.socket) {
                     Ok(Some(totals)) => {
                         let recording = Recording {
-                            recorder: recorder.clone(),
+                            recorder: hello.recorder.clone(),
                             status: mem::take(&mut status),
                             mounts: mounts.clone(),
                             totals,
@@ -160,7 +154,7 @@ impl Follower {
                     Ok(None) => {}
                     Err(error) => return error.into(),
                 },
-                Ok(Some(Message::Window(window))) => {
+                Heard::Message(Message::Window(window)) => {
                     waiting.reach(window.position);
                     if self.lock().files.is_none() {
                         continue;
@@ -175,11 +169,11 @@ impl Follower {
                         Err(error) => return error.into(),
                     }
                 }
-                Ok(Some(Message::Gap(gap))) => waiting.reach(gap.until),
-                Ok(Some(Message::Hello(_))) => {}
-                Ok(Some(Message::End)) => return FollowError::Ended,
-                Ok(None) => return LiveError::Silent(self.socket.clone()).into(),
-                Err(error) => return error.into(),
+                Heard::Message(Message::Gap(gap)) => waiting.reach(gap.until),
+                Heard::Recorder(_) | Heard::Message(Message::Hello(_)) => {}
+                Heard::Message(Message::End) => return FollowError::Ended,
+                Heard::Nothing => return LiveError::Silent(self.socket.clone()).into(),
+                Heard::Absent(error) | Heard::Lost(error) => return error.into(),
             }
         }
     }
@@ -220,7 +214,7 @@ impl Follower {
     }
 }
 
-/// Why the follower lost the recorder.
+/// Why the recorder is not followed any more.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
     #[error("the recorder has ended; waiting for another one")]

@@ -10,7 +10,7 @@ use trackiops_render::Render;
 use trackiops_schemas::time::UtcMs;
 
 /// Makes objects of windows. Notes wait for the next object.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Frames {
     notes: Vec<String>,
     /// Whether windows come from the store, which has all rows of each window.

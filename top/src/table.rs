@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
+use trackiops_live::{Moment, Source};
 use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
@@ -14,8 +15,7 @@ use trackiops_query::{
 };
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::top::source::{Moment, Source};
-use crate::top::view::View;
+use crate::view::View;
 
 /// The subject of a tab's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

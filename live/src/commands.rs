@@ -1,20 +1,19 @@
 //! Programs that `watch --on` runs: without a shell, without privileges, and not too often.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use rustix::thread::set_no_new_privs;
 
-use crate::output::say;
-use crate::watch::events::{Event, KINDS};
+use crate::events::{Event, KINDS};
 
 /// Most programs that run at once.
 const MOST_RUNNING: usize = 4;
@@ -69,19 +68,22 @@ pub struct Commands {
     every: Duration,
     last: HashMap<(usize, String), Run>,
     running: Vec<(Child, Instant)>,
+    /// Shows a message to a person.
+    say: fn(&dyn Display),
 }
 
 impl Commands {
-    /// From here on, neither this process nor its programs can gain privileges.
-    pub fn new(on: Vec<OnEvent>, every: Duration) -> anyhow::Result<Self> {
+    /// From here on, neither this process nor its programs can gain privileges. `say` shows a message to a person.
+    pub fn new(on: Vec<OnEvent>, every: Duration, say: fn(&dyn Display)) -> io::Result<Self> {
         if !on.is_empty() {
-            set_no_new_privs(true).context("cannot give up the right to gain privileges")?;
+            set_no_new_privs(true)?;
         }
         Ok(Self {
             on,
             every,
             last: HashMap::new(),
             running: Vec::new(),
+            say,
         })
     }
 
@@ -103,7 +105,7 @@ impl Commands {
             self.reap();
             let program = &self.on[number].words[0];
             if self.running.len() >= MOST_RUNNING {
-                say(format_args!(
+                (self.say)(&format_args!(
                     "`{program}` does not run at {}: {MOST_RUNNING} programs run already",
                     event.kind
                 ));
@@ -111,8 +113,8 @@ impl Commands {
             }
             match start(&self.on[number].words, &json(left_out)) {
                 Ok(child) => self.running.push((child, now)),
-                Err(error) => say(format_args!(
-                    "cannot run `{program}` at {}: {error:#}",
+                Err(error) => (self.say)(&format_args!(
+                    "cannot run `{program}` at {}: {error}",
                     event.kind
                 )),
             }
@@ -129,10 +131,11 @@ impl Commands {
 
     /// Kills programs that run too long, and reports failed ones.
     pub fn reap(&mut self) {
+        let say = self.say;
         self.running
             .retain_mut(|(child, since)| match child.try_wait() {
                 Ok(None) if since.elapsed() > LONGEST => {
-                    say(format_args!(
+                    say(&format_args!(
                         "a program that --on ran has not ended within {} s, and is killed",
                         LONGEST.as_secs()
                     ));
@@ -143,7 +146,9 @@ impl Commands {
                 Ok(None) => true,
                 Ok(Some(status)) => {
                     if !status.success() {
-                        say(format_args!("a program that --on ran has failed: {status}"));
+                        say(&format_args!(
+                            "a program that --on ran has failed: {status}"
+                        ));
                     }
                     false
                 }
@@ -153,7 +158,7 @@ impl Commands {
 }
 
 /// Starts a program with the event on its standard input.
-fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
+fn start(words: &[String], event: &str) -> io::Result<Child> {
     // Not a pipe: writing to a pipe would block if the program does not read.
     let mut stdin = File::from(memfd_create("event", MemfdFlags::CLOEXEC)?);
     stdin.write_all(event.as_bytes())?;
@@ -179,7 +184,7 @@ fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
             Ok(())
         });
     }
-    Ok(command.spawn()?)
+    command.spawn()
 }
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
 };
+use trackiops_live::{Moment, Source};
+use trackiops_query::coverage::note::Note;
 use trackiops_query::times::rfc3339;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::top::detail::Detail;
-use crate::top::source::{Moment, Source};
-use crate::top::table::{Tab, Table, TableRow, Target, Wanted};
-use crate::top::verdict::Verdict;
-use crate::top::view::{Of, View};
+use crate::detail::Detail;
+use crate::table::{Tab, Table, TableRow, Target, Wanted};
+use crate::verdict::Verdict;
+use crate::view::{Of, View};
 
 /// Lines above and below the rows.
 pub const LINES_ABOVE: u16 = 6;
@@ -22,35 +23,36 @@ const COURSES: usize = 200;
 
 /// The state of the screen.
 pub struct App {
-    pub tab: Tab,
-    pub of: Of,
-    pub moment: Moment,
+    pub(crate) tab: Tab,
+    pub(crate) of: Of,
+    pub(crate) moment: Moment,
     /// Whether the screen is frozen.
-    pub is_paused: bool,
+    pub(crate) is_paused: bool,
     /// The time that a row sums up.
-    pub length: Granularity,
+    pub(crate) length: Granularity,
     /// Index of the figure to sort by, and whether the smallest come first.
-    pub sort: usize,
-    pub ascending: bool,
+    pub(crate) sort: usize,
+    pub(crate) ascending: bool,
     /// A part of the rows' names.
-    pub filter: String,
+    pub(crate) filter: String,
     /// Directories that the user entered.
-    pub dirs: Vec<String>,
-    pub mode: Mode,
-    pub table: Table,
-    pub verdict: Verdict,
+    pub(crate) dirs: Vec<String>,
+    pub(crate) mode: Mode,
+    pub(crate) table: Table,
+    pub(crate) verdict: Verdict,
     /// Indices of matching rows, in order.
-    pub order: Vec<usize>,
+    pub(crate) order: Vec<usize>,
     /// Index in `order`, and index of the first row on the screen.
-    pub selected: usize,
-    pub offset: usize,
-    pub detail: Option<Detail>,
+    pub(crate) selected: usize,
+    pub(crate) offset: usize,
+    pub(crate) detail: Option<Detail>,
     /// The `query` that gives the content of the screen.
     pub command: Option<String>,
     /// The last error.
     pub trouble: Option<String>,
     /// Rows that fit on the screen.
-    pub height: usize,
+    pub(crate) height: usize,
+    /// Whether figures are coloured.
     pub has_colour: bool,
 }
 
@@ -73,6 +75,7 @@ pub enum Next {
 }
 
 impl App {
+    /// Shows files at a moment. A row sums up `length`.
     pub fn new(moment: Moment, length: Granularity) -> Self {
         Self {
             tab: Tab::Files,
@@ -98,8 +101,18 @@ impl App {
         }
     }
 
+    /// Number of rows, whether they fit on the screen or not.
+    pub fn row_count(&self) -> usize {
+        self.table.rows.len()
+    }
+
+    /// Notes on the rows.
+    pub fn notes(&self) -> &[Note] {
+        &self.table.notes
+    }
+
     /// Fetches the content of the screen.
-    pub fn ask(&mut self, source: &Source) {
+    pub(crate) fn ask(&mut self, source: &Source) {
         self.verdict.ask(source, self.moment);
         let asked = match &mut self.detail {
             Some(detail) => detail.ask(source, self.moment, self.length),
@@ -127,12 +140,12 @@ impl App {
     }
 
     /// The figures of the rows.
-    pub fn view(&self) -> &'static View {
+    pub(crate) fn view(&self) -> &'static View {
         self.of.view(self.tab)
     }
 
     /// The selected row.
-    pub fn row(&self) -> Option<&TableRow> {
+    pub(crate) fn row(&self) -> Option<&TableRow> {
         self.table.rows.get(*self.order.get(self.selected)?)
     }
 
@@ -176,13 +189,13 @@ impl App {
     }
 
     /// Sets the number of lines for rows.
-    pub fn fit(&mut self, height: usize) {
+    pub(crate) fn fit(&mut self, height: usize) {
         self.height = height;
         self.scroll();
     }
 
     /// Handles an event.
-    pub fn on(&mut self, event: &Event, source: &Source) -> Next {
+    pub(crate) fn on(&mut self, event: &Event, source: &Source) -> Next {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.on_key(*key, source),
             Event::Mouse(mouse) => match mouse.kind {

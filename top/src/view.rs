@@ -3,7 +3,7 @@
 use trackiops_render::units;
 use trackiops_schemas::unit::Unit;
 
-use crate::top::table::{Tab, TableRow};
+use crate::table::{Tab, TableRow};
 
 /// A number of each row.
 pub struct Figure {
