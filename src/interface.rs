@@ -7,7 +7,7 @@ mod commands;
 use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
-use trackiops_metrics::catalogue::FAMILIES;
+use trackiops_serve::metrics::catalogue::FAMILIES;
 use trackiops_testkit::promise::hold_lines;
 
 use crate::exit_status::ExitStatus;
@@ -29,7 +29,7 @@ fn what_is_promised_is_there() {
     section("Metrics", metrics());
     section("Files in a store", answers::files());
     section("Columns of answers", answers::columns());
-    section("API", answers::api());
+    section("API", answers::api(&cli));
     section(
         "Rust",
         vec![format!("rust-version {}", env!("CARGO_PKG_RUST_VERSION"))],

@@ -6,14 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use axum::Router;
-use axum::middleware::from_fn_with_state;
 use rustix::process::geteuid;
-use trackiops_http::{
-    ClientFiles, Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts, serve,
-};
-use trackiops_metrics::{AccessFiles, LastTotals, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
+use trackiops_serve::http::{ClientFiles, ListenAddress, ListenError, Listener, WebConfig, serve};
+use trackiops_serve::metrics::{AccessFiles, LastTotals, MOST_TOP_FILES, OtlpUrl, Pusher, app};
 use trackiops_store::live::{LiveError, Subscription};
 
 use crate::help_headings::{OUTPUT, WHAT};
@@ -155,16 +151,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// A page of another origin can only reach a port without TLS: a browser cannot connect to a Unix socket, and checks the names in a
-/// certificate.
-fn app(address: &ListenAddress, has_tls: bool, totals: LastTotals) -> Router {
-    let app = router(totals);
-    match address {
-        ListenAddress::Tcp(_) if !has_tls => {
-            app.layer(from_fn_with_state(Hosts::default(), refuse_other_hosts))
-        }
-        _ => app,
-    }
 }

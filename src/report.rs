@@ -3,7 +3,6 @@
 mod billing;
 mod by_flags;
 mod carbon;
-mod document;
 pub mod form;
 mod incident;
 mod noisy;

@@ -1,14 +1,4 @@
 //! `trackiops serve`: a read-only view of stores and of the running recorder, over HTTP.
-//!
-//! It answers by running other commands: their flags are the parameters. Each question runs in a separate process, which can be killed
-//! without harming the server.
-
-mod access;
-pub mod api;
-mod jobs;
-mod live;
-pub mod pages;
-mod state;
 
 use std::env;
 use std::path::PathBuf;
@@ -16,37 +6,35 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use axum::Router;
-use axum::http::HeaderValue;
-use axum::http::header::{
-    CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
-use axum::response::Response;
+use clap::CommandFactory as _;
 use rustix::process::geteuid;
-use tower_http::CompressionLevel;
-use tower_http::compression::CompressionLayer;
-use trackiops_http::{
-    Hosts, ListenAddress, ListenError, Listener, WebConfig, refuse_other_hosts,
-    refuse_other_origins, serve,
-};
+use trackiops_serve::http::{Hosts, ListenAddress, ListenError, Listener, WebConfig, serve};
+use trackiops_serve::page::{Access, Api, Program, app};
 
+use crate::Cli;
 use crate::config::{ConfigFlag, Source};
+use crate::exit_status::ExitStatus;
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
+use crate::notes;
 use crate::output::say;
 use crate::stderr_queue;
 use crate::store_flag::StoreFlags;
-use access::Access;
-use api::Api;
-use jobs::Jobs;
 
 const EXAMPLES: &str = "\
 Examples:
   trackiops serve                                            at a socket of yours, for `ssh -L`
   trackiops serve --listen 127.0.0.1:8080                    in a browser on this host, with a token
   trackiops serve --store web-1 --store web-2 --listen unix:/run/trackiops-serve/s";
+
+/// This program, which answers questions.
+const PROGRAM: Program = Program {
+    commands: Cli::command,
+    nothing: ExitStatus::Negative as i32,
+    damaged: ExitStatus::Damaged as i32,
+    notes: (notes::VARIABLE, notes::AS_DATA),
+};
 
 /// What `trackiops serve` takes.
 #[derive(clap::Args)]
@@ -97,9 +85,12 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
     let has_tls = web.as_ref().is_some_and(WebConfig::has_tls);
     let knows_callers = web.as_ref().is_some_and(WebConfig::knows_callers);
     let socket = args.socket.path().to_owned();
-    let api = Api::new(args.stores.existing()?, socket, Jobs::default());
+    let api = Api::new(args.stores.existing()?, socket, PROGRAM);
     let access = match address {
-        ListenAddress::Tcp(_) if !knows_callers => Some(Arc::new(Access::new(has_tls)?)),
+        ListenAddress::Tcp(_) if !knows_callers => {
+            let access = Access::new(has_tls).context("the system has no random numbers")?;
+            Some(Arc::new(access))
+        }
         _ => None,
     };
     let hosts = Hosts::named(args.allow_host);
@@ -143,40 +134,37 @@ fn say_where(address: &ListenAddress, has_tls: bool, access: Option<&Access>) {
     }
 }
 
-/// The first layer that a request meets is the last one here.
-fn app(api: Api, access: Option<Arc<Access>>, hosts: Hosts) -> Router {
-    let app = api.router().merge(pages::router());
-    let app = app.layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
-    let app = match access {
-        None => app,
-        Some(access) => app.layer(from_fn_with_state(access, access::ask_for_token)),
-    };
-    app.layer(from_fn(refuse_other_origins))
-        .layer(from_fn_with_state(hosts, refuse_other_hosts))
-        .layer(map_response(confine))
-}
+#[cfg(test)]
+mod tests {
+    use trackiops_serve::page::{ENDPOINTS, openapi};
 
-/// Restricts the page to showing data of this server.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    use super::*;
 
-async fn confine(mut response: Response) -> Response {
-    let of_page = [
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "no-referrer"),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
-        (
-            HeaderName::from_static("cross-origin-opener-policy"),
-            "same-origin",
-        ),
-    ];
-    for (name, value) in of_page {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
+    #[test]
+    fn every_parameter_is_a_flag_of_its_command() {
+        let cli = Cli::command();
+        for endpoint in ENDPOINTS {
+            let command = cli.find_subcommand(endpoint.command[0]).unwrap();
+            let is_flag = |name: &str| {
+                let mut arguments = command.get_arguments();
+                arguments.any(|argument| argument.get_long() == Some(name))
+            };
+            let usual = endpoint.usual.iter().map(|(name, _)| *name);
+            for name in endpoint.words.iter().copied().chain(usual) {
+                assert!(is_flag(name), "{}: {name}", endpoint.name);
+                // A client must not choose the files that are written and read.
+                assert!(!["output", "store", "plot", "socket"].contains(&name));
+            }
+        }
     }
-    response
+
+    #[test]
+    fn the_description_of_the_api_is_the_documented_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/openapi.json");
+        let written = format!("{:#}\n", openapi(&Cli::command()));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(path, &written).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), written);
+    }
 }

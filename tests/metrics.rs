@@ -12,13 +12,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::server::{LONG, Server, answer, trackiops};
-use trackiops_metrics::{MOST_SERIES, catalogue::FAMILIES};
 use trackiops_schemas::identity::{Dev, FileAttributes, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::tcp::TcpSums;
 use trackiops_schemas::time::UtcMs;
+use trackiops_serve::metrics::{MOST_SERIES, catalogue::FAMILIES};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
 use trackiops_testkit::windows::{T0, connection, file, mount_point, reads, stalled, window};
 

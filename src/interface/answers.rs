@@ -1,6 +1,7 @@
 //! Columns of files and answers, and the API.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use clap::Command;
 use serde_json::Value;
 use trackiops_query::{
     AnswerRow, Columns, Event, FileActivity, HostStream, KeptRequest, OperationAnswer,
@@ -10,6 +11,7 @@ use trackiops_schemas::columns::{
     FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
 };
 use trackiops_schemas::unit::Unit;
+use trackiops_serve::page::openapi;
 use trackiops_store::{Mark, MountSeen};
 
 /// The columns of Parquet in a store. They have their places: new ones come last.
@@ -95,8 +97,8 @@ fn type_of(data_type: &DataType) -> String {
 }
 
 /// Paths, parameters, answers and objects of the API.
-pub fn api() -> Vec<String> {
-    let description = crate::serve::api::openapi();
+pub fn api(cli: &Command) -> Vec<String> {
+    let description = openapi(cli);
     let mut lines = Vec::new();
     for (path, of) in members(&description["paths"]) {
         lines.push(format!("GET {path}"));

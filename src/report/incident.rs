@@ -15,9 +15,9 @@ use trackiops_render::{connections, units};
 use trackiops_reports::why;
 use trackiops_schemas::time::UtcMs;
 use trackiops_schemas::unit::Unit;
+use trackiops_serve::page::document::{self, Head};
 use trackiops_store::Mark;
 
-use super::document::{self, Head};
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::output::{FilePermissions, Output, print};
