@@ -30,7 +30,6 @@ mod notes;
 mod outcome;
 mod output;
 mod pages;
-mod paper;
 mod progress;
 mod query;
 mod question_flags;

@@ -9,6 +9,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::{Zone, rfc3339, show, show_length};
+use trackiops_query::volume::days_until;
 use trackiops_query::{Outcome, ask_volume};
 use trackiops_render::units::{self, plural};
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
@@ -20,7 +21,6 @@ use crate::exit_status::ExitStatus;
 use crate::live_socket::SocketFlag;
 use crate::output::{Output, print, print_json};
 use crate::report_flags::ReportFlags;
-use crate::volume::days_until;
 
 /// The recorder answers at once, even if its disk is slow.
 const PATIENCE: Duration = Duration::from_secs(5);

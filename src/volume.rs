@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::value_parser;
 use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
-use trackiops_render::units;
+use trackiops_render::volume::summary;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
@@ -97,78 +97,4 @@ fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
             unlike.join(", ")
         ));
     }
-}
-
-/// The sums of all granularities, and when the room is used up.
-fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
-    let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
-    let unsealed = rows.iter().filter(|row| !row.is_sealed());
-    let unsealed: u64 = unsealed.map(|row| row.bytes).sum();
-    if rows.iter().all(|row| row.bytes_per_day.is_none()) {
-        return format!(
-            "not sealed yet: {} in journals; sealing makes them smaller, and then a day can be estimated",
-            units::bytes(unsealed)
-        );
-    }
-    let a_day: f64 = rows.iter().filter_map(|row| row.bytes_per_day).sum();
-    let most: f64 = rows.iter().filter_map(|row| row.bytes_at_most).sum();
-    let lasting = rows.iter().filter(|row| row.bytes_at_most.is_none());
-    let lasting: f64 = lasting.filter_map(|row| row.bytes_per_day).sum();
-    let mut text = format!("{} a day", units::bytes(a_day as u64));
-    if !is_plan {
-        let journals = match unsealed {
-            0 => String::new(),
-            bytes => format!(
-                " ({} of it in journals, not sealed yet)",
-                units::bytes(bytes)
-            ),
-        };
-        text = format!("{} on disk{journals}, {text}", units::bytes(bytes));
-    }
-    if most > 0.0 {
-        let most = units::bytes(most as u64);
-        text += &format!("; what expires will take {most} at most");
-    }
-    if lasting > 0.0 {
-        let a_year = units::bytes((365.0 * lasting) as u64);
-        text += &format!("; what is kept for ever grows by {a_year} a year");
-    }
-    match room {
-        None => text,
-        Some(room) => {
-            let days = days_until(rows, is_plan, room);
-            let when = match days {
-                None => "never used up".to_owned(),
-                Some(days) if days < 2.0 => format!("used up in {:.0} hours", 24.0 * days),
-                Some(days) => format!("used up in {days:.0} days"),
-            };
-            format!("{text}; {} are {when}", units::bytes(room))
-        }
-    }
-}
-
-/// Days until the room is used up, if fewer than 100 years. Each granularity grows until it expires; a plan begins empty.
-pub fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
-    let at = |days: f64| -> f64 {
-        let of_row = |row: &Volume| {
-            let begun = if is_plan { 0.0 } else { row.bytes as f64 };
-            let grown = begun + row.bytes_per_day.unwrap_or_default() * days;
-            row.bytes_at_most
-                .map_or(grown, |most| grown.min(most.max(begun)))
-        };
-        rows.iter().map(of_row).sum()
-    };
-    let (mut low, mut high) = (0.0, 36_500.0);
-    if at(high) < room as f64 {
-        return None;
-    }
-    for _ in 0..60 {
-        let middle = (low + high) / 2.0;
-        if at(middle) < room as f64 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Some(high)
 }

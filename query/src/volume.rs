@@ -225,6 +225,32 @@ fn day_entry_bytes(granularity: Granularity) -> f64 {
         .map_or(0.0, |(_, bytes)| *bytes)
 }
 
+/// Days until the room is used up, if fewer than 100 years. Each granularity grows until it expires; a plan begins empty.
+pub fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
+    let at = |days: f64| -> f64 {
+        let of_row = |row: &Volume| {
+            let begun = if is_plan { 0.0 } else { row.bytes as f64 };
+            let grown = begun + row.bytes_per_day.unwrap_or_default() * days;
+            row.bytes_at_most
+                .map_or(grown, |most| grown.min(most.max(begun)))
+        };
+        rows.iter().map(of_row).sum()
+    };
+    let (mut low, mut high) = (0.0, 36_500.0);
+    if at(high) < room as f64 {
+        return None;
+    }
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if at(middle) < room as f64 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(high)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ pub mod incident;
 mod json;
 mod mounts;
 mod operations;
+pub mod paper;
 pub mod parties;
 mod plot;
 mod processes;
@@ -31,7 +32,7 @@ mod terminal_plot;
 pub mod terminal_style;
 pub mod units;
 pub mod visible;
-mod volume;
+pub mod volume;
 pub mod why;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};

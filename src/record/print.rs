@@ -5,11 +5,11 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use trackiops_render::paper;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::Granularity;
 
 use crate::output::say;
-use crate::paper;
 
 /// Most windows that wait. Beyond that, the newest are not printed.
 const MOST_WAITING: usize = 64;

@@ -17,6 +17,7 @@ use trackiops_query::{
     Range, Step, Subject, ask, ask_operations, ask_operations_by,
 };
 use trackiops_render::formats::Texts;
+use trackiops_render::paper;
 use trackiops_render::terminal_style::Style;
 use trackiops_render::visible::visible;
 use trackiops_render::{Format, Render};
@@ -27,7 +28,6 @@ use trackiops_store::live::{Hello, RecorderInfo, Status};
 
 use crate::notes::say_notes;
 use crate::output::{Output, say};
-use crate::paper;
 use crate::query::{columns_of_files, style, with_parts};
 use crate::question_flags::{ColumnsFlag, RowFlags};
 use crate::watch::args::Args;

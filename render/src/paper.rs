@@ -5,10 +5,11 @@ use std::fmt::Write;
 
 use trackiops_query::times::rfc3339;
 use trackiops_query::{Answer, AnswerRow, Step};
-use trackiops_render::visible::visible;
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::visible::visible;
 
 /// The column header.
 pub const HEADER: &str =
