@@ -8,7 +8,6 @@ mod memory;
 mod messages;
 mod print;
 mod reload;
-mod requests;
 mod service_manager;
 mod stop;
 
@@ -34,7 +33,7 @@ use trackiops_collector::{
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{Options, Warning, WindowQueue, Writer};
+use trackiops_store::{Options, RequestQueue, WAITING_REQUESTS, Warning, WindowQueue, Writer};
 use trackiops_threads::privileges;
 
 use crate::config::Source;
@@ -50,7 +49,6 @@ use crate::record::log::Level;
 use crate::record::memory::Memory;
 use crate::record::print::PaperLines;
 use crate::record::reload::{Changes, Reload};
-use crate::record::requests::WAITING_REQUESTS;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
 use crate::signals;
@@ -229,7 +227,7 @@ async fn record_with_plan(
         let most_waiting = args
             .memory()
             .map_or(WAITING_REQUESTS, Memory::waiting_requests);
-        let written = requests::write(writer, most_waiting);
+        let written = RequestQueue::start(writer, most_waiting, messages::report_warning);
         Some(written.context("cannot start the thread of single requests")?)
     } else {
         None

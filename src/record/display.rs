@@ -10,23 +10,23 @@ use trackiops_render::units;
 use trackiops_render::visible::visible;
 use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
+use trackiops_store::RequestCounts;
 
 use crate::output::say;
 use crate::record::messages::{booked, folded, left_out, missed};
-use crate::record::requests;
 use crate::record::service_manager::ServiceManager;
 
 /// Shows windows to a person.
 pub struct RecordingDisplay {
     status: bool,
     /// Counts of requests that are kept one by one.
-    pub kept: Arc<requests::RequestCounts>,
+    pub kept: Arc<RequestCounts>,
     left_out_shown: u64,
 }
 
 impl RecordingDisplay {
     /// `are_printed` says whether windows are printed to stdout. A terminal then shows no status lines.
-    pub fn new(kept: Arc<requests::RequestCounts>, are_printed: bool) -> Self {
+    pub fn new(kept: Arc<RequestCounts>, are_printed: bool) -> Self {
         Self {
             status: io::stderr().is_terminal() && !(are_printed && io::stdout().is_terminal()),
             kept,

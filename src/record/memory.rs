@@ -5,9 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use trackiops_collector::Settings;
-use trackiops_store::Options;
-
-use crate::record::requests::{WAITING_BYTES, WAITING_REQUESTS};
+use trackiops_store::{Options, WAITING_BYTES, WAITING_REQUESTS};
 
 /// With less memory, single requests are left out: waiting, writing and sealing takes some 30 MiB.
 const LEAST_FOR_REQUESTS: u64 = 96 << 20;

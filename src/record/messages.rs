@@ -10,11 +10,10 @@ use trackiops_render::units::plural;
 use trackiops_schemas::kernel_usage::{KernelUsage, TracingLoad};
 use trackiops_schemas::row::Health;
 use trackiops_schemas::shed::Details;
-use trackiops_store::Warning;
+use trackiops_store::{RequestCounts, Warning};
 
 use crate::output::say;
 use crate::record::log::{self, Level};
-use crate::record::requests::RequestCounts;
 
 /// The message that a server has stopped answering, or that nothing waits for it any more.
 fn stall_text(Stall { change, server }: &Stall) -> String {
@@ -63,6 +62,11 @@ pub fn report_warning(warning: Warning) {
         Warning::WillRetry(_) => (Level::Warning, "retry"),
         Warning::Spared(_) => (Level::Notice, "spared"),
         Warning::RequestsFull(_) => (Level::Notice, "requests-full"),
+        Warning::RequestsLeftOut => (Level::Warning, "requests-left-out"),
+        Warning::CannotWriteRequests(_) | Warning::RequestsEnded(_) => {
+            (Level::Error, "requests-failing")
+        }
+        Warning::RequestsWrittenAgain => (Level::Notice, "requests-written"),
         Warning::CannotWrite(_) => (Level::Error, "store-failing"),
         Warning::Replaced(_) => (Level::Error, "store-replaced"),
         Warning::WrittenAgain { .. } => (Level::Notice, "store-written"),

@@ -88,7 +88,10 @@ pub use read_memory::{beyond_limit, limit_read_memory, most_decoded_bytes, read_
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use record_limit::{RecordEnds, RecordLimit};
 pub use repair::{Repaired, repair};
-pub use requests::{DiskBudget, EachBatch, RequestsView, RequestsWriter, ends_ns};
+pub use requests::{
+    DiskBudget, EachBatch, RequestCounts, RequestQueue, RequestsView, RequestsWriter,
+    WAITING_BYTES, WAITING_REQUESTS, ends_ns,
+};
 pub use segment::checksum::{Summed, UNKNOWN as UNKNOWN_CRC32C, created_by};
 pub use segment::metadata::JournalSpan;
 pub use segment::reader::{Batches, SegmentReader};

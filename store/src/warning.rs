@@ -31,6 +31,14 @@ pub enum Warning {
     /// Single requests have reached this number of bytes. From now on, their oldest segments are deleted. Reported
     /// once.
     RequestsFull(u64),
+    /// The disk is too slow for single requests. Some are dropped. Reported once.
+    RequestsLeftOut,
+    /// Single requests cannot be written for now, because of this error. They are dropped.
+    CannotWriteRequests(String),
+    /// Single requests can be written again, after [`Self::CannotWriteRequests`].
+    RequestsWrittenAgain,
+    /// Single requests cannot be written any more, because of this error.
+    RequestsEnded(String),
     /// The store cannot be written, because of this error. Windows wait in memory.
     CannotWrite(String),
     /// Another directory has taken the place of the store, as the text says. Nothing more can be written, so the
@@ -94,6 +102,17 @@ impl fmt::Display for Warning {
                  from now on; windows are kept",
                 bytes >> 20
             ),
+            Self::RequestsLeftOut => f.write_str(
+                "the disk is too slow for --requests: some are left out, windows are complete",
+            ),
+            Self::CannotWriteRequests(error) => write!(
+                f,
+                "requests are not kept one by one for now, but windows are complete: {error}"
+            ),
+            Self::RequestsWrittenAgain => f.write_str("requests are kept one by one again"),
+            Self::RequestsEnded(error) => {
+                write!(f, "requests are not kept one by one any more: {error}")
+            }
             Self::CannotWrite(error) => write!(
                 f,
                 "the store cannot be written, recording goes on and windows wait in memory: {error}"

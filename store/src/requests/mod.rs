@@ -6,6 +6,7 @@
 
 mod budget;
 mod journal;
+mod queue;
 mod read;
 mod seal;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use journal::RequestsJournalWriter;
 pub use budget::DiskBudget;
 pub(crate) use budget::delete_removed;
 pub(crate) use journal::RequestsScan;
+pub use queue::{RequestCounts, RequestQueue, WAITING_BYTES, WAITING_REQUESTS};
 pub use read::{EachBatch, RequestsView, ends_ns};
 
 /// If a batch begins this long before the end of the previous one, the clock was set back. The limit bounds the

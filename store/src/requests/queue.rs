@@ -1,5 +1,5 @@
-//! Passes single requests to the store. A slow disk must not delay reading the rings, so requests are dropped and counted if too many
-//! already wait.
+//! The queue in front of the writer of single requests. A slow disk must not delay reading the rings, so requests are
+//! dropped and counted if too many already wait.
 
 use std::io;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{RequestsWriter, StoreError};
 
-use crate::record::log::{self, Level};
+use super::RequestsWriter;
+use crate::error::StoreError;
+use crate::warning::Warning;
 
 /// Requests that may wait for the disk if memory allows: 22 MiB, or 2.6 seconds of 100,000 requests/s.
 pub const WAITING_REQUESTS: u64 = 256 << 10;
@@ -21,8 +22,11 @@ pub const WAITING_BYTES: u64 = 88;
 /// How often the writer runs when there are no requests.
 const IDLE_EVERY: Duration = Duration::from_secs(1);
 
+/// Passes a warning on, from any thread.
+type Warn = Arc<dyn Fn(Warning) + Send + Sync>;
+
 /// Counts of requests on each path.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct RequestCounts {
     offered: AtomicU64,
     accepted: AtomicU64,
@@ -36,8 +40,11 @@ pub struct RequestCounts {
 impl RequestCounts {
     /// Requests that found no room in the queue, or no writer, or whose write failed.
     pub fn left_out(&self) -> u64 {
-        let not_taken =
-            self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed);
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        let not_taken = self
+            .offered
+            .load(Ordering::Relaxed)
+            .saturating_sub(accepted);
         not_taken + self.failed.load(Ordering::Relaxed)
     }
 
@@ -62,7 +69,8 @@ impl RequestCounts {
 
     /// Requests that are not written yet. After the end of writing, they never will be.
     pub fn unwritten(&self) -> u64 {
-        self.offered.load(Ordering::Relaxed) - self.written.load(Ordering::Relaxed)
+        let written = self.written.load(Ordering::Relaxed);
+        self.offered.load(Ordering::Relaxed).saturating_sub(written)
     }
 }
 
@@ -71,9 +79,34 @@ pub struct RequestQueue {
     batches: Sender<RequestBatch>,
     most_waiting: u64,
     counts: Arc<RequestCounts>,
+    warn: Warn,
 }
 
 impl RequestQueue {
+    /// Starts a thread that writes requests from the queue until the queue is dropped. At most `most_waiting` wait; 0
+    /// drops all requests. `warn` receives warnings.
+    pub fn start(
+        writer: RequestsWriter,
+        most_waiting: u64,
+        warn: impl Fn(Warning) + Send + Sync + 'static,
+    ) -> io::Result<(Self, JoinHandle<Result<(), StoreError>>)> {
+        let (batches, received) = channel();
+        let warn: Warn = Arc::new(warn);
+        let queue = Self {
+            batches,
+            most_waiting,
+            counts: Arc::default(),
+            warn: Arc::clone(&warn),
+        };
+        let counts = queue.counts();
+        let builder = thread::Builder::new().name("requests".to_owned());
+        let thread = trackiops_threads::spawn(builder, move || {
+            let counts = EndOfWriting(counts);
+            write_all(writer, &received, &counts.0, &*warn)
+        })?;
+        Ok((queue, thread))
+    }
+
     /// Puts a batch into the queue, or drops it.
     pub fn put(&self, batch: RequestBatch) {
         let counts = &self.counts;
@@ -84,9 +117,7 @@ impl RequestQueue {
         if counts.waiting(accepted) > self.most_waiting {
             // Without room for any request, this was already reported.
             if none_left_out && self.most_waiting > 0 {
-                let text =
-                    "the disk is too slow for --requests: some are left out, windows are complete";
-                log::report(Level::Warning, "requests-left-out", &[], text);
+                (self.warn)(Warning::RequestsLeftOut);
             }
         } else if self.batches.send(batch).is_ok() {
             counts.accepted.store(accepted, Ordering::Relaxed);
@@ -97,26 +128,6 @@ impl RequestQueue {
     pub fn counts(&self) -> Arc<RequestCounts> {
         Arc::clone(&self.counts)
     }
-}
-
-/// Writes requests from the queue in a separate thread until the queue is dropped. At most `most_waiting` wait; 0 drops all requests.
-pub fn write(
-    writer: RequestsWriter,
-    most_waiting: u64,
-) -> io::Result<(RequestQueue, JoinHandle<Result<(), StoreError>>)> {
-    let (batches, received) = channel();
-    let counts = Arc::<RequestCounts>::default();
-    let queue = RequestQueue {
-        batches,
-        most_waiting,
-        counts: Arc::clone(&counts),
-    };
-    let builder = thread::Builder::new().name("requests".to_owned());
-    let thread = trackiops_threads::spawn(builder, move || {
-        let counts = EndOfWriting(counts);
-        write_all(writer, &received, &counts.0)
-    })?;
-    Ok((queue, thread))
 }
 
 /// Notes the end of writing, even after a panic, so that health rows count the requests that will not be written.
@@ -132,6 +143,7 @@ fn write_all(
     mut writer: RequestsWriter,
     received: &Receiver<RequestBatch>,
     counts: &RequestCounts,
+    warn: &dyn Fn(Warning),
 ) -> Result<(), StoreError> {
     let mut failing: Option<WriteFailure> = None;
     loop {
@@ -157,8 +169,7 @@ fn write_all(
             }
         };
         if let Err(error @ (StoreError::Gone(_) | StoreError::Replaced(_))) = written {
-            let text = format_args!("requests are not kept one by one any more: {error}");
-            log::report(Level::Error, "requests-failing", &[], text);
+            warn(Warning::RequestsEnded(error.to_string()));
             // A deleted store is created again only when this writer has let go of it.
             drop(writer);
             for batch in received {
@@ -171,11 +182,10 @@ fn write_all(
             (Ok(()), None) => None,
             (Ok(()), Some(failing)) if failing.is_pausing() => Some(failing),
             (Ok(()), Some(_)) => {
-                let text = "requests are kept one by one again";
-                log::report(Level::Notice, "requests-written", &[], text);
+                warn(Warning::RequestsWrittenAgain);
                 None
             }
-            (Err(error), before) => Some(WriteFailure::after(&error, before)),
+            (Err(error), before) => Some(WriteFailure::after(&error, before, warn)),
         };
     }
 }
@@ -191,15 +201,12 @@ impl WriteFailure {
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
     const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-    fn after(error: &StoreError, before: Option<Self>) -> Self {
+    fn after(error: &StoreError, before: Option<Self>, warn: &dyn Fn(Warning)) -> Self {
         let pause = before.map_or(Self::FIRST_PAUSE, |before| {
             (before.pause * 2).min(Self::LONGEST_PAUSE)
         });
         if pause == Self::FIRST_PAUSE {
-            let text = format_args!(
-                "requests are not kept one by one for now, but windows are complete: {error}"
-            );
-            log::report(Level::Error, "requests-failing", &[], text);
+            warn(Warning::CannotWriteRequests(error.to_string()));
         }
         Self {
             pause,
@@ -224,9 +231,9 @@ mod tests {
             store: "store".into(),
             why: "no space".into(),
         };
-        let mut failing = WriteFailure::after(&error(), None);
+        let mut failing = WriteFailure::after(&error(), None, &|_| ());
         for _ in 0..20 {
-            failing = WriteFailure::after(&error(), Some(failing));
+            failing = WriteFailure::after(&error(), Some(failing), &|_| ());
             assert!(failing.pause <= Duration::from_secs(5));
         }
     }
@@ -238,6 +245,7 @@ mod tests {
             batches,
             most_waiting: 0,
             counts: Arc::default(),
+            warn: Arc::new(|_| ()),
         };
         for requests in [1, 3] {
             queue.put(RequestBatch {
@@ -256,6 +264,7 @@ mod tests {
             batches,
             most_waiting: WAITING_REQUESTS,
             counts: Arc::default(),
+            warn: Arc::new(|_| ()),
         };
         let counts = queue.counts();
         let put = |requests: u64| {
