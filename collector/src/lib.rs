@@ -17,6 +17,7 @@ pub mod fuzzing;
 mod generations;
 mod kernel_sums;
 mod loads;
+mod machine;
 mod mount_roots;
 mod names;
 mod operations;
@@ -35,6 +36,7 @@ mod tenants;
 mod timing;
 mod tracefs;
 mod user_functions;
+pub mod verdicts;
 
 pub use audit::judgement::{ALARM_PERCENT, Unprobed};
 pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
@@ -42,6 +44,7 @@ pub use engine::{EngineError, check_functions};
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, MountName, Procedure, ProcedureError};
 pub use loads::{KernelLoad, KernelLoads, LoadSafety, kernel_loads};
+pub use machine::machine;
 pub use plan::{
     AppView, CallPrograms, EngineChoice, Levels, Plan, PreemptedCalls, Programs, RecordedLevel,
     Switches, Unsupported, plan,

@@ -1,4 +1,4 @@
-//! `trackiops doctor --report`: facts about the machine for a bug report. Nothing in them names the machine, its files, users or servers.
+//! Facts about the machine for a bug report. Nothing in them names the machine, its files, users or servers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
