@@ -2,7 +2,7 @@
 //!
 //! [`Follower`] connects to the recorders at a socket, one after another. [`Steps`] adds their windows up to steps,
 //! [`Events`] derives events from their messages, and [`SlowMounts`] judges their last windows. [`Commands`] runs
-//! programs at events. [`Source`] is the source of a screen: the last windows of a recorder, or a store.
+//! programs at events. [`StatusReport`] judges a recorder's status. [`Source`] is the source of a screen: the last windows of a recorder, or a store.
 
 mod commands;
 mod events;
@@ -11,6 +11,7 @@ mod frames;
 mod recent_windows;
 mod slow_mounts;
 mod source;
+mod status;
 mod steps;
 
 pub use commands::{Commands, OnEvent};
@@ -19,4 +20,5 @@ pub use follower::{Follower, Heard, SILENCE};
 pub use frames::Frames;
 pub use slow_mounts::SlowMounts;
 pub use source::{Live, Moment, Source, SourceError};
+pub use status::StatusReport;
 pub use steps::{StepRows, Steps};
