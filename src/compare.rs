@@ -11,15 +11,13 @@ use trackiops_render::report::ReportTable;
 use trackiops_render::units::plural;
 use trackiops_reports::report::About;
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::time::UtcMs;
 
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
 use crate::output::say;
 use crate::progress::begin_reading;
-use crate::question_flags::{FileFlags, WhenFlags};
+use crate::question_flags::{FileFlags, RangeFlags};
 use crate::report::form::FormFlags;
-use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,13 +55,11 @@ pub struct Args {
     /// As they are, or compressed by gzip, bzip2 or zstd.
     #[arg(long, required = true, value_name = "FILE", num_args = 1.., help_heading = WHAT)]
     pcap: Vec<PathBuf>,
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
+    #[command(flatten)]
+    range: RangeFlags,
     /// Another port of NFS beside 2049; repeatable
     #[arg(long = "port", value_name = "PORT", help_heading = WHAT)]
     ports: Vec<u16>,
-    #[command(flatten)]
-    when: WhenFlags,
     /// List every request, not only those that differ (in a table the first 20)
     #[arg(long, help_heading = ROWS)]
     rows: bool,
@@ -74,9 +70,7 @@ pub struct Args {
 /// Runs the command. Status 0: equal; 1: something differs; 3: a part of the store is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let form = args.form.choose(&TABLES)?;
-    let time = (Zone::Local, UtcMs::now());
-    let range = args.when.range(time)?;
-    let mut question = FileFlags::default().question(args.stores.existing()?, range, time)?;
+    let mut question = args.range.question(FileFlags::default())?;
     // A capture only contains the wire level.
     question.levels = vec![IoLevel::Wire];
     begin_reading("comparing", None);

@@ -175,15 +175,31 @@ impl WhenFlags {
     }
 }
 
-/// Which files, and when.
+/// Stores and range.
 #[derive(clap::Args)]
-pub struct SelectionFlags {
+pub struct RangeFlags {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
     when: WhenFlags,
+}
+
+impl RangeFlags {
+    /// A question about these files. It has one row per file for the whole range, unless the caller changes that.
+    pub fn question(self, files: FileFlags) -> anyhow::Result<Question> {
+        let time = (Zone::Local, UtcMs::now());
+        let range = self.when.range(time)?;
+        files.question(self.stores.existing()?, range, time)
+    }
+}
+
+/// Stores, range and files.
+#[derive(clap::Args)]
+pub struct SelectionFlags {
+    #[command(flatten)]
+    range: RangeFlags,
+    #[command(flatten)]
+    files: FileFlags,
 }
 
 impl SelectionFlags {
@@ -204,19 +220,15 @@ impl SelectionFlags {
 
     /// The question. It has one row per file for the whole range, unless the caller changes that.
     pub fn question(self) -> anyhow::Result<Question> {
-        let time = (Zone::Local, UtcMs::now());
-        let range = self.when.range(time)?;
-        self.files.question(self.stores.existing()?, range, time)
+        self.range.question(self.files)
     }
 }
 
-/// Of which stores, when, and how it is written: of lists that choose no files.
+/// Stores, range and format: for lists that choose no files.
 #[derive(clap::Args)]
 pub struct ListFlags {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
     #[command(flatten)]
-    when: WhenFlags,
+    range: RangeFlags,
     #[command(flatten)]
     form: FormatFlags,
 }
@@ -225,9 +237,7 @@ impl ListFlags {
     /// The question, and the format and destination of its answer.
     pub fn question(self) -> anyhow::Result<(Question, Format, Output)> {
         let (format, output) = self.form.choose()?;
-        let time = (Zone::Local, UtcMs::now());
-        let range = self.when.range(time)?;
-        let question = FileFlags::default().question(self.stores.existing()?, range, time)?;
+        let question = self.range.question(FileFlags::default())?;
         Ok((question, format, output))
     }
 }

@@ -13,17 +13,15 @@ use trackiops_render::pseudonym::Key;
 use trackiops_render::why::{hide, sentences};
 use trackiops_render::{connections, units};
 use trackiops_reports::why;
-use trackiops_schemas::time::UtcMs;
 use trackiops_schemas::unit::Unit;
 use trackiops_serve::page::document::{self, Head};
 use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
-use crate::help_headings::{OUTPUT, WHAT};
+use crate::help_headings::OUTPUT;
 use crate::output::{FilePermissions, Output, print};
 use crate::progress::with_progress;
-use crate::question_flags::{FileFlags, WhenFlags};
-use crate::store_flag::StoreFlags;
+use crate::question_flags::{FileFlags, RangeFlags};
 use crate::suffix::{PAGES, format_of};
 use crate::{notes, outcome};
 
@@ -58,10 +56,8 @@ totals are exact. If that does not fit into 5 MB, the report has fewer files, an
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
     #[command(flatten)]
-    when: WhenFlags,
+    range: RangeFlags,
     /// Write into this file, which is replaced atomically; - is stdout
     ///
     /// Its name ends in .html (.htm).
@@ -87,9 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if output.is_terminal() {
         bail!("refusing to write a page to a terminal; use --output FILE.html");
     }
-    let time = (Zone::Local, UtcMs::now());
-    let range = args.when.range(time)?;
-    let question = FileFlags::default().question(args.stores.existing()?, range, time)?;
+    let question = args.range.question(FileFlags::default())?;
     let zone = question.zone;
     let explain = question.explain.clone();
     let head = with_progress(&explain, || head(&question, key.as_ref(), &args.note))?;
@@ -181,6 +175,7 @@ fn in_words(marks: &[Mark], zone: Zone) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_schemas::time::UtcMs;
 
     #[test]
     fn marks_at_the_beginning_are_few_and_short() {
