@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use trackiops_query::volume_names::VolumeName;
-use trackiops_query::{GroupBy, Outcome, Projection, Question, ask};
-use trackiops_tenants::{Known, Rules};
+use trackiops_query::{Matched, Projection, Question, ask, ask_matched};
+use trackiops_tenants::Rules;
 
 use crate::outcome;
 use crate::output::say;
@@ -57,49 +56,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tenant_rules: Some(Arc::clone(&rules)),
         ..question
     };
-    let matched = with_progress(&question.explain, || matched(&question, &rules))?;
+    let matched = with_progress(&question.explain, || ask_matched(&question, &rules))?;
     say_matched(&args.rules, &rules, &matched);
     let outcome = ask(&question)?;
     outcome::write_outcome(outcome, None, format, &output, question.zone)
-}
-
-/// The data that a rule matched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Matched {
-    names: u64,
-    requests: u64,
-    bytes: u64,
-}
-
-/// The data that each rule matched; last, the data of no tenant.
-fn matched(question: &Question, rules: &Rules) -> anyhow::Result<Vec<Matched>> {
-    let question = Question {
-        by: GroupBy {
-            tenants: true,
-            users: true,
-            ..GroupBy::NAME
-        },
-        projection: Projection::totals(),
-        tenant_rules: None,
-        ..question.clone()
-    };
-    let mut matched = vec![Matched::default(); rules.count() + 1];
-    if let Outcome::Found(answer) = ask(&question)? {
-        for row in answer.rows {
-            let known = Known {
-                mount: row.mount(),
-                volume: row.volume.as_deref().map(VolumeName::for_rules),
-                path: row.path(),
-                tenant: &row.tenant,
-            };
-            let place = rules.of(&known).map_or(rules.count(), |found| found.rule);
-            let sum = &mut matched[place];
-            sum.names += 1;
-            sum.requests += row.sum.read().requests + row.sum.write().requests;
-            sum.bytes += row.sum.bytes();
-        }
-    }
-    Ok(matched)
 }
 
 fn say_matched(path: &Path, rules: &Rules, matched: &[Matched]) {
