@@ -5,6 +5,7 @@
 
 mod answer;
 mod captures;
+pub mod check;
 pub mod connections;
 mod distribution;
 mod events;
