@@ -31,7 +31,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal. `restore` calls [`restore`].
+    /// Takes the terminal. At the end, it calls the given function, which calls [`restore`].
     pub fn open(restore: fn()) -> anyhow::Result<Self> {
         // Its panic hook restores the terminal before the message.
         let terminal = ratatui::try_init().context("cannot use the terminal")?;
