@@ -94,6 +94,22 @@ fn the_process_of_a_culprit_is_named_in_every_door() {
 }
 
 #[test]
+fn an_export_has_a_verdict_without_processes() {
+    let dir = stored(&noisy_neighbour());
+    let export = dir.path().join("export.parquet").display().to_string();
+    let exported = run(dir.path(), &["export", "--output", &export]);
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
+    let said = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(["why", "--json", "--store", &export])
+        .output()
+        .unwrap();
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let moment: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(moment["load"]["name"], "/srv/scratch/backup.tar");
+    assert_eq!(moment["load"]["process"], Value::Null);
+}
+
+#[test]
 fn a_slow_network_is_named_with_its_evidence() {
     let dir = stored(&slow_network());
     let said = text(&run(dir.path(), &["why"]).stdout);

@@ -138,7 +138,15 @@ fn a_culprit_has_its_process_where_single_requests_were_kept() {
     let process = is_at(&why, 2).process.expect("no process");
     assert_eq!((&*process.name, process.pid), ("tar", 4711));
     assert_eq!(process.cgroup.as_deref(), Some("/backup.service"));
-    assert_eq!(planted(windows).process, None);
+    assert_eq!(planted(windows.clone()).process, None);
+    // Requests of the last third say little about the whole time.
+    let mut late = backup_requests();
+    late.requests.drain(..400);
+    let dir = tempfile::tempdir().unwrap();
+    let options = options_of("h", "1s,10s,1m", "1h");
+    record_with_requests(dir.path(), options, &windows, &late);
+    let why = make(&question(dir.path())).unwrap().unwrap();
+    assert_eq!(is_at(&why, 2).process, None);
 }
 
 #[test]

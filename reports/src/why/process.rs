@@ -12,7 +12,8 @@ use trackiops_schemas::level::IoLevel;
 use super::load::{Load, Measure, Owner};
 use super::track::within;
 
-/// A process is behind a load if it did at least this part of it.
+/// A process is behind a load if it did at least this part of it. Requests must have been kept for as large a part of the
+/// time.
 const MOST: f64 = 0.6;
 
 /// A process.
@@ -35,9 +36,17 @@ pub fn behind(
     let Some(question) = about(load, &within(question, time)) else {
         return Ok(None);
     };
+    // Windows that a recorder sends come without single requests.
+    if question.view.is_some() || question.stores.is_empty() {
+        return Ok(None);
+    }
     let Outcome::Found(answer) = ask_processes(&question)? else {
         return Ok(None);
     };
+    // A shorter time may have been that of another process.
+    if (answer.range.ms() as f64) < MOST * time.ms() as f64 {
+        return Ok(None);
+    }
     // The process of a call is the application. That of a request may be a thread of the kernel.
     let of_level = |level| {
         let rows = answer.rows.iter();
@@ -62,11 +71,17 @@ fn about(load: &Load, question: &Question) -> Option<Question> {
         Measure::Metadata => &["OPEN"],
         Measure::Syncs => &["FSYNC", "COMMIT"],
     };
+    // Exports have no single requests.
+    let stores = question.stores.iter().filter(|store| store.is_dir());
     Some(Question {
+        stores: stores.cloned().collect(),
         files,
         tenants,
         levels: Vec::new(),
         ops: ops.iter().map(|op| (*op).to_owned()).collect(),
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
         ..question.clone()
     })
 }
@@ -87,7 +102,8 @@ fn most(all: &[&ProcessActivity], measure: Measure) -> Option<Process> {
         Measure::WrittenBytes => of.write_bytes,
         Measure::Requests | Measure::Metadata | Measure::Syncs => of.requests,
     };
-    let sum: u64 = all.iter().map(|of| did(of)).sum();
+    // A forged file may have any numbers.
+    let sum: u128 = all.iter().map(|of| u128::from(did(of))).sum();
     let first = all.iter().max_by_key(|of| did(of))?;
     let is_most = sum > 0 && did(first) as f64 >= MOST * sum as f64;
     let (name, pid) = first.process.clone().zip(first.pid)?;
@@ -123,6 +139,9 @@ mod tests {
         let unknown = process("", 0, 300);
         assert_eq!(pid_of([&unknown, &tar], Measure::WrittenBytes), None);
         assert_eq!(most(&[], Measure::Requests), None);
+        let huge = process("dd", 4713, u64::MAX);
+        assert_eq!(pid_of([&huge, &huge], Measure::WrittenBytes), None);
+        assert_eq!(pid_of([&huge, &tar], Measure::WrittenBytes), Some(4713));
     }
 
     #[test]
