@@ -3,11 +3,20 @@
 //! `lost = requests x (mean now - mean before)`, for reads and writes apart. Without enough requests before, it is unknown, and not 0.
 
 use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::time::UtcMs;
+
+use crate::coverage::Interval;
 
 /// A range is compared with as long a time before it, and at least with this, ms.
-pub const LEAST_BEFORE_MS: u64 = 600_000;
+const LEAST_BEFORE_MS: u64 = 600_000;
 /// A mean latency is usual if it is of this many requests.
 const LEAST_REQUESTS: u64 = 3;
+
+/// The begin of the time before a range that it is compared with.
+pub fn begin_before(range: Interval) -> UtcMs {
+    let ms = range.ms().max(LEAST_BEFORE_MS).cast_signed();
+    UtcMs(range.start.0.saturating_sub(ms))
+}
 
 /// The usual latency, ns: the mean of the requests before. `None` with too few of them.
 pub fn usual_ns(before: &Direction) -> Option<f64> {

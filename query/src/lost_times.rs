@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use trackiops_schemas::columns::{DIRECTIONS, MOUNT, PATH};
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::aggregation::GroupKey;
@@ -16,7 +15,7 @@ use crate::error::QueryError;
 use crate::execute::execute;
 use crate::file_selector::FileSelection;
 use crate::group::{Entity, GroupBy, Grouping, Level, TenantKey};
-use crate::lost::{LEAST_BEFORE_MS, Lost};
+use crate::lost::{Lost, begin_before};
 use crate::origin::HostIndex;
 use crate::plan::{asked, plan};
 use crate::projection::Projection;
@@ -109,9 +108,7 @@ fn place(key: &GroupKey) -> Place {
 
 /// The recorded time before a range that it is compared with.
 fn before(range: Interval, span: Interval) -> Interval {
-    let ms = range.ms().max(LEAST_BEFORE_MS).cast_signed();
-    let start = UtcMs(range.start.0.saturating_sub(ms));
-    Interval::new(start, range.start).intersect(span)
+    Interval::new(begin_before(range), range.start).intersect(span)
 }
 
 /// Stored columns that the comparison and the grouping of its files need.

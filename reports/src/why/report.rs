@@ -8,7 +8,7 @@ use trackiops_query::ask::{ask_span, asked, check, within as overlaps};
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
-use trackiops_query::lost::LEAST_BEFORE_MS;
+use trackiops_query::lost::begin_before;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::row::{Direction, Row};
@@ -71,9 +71,7 @@ pub fn make(question: &Question) -> Made<Why> {
         return Ok(Err((why, Vec::new())));
     }
     let range = range(question, span);
-    let lead = range.ms().max(LEAST_BEFORE_MS).cast_signed();
-    let whole = Interval::new(UtcMs(range.start.0.saturating_sub(lead)), range.end);
-    let whole = whole.intersect(span);
+    let whole = Interval::new(begin_before(range), range.end).intersect(span);
     let lengths = lengths(whole)?;
     let tracks = match ask_tracks(&within(question, whole), &lengths)? {
         Ok(tracks) => tracks,

@@ -173,8 +173,8 @@ impl Api {
         let range = state::fixed_range(parameters.first("since"), parameters.first("until"))?;
         let stores = Arc::clone(&self.stores);
         let question = format!("{}?{query}", endpoint.name);
-        let of_requests = endpoint.is_of_requests();
-        let tag = move || state::tag(&stores, range, &question, of_requests);
+        let reads = endpoint.reads(parameters.given.iter().map(|(_, value)| &**value));
+        let tag = move || state::tag(&stores, range, &question, reads);
         let tag = tokio::task::spawn_blocking(tag);
         tag.await.ok()?.ok()
     }

@@ -6,6 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
+use trackiops_query::coverage::Interval;
+use trackiops_query::lost::begin_before;
 use trackiops_query::times::{self, Zone};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
@@ -44,18 +46,30 @@ impl State {
     }
 }
 
-/// The tag of a question: identifies the content of the stores in its range, and their marks. `of_requests`: the question is about single
-/// requests.
+/// What an answer depends on, besides windows of its range and marks.
+#[derive(Clone, Copy)]
+pub struct Reads {
+    /// Single requests, which are kept apart from windows.
+    pub requests: bool,
+    /// The time before the range that it is compared with.
+    pub before: bool,
+}
+
+/// The tag of a question: identifies the content of the stores in its range, their marks, and what else the answer `reads`.
 pub fn tag(
     stores: &[PathBuf],
     range: (UtcMs, UtcMs),
     question: &str,
-    of_requests: bool,
+    reads: Reads,
 ) -> Result<String, StoreError> {
     let mut state = State(Xxh3::new());
     state.add(env!("CARGO_PKG_VERSION").as_bytes());
     state.add(question.as_bytes());
-    add_windows(&mut state, stores, range)?;
+    let begin = match reads.before {
+        true => begin_before(Interval::new(range.0, range.1)),
+        false => range.0,
+    };
+    add_windows(&mut state, stores, (begin, range.1))?;
     // Exports have neither marks nor single requests.
     for store in stores.iter().filter(|store| store.is_dir()) {
         if let Some((changed, bytes)) = marks_changed(store)? {
@@ -64,7 +78,7 @@ pub fn tag(
             state.add(&changed.as_nanos().to_le_bytes());
             state.add(&bytes.to_le_bytes());
         }
-        if of_requests {
+        if reads.requests {
             add_requests(&mut state, store, range)?;
         }
     }
@@ -149,7 +163,37 @@ pub fn describe(stores: &[PathBuf]) -> Result<Value, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use trackiops_testkit::recording::of_two_files;
+    use trackiops_testkit::stores::{options_of, record};
+    use trackiops_testkit::windows::T0;
+
     use super::*;
+
+    #[test]
+    fn a_tag_of_a_comparison_also_stands_for_the_time_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let stores = ["now", "before"].map(|name| dir.path().join(name));
+        let record = |store: &Path, start_ms: i64| {
+            record(
+                store,
+                options_of("h", "1s", "15m"),
+                &of_two_files(start_ms, 10),
+            );
+        };
+        let tag_of = |before| {
+            let reads = Reads {
+                requests: false,
+                before,
+            };
+            tag(&stores, (UtcMs(T0), UtcMs(T0 + 10_000)), "top", reads).unwrap()
+        };
+        record(&stores[0], T0);
+        record(&stores[1], T0 - 300_000);
+        let tags = [tag_of(false), tag_of(true)];
+        record(&stores[1], T0 - 200_000);
+        assert_eq!(tag_of(false), tags[0]);
+        assert_ne!(tag_of(true), tags[1]);
+    }
 
     #[test]
     fn only_a_range_of_fixed_times_is_fixed() {

@@ -1,5 +1,7 @@
 //! The questions of the API: each is a command, with the flags that a client may choose.
 
+use crate::serve::state::Reads;
+
 /// A question: a command and its parameters.
 pub struct Endpoint {
     /// Its name in the path.
@@ -199,9 +201,14 @@ impl Endpoint {
         self.parameters().contains(&name)
     }
 
-    /// Whether its answers are about single requests, which are kept apart from windows.
-    pub fn is_of_requests(&self) -> bool {
-        self.command[0] == "requests"
+    /// What its answers depend on, besides windows of the range and marks. Takes the values of the parameters.
+    pub fn reads<'v>(&self, mut values: impl Iterator<Item = &'v str>) -> Reads {
+        let is_why = self.command[0] == "why";
+        Reads {
+            requests: is_why || self.command[0] == "requests",
+            // Columns, conditions and orders may name lost time.
+            before: is_why || values.any(|value| value.contains("lost")),
+        }
     }
 
     /// The parameters that a client may give.
