@@ -140,7 +140,7 @@ pub struct Twice {
     pub host: HostIndex,
     /// From the first to the last such time.
     pub range: Interval,
-    /// Whether the stores share an id: one is a copy or an export of the other, so the data is the same.
+    /// Whether the stores share an id: one is a copy or an export of the other, or both are copies.
     pub are_related: bool,
 }
 

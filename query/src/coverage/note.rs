@@ -232,7 +232,8 @@ pub enum Note {
         host: String,
         /// From the first to the last such time.
         range: Interval,
-        /// Whether one is a copy or an export of the other. Otherwise two hosts may have the same name.
+        /// Whether they share an id, as a copy and an export do with the store, and clones with each other. After it was made, a copy may
+        /// have recorded other data. Without a common id, two hosts may have the same name.
         are_related: bool,
     },
     /// The wall clock was set.
@@ -577,7 +578,7 @@ impl Note {
                 range,
                 are_related: true,
             } => format!(
-                "{} is counted twice on {host}: one of these is a copy or an export of another; leave it out",
+                "{} is counted twice on {host}, unless both recorded then: one of these is a copy or an export of another; leave it out",
                 between(range)
             ),
             Self::Twice {
