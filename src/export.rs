@@ -393,6 +393,9 @@ impl ExportFile {
         kind: Kind,
         key: Option<Key>,
     ) -> anyhow::Result<Self> {
+        // Reading the rows may take long: by then the store may be gone, or be another one.
+        let stores = key.is_none().then(|| export.describe_stores());
+        let stores = stores.transpose()?;
         let path = place.draft(export);
         let create = || -> io::Result<_> {
             let (partial, sink) = match place {
@@ -407,7 +410,8 @@ impl ExportFile {
             let writer = Writer::new(kind, &export.table.schema(), out)?;
             Ok((partial, writer))
         };
-        let (partial, writer) = create().with_context(|| cannot_write(&path))?;
+        let (partial, mut writer) = create().with_context(|| cannot_write(&path))?;
+        writer.describe(stores);
         let anonymizer = key.map(|key| Anonymizer {
             pseudonyms: Pseudonyms::new(&key, Way::Hide),
             check: Check::new(&key),
@@ -456,9 +460,6 @@ impl ExportFile {
             anonymizer,
         } = self;
         writer.describe(exported.describe(export.table));
-        if anonymizer.is_none() {
-            writer.describe([export.describe_stores()?]);
-        }
         let Some(mut partial) = partial else {
             let finished = writer
                 .finish()
