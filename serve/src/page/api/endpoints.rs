@@ -1,6 +1,6 @@
 //! The questions of the API: each is a command, with the flags that a client may choose.
 
-use crate::serve::state::Reads;
+use crate::page::state::Reads;
 
 /// A question: a command and its parameters.
 pub struct Endpoint {
