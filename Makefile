@@ -68,7 +68,8 @@ unit: setup
 TEST = $(CARGO) test --locked --features fail-points --workspace
 # What guests and demos run is built once, and sooner with few optimizations and no LTO. Tests wait for guests, of which few run at once (tests/guest/run.rs).
 FAST_RELEASE = CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-test-long: FAST_RELEASE =
+# Published results are about the release.
+matrix storm test-long: FAST_RELEASE =
 GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON="$$(scripts/python.sh)" \
 	$(TEST) --test guest -- --ignored --test-threads=200 --nocapture
 
