@@ -129,7 +129,14 @@ fn add_parameter(path: &str, parameter: &Value, lines: &mut Vec<String>) {
     let usual = schema["default"].as_str();
     let usual = usual.map(|usual| format!(", else {usual}"));
     let usual = usual.unwrap_or_default();
-    lines.push(format!("GET {path} ?{name} is {}{usual}", kind(schema)));
+    let required = match parameter["required"] == true {
+        true => ", required",
+        false => "",
+    };
+    lines.push(format!(
+        "GET {path} ?{name} is {}{required}{usual}",
+        kind(schema)
+    ));
     let values = schema["enum"].as_array().into_iter().flatten();
     let values = values.filter_map(Value::as_str);
     lines.extend(values.map(|value| format!("GET {path} ?{name} takes {value}")));

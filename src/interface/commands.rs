@@ -48,9 +48,13 @@ fn add_flag(arg: &Arg, place: usize, path: &str, lines: &mut Vec<String>) {
     }
     let aliases = arg.get_all_aliases().unwrap_or_default().into_iter();
     lines.extend(aliases.map(|alias| format!("{name} is also --{alias}")));
+    let shorts = arg.get_all_short_aliases().unwrap_or_default().into_iter();
+    lines.extend(shorts.map(|short| format!("{name} is also -{short}")));
     if arg.get_action().takes_values() {
-        let values = arg.get_possible_values().into_iter();
-        lines.extend(values.map(|value| format!("{name} takes {}", value.get_name())));
+        for value in arg.get_possible_values() {
+            let names = value.get_name_and_aliases();
+            lines.extend(names.map(|value| format!("{name} takes {value}")));
+        }
     }
 }
 
