@@ -28,8 +28,20 @@ pub fn command(program: &Path) -> Command {
         }
         None => Command::new(program),
     };
-    // The user who runs the tests may have a store and a configuration.
-    command.env_remove("TRACKIOPS_STORE");
-    command.env("TRACKIOPS_CONFIG", "none");
+    without_settings(&mut command);
     command
+}
+
+/// Keeps the store and the settings of the user who runs the tests from a command: those in files, and those in variables.
+pub fn without_settings(command: &mut Command) {
+    let is_setting = |name: &str| {
+        let of_tables = ["TRACKIOPS_RECORD_", "TRACKIOPS_SERVE_"];
+        name == "TRACKIOPS_STORE" || of_tables.iter().any(|table| name.starts_with(table))
+    };
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_setting) {
+            command.env_remove(name);
+        }
+    }
+    command.env("TRACKIOPS_CONFIG", "none");
 }

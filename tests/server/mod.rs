@@ -11,6 +11,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use trackiops_testkit::program::without_settings;
+
 /// User of the program if the test runs as root.
 pub const NOBODY: u32 = 65_534;
 pub const LONG: Duration = Duration::from_secs(30);
@@ -108,7 +110,9 @@ pub fn answer(mut stream: impl Read) -> (String, Vec<u8>) {
 pub fn trackiops(dir: &Path) -> Command {
     let program = env!("CARGO_BIN_EXE_trackiops");
     if !rustix::process::geteuid().is_root() {
-        return Command::new(program);
+        let mut command = Command::new(program);
+        without_settings(&mut command);
+        return command;
     }
     let copy = dir.join("trackiops");
     if !copy.exists() {
@@ -118,6 +122,7 @@ pub fn trackiops(dir: &Path) -> Command {
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(copy);
+    without_settings(&mut command);
     command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
     command
 }
