@@ -110,7 +110,8 @@ fn the_api_has_the_answers_that_it_had() {
                 None => stored.ask(question),
             },
         };
-        let answer = format!("{answer:#}").replace('\n', "\n> ");
+        let answer = format!("{answer:#}").replace(dir.path().to_str().unwrap(), "DIR");
+        let answer = answer.replace('\n', "\n> ");
         format!("> {answer}\n= {status}\n")
     };
     hold(&file, ask, |_, then, now| {
