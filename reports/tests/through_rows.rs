@@ -9,7 +9,7 @@ use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::incidents::{
-    SECONDS, at, is_planted, local, office, recorded, slow_network, usual,
+    SECONDS, at, is_planted, local, noisy_neighbour, office, recorded, slow_network, usual,
 };
 use trackiops_testkit::questions::question;
 use trackiops_testkit::queueing::{Day, windows};
@@ -215,6 +215,21 @@ fn a_slow_network_is_told_from_a_slow_server() {
     assert_eq!(split(&windows), Split::Network);
     windows.iter_mut().for_each(|window| window.ops.clear());
     assert_eq!(split(&windows), Split::FewReadings);
+}
+
+/// The new tenant takes 13 times the time that the others lose.
+#[test]
+fn others_are_slow_beside_a_new_tenant_that_takes_nearly_all_time() {
+    let (_dir, mut question) = stored_as("1s,10s", &noisy_neighbour());
+    question.range = Range {
+        since: Some(at(600)),
+        until: Some(at(900)),
+    };
+    let made = slow::report::make(&question, None, granularity("10s"));
+    let report = made.unwrap().unwrap();
+    let of = &report.times.answer.rows[0];
+    assert_eq!((&*of.mount, of.time.start), ("nas:/data", at(600)));
+    assert!((15.0..25.0).contains(&of.added_s), "{of:?}");
 }
 
 /// Reports on a short recording say what has enough intervals.

@@ -18,7 +18,9 @@ use trackiops_schemas::row::{Direction, Row as Counters};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::change_point::MIN_BASELINE;
-use super::comparison::{Change, Figures, Part, added_rtt_us, both, changes, grown_part, mix_us};
+use super::comparison::{
+    Change, Figures, NOTABLE_RATIO, Part, added_rtt_us, both, changes, grown_part, mix_us,
+};
 use super::suffering::{Suffering, raised_load, ranked};
 use super::{Found, Slow, columns, find};
 use crate::by::ReportBy;
@@ -37,11 +39,13 @@ const METHOD: &[&str] = &[
     "Queue, network and server, and completion are the parts of the mean latency; they add up to it. The mix is the part of its change that comes from another share of reads and writes. \
      If most of the added time is that of network and server, what TCP knew of the connections may tell which: docs/guide/why.md has the rule.",
     "Added time is requests x (mean now - mean before), reads and writes apart, for each tenant, directory and file. That of a slow time is the sum of the tenants that lost \
-     time. A slow time in which that is less than a tenth of the time of all requests is not reported: it only has more requests of those that always take long.",
+     time. A slow time in which that is less than a tenth of the time of all requests is not reported, unless these tenants took 1.5 times as long: it only has more \
+     requests of those that always take long.",
 ];
 
-/// A slow time counts if its added time is at least this part of the time of all requests. With less, no tenant waits longer than before:
-/// tenants that are always slow only have a larger share of the requests.
+/// A slow time counts if its added time is at least this part of the time of all requests, or if tenants whose usual latency is known took
+/// [`NOTABLE_RATIO`] times as long. Otherwise no tenant waits longer than before: tenants that are always slow only have a larger share of the
+/// requests. A new tenant with nearly all of the time says nothing about the others.
 const MIN_ADDED: f64 = 0.1;
 /// The report examines who suffered only for this many slow times, those with the most added time.
 const MOST_ASKED: usize = 10;
@@ -446,10 +450,16 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
         let tenants = now.by_tenant(places);
         let none = Counters::default();
         let pairs = tenants.iter();
-        let pairs = pairs.map(|(tenant, now)| (tenants_before.get(tenant).unwrap_or(&none), now));
-        let added_s = ranked(pairs).into_iter().filter_map(|of| of.added_s);
-        let added_s = added_s.map(|s| s.max(0.0)).sum();
-        let all_s = both(&sum).latency_ns_sum as f64 / 1e9;
+        let pairs: Vec<_> = pairs
+            .map(|(tenant, now)| (tenants_before.get(tenant).unwrap_or(&none), now))
+            .collect();
+        let (mut added_s, mut known_s) = (0.0, 0.0);
+        for of in ranked(pairs.iter().copied()) {
+            if let Some(s) = of.added_s {
+                added_s += s.max(0.0);
+                known_s += seconds(pairs[of.place].1);
+            }
+        }
         let time = SlowTime {
             number: 0,
             mount: mount.into(),
@@ -465,9 +475,15 @@ fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Result<Vec<
             recorded_ms: [before_ms, now_ms],
             added_s,
         };
-        (added_s >= MIN_ADDED * all_s).then_some(time)
+        let is_slower = added_s >= (1.0 - 1.0 / NOTABLE_RATIO) * known_s && added_s > 0.0;
+        (is_slower || added_s >= MIN_ADDED * seconds(&sum)).then_some(time)
     };
     Ok(found.into_iter().filter_map(time).collect())
+}
+
+/// The time of the reads and writes of a row, s.
+fn seconds(of: &Counters) -> f64 {
+    both(of).latency_ns_sum as f64 / 1e9
 }
 
 /// Sums by subject of a mount in a range.
