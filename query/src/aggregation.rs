@@ -10,6 +10,7 @@ use trackiops_schemas::row::Row;
 use trackiops_schemas::time::UtcMs;
 
 use crate::group::{Entity, TenantKey};
+use crate::lost::Lost;
 use crate::origin::{File, HostIndex};
 use crate::sparse_row::SparseRow;
 
@@ -39,6 +40,8 @@ pub struct Group {
     pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: SparseRow,
+    /// Lost time; unknown if nothing is compared.
+    pub lost: Lost,
     latest: Age,
     /// Ages of the rows that supplied the names of the user and the container, and the labels.
     named: [Age; 3],
@@ -57,7 +60,7 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// Adds a row.
+    /// Adds a row, and what its requests lost.
     pub fn add(
         &mut self,
         key: GroupKey,
@@ -65,6 +68,7 @@ impl Aggregator {
         file: &Arc<File>,
         tenant: &Arc<Tenant>,
         row: Row,
+        lost: Lost,
     ) {
         match self.groups.entry(key) {
             Entry::Vacant(entry) => {
@@ -72,6 +76,7 @@ impl Aggregator {
                     file: Arc::clone(file),
                     tenant: Arc::clone(tenant),
                     sum: row.into(),
+                    lost,
                     latest: age,
                     named: [age; 3],
                 });
@@ -79,6 +84,7 @@ impl Aggregator {
             Entry::Occupied(mut entry) => {
                 let group = entry.get_mut();
                 group.sum.merge(&row);
+                group.lost.add(lost);
                 group.add_file(age, file);
                 group.add_tenant([age; 3], tenant);
             }
@@ -110,6 +116,7 @@ impl Aggregator {
                 Entry::Occupied(mut entry) => {
                     let known = entry.get_mut();
                     known.sum.merge(&group.sum.row());
+                    known.lost.add(group.lost);
                     known.add_file(group.latest, &group.file);
                     known.add_tenant(group.named, &group.tenant);
                 }
@@ -222,7 +229,9 @@ mod tests {
                     level: IoLevel::Wire,
                 };
                 let tenant = tenant("0", None);
-                aggregator.add(key, (UtcMs(*time), 0), &file(*path), &tenant, requests(1));
+                let (age, file) = ((UtcMs(*time), 0), file(*path));
+                let lost = Lost::default();
+                aggregator.add(key, age, &file, &tenant, requests(1), lost);
             }
             let groups = aggregator.finish();
             assert_eq!(groups.len(), 1);
@@ -251,7 +260,8 @@ mod tests {
                 level: IoLevel::Wire,
             };
             let age = (UtcMs(1000 * *time as i64), 0);
-            mergers[i % 2].add(key, age, &file(None), tenant, requests(1));
+            let lost = Lost::default();
+            mergers[i % 2].add(key, age, &file(None), tenant, requests(1), lost);
         }
         let [mut aggregator, other] = mergers;
         aggregator.absorb(other);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trackiops_schemas::columns::PATH_INFERRED;
 use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::row::{ClosedWindow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
@@ -24,6 +24,7 @@ use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
 use crate::projection::Projection;
 use crate::scan::{self, ScanColumns};
+use crate::usual_latencies::UsualLatencies;
 
 /// The recorded time within the range of a plan.
 #[derive(Debug)]
@@ -79,14 +80,16 @@ pub(crate) fn in_stages<'p, S>(
     Ok(Recorded { covered, hosts })
 }
 
-/// Executes a plan for rows of files. Keeps the `wanted` files, or all, and adds up rows by `grouping`.
+/// Executes a plan for rows of files. Keeps the `wanted` files, or all, and adds up rows by `grouping`. Compares each row
+/// with what is `usual`.
 ///
 /// Fails with [`QueryError::TooManyRows`] if any thread has more than `row_limit` rows.
-pub fn execute(
+pub(crate) fn execute(
     plan: &Plan<'_>,
     wanted: Option<&FileSelection>,
     projection: Projection,
     grouping: &Grouping,
+    usual: &UsualLatencies,
     row_limit: Option<usize>,
     explain: &Explain,
 ) -> Result<Found, QueryError> {
@@ -95,6 +98,7 @@ pub fn execute(
         wanted,
         projection,
         grouping,
+        usual,
         row_limit: row_limit.unwrap_or(usize::MAX),
         explain,
         aggregator: Aggregator::default(),
@@ -159,6 +163,7 @@ struct Run<'p> {
     wanted: Option<&'p FileSelection>,
     projection: Projection,
     grouping: &'p Grouping,
+    usual: &'p UsualLatencies,
     row_limit: usize,
     explain: &'p Explain,
     aggregator: Aggregator,
@@ -274,19 +279,20 @@ impl<'p> Run<'p> {
             wanted,
             projection,
             grouping,
+            usual,
             ..
         } = *self;
         let columns = ScanColumns {
             projection,
             by: grouping.by,
             by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_names(),
-            by_tenant: grouping.tenants.needs_tenants(),
+            by_tenant: grouping.tenants.needs_tenants() || usual.are_known(),
         };
         let mut tenants = grouping.tenants.chooser();
         let journal = job.journal;
         // Consecutive rows of a segment share one `Arc` of their file.
         let mut last: Option<Placed> = None;
-        let each = &mut |time: UtcMs, file: &Arc<File>, tenant: &Arc<Tenant>, row| {
+        let each = &mut |time: UtcMs, file: &Arc<File>, tenant: &Arc<Tenant>, row: Row| {
             if !journal.bounds.contains(time) || share.aggregator.len() > self.row_limit {
                 return;
             }
@@ -311,9 +317,9 @@ impl<'p> Run<'p> {
                     level: file.level,
                 };
                 let closed = window_of(time, job.granularity, journal.extent).end;
-                share
-                    .aggregator
-                    .add(key, (closed, job.order), file, tenant, row);
+                let age = (closed, job.order);
+                let lost = usual.lost(journal.host, file, tenant, &row);
+                share.aggregator.add(key, age, file, tenant, row, lost);
             }
         };
         let ranges = job.ranges.as_deref();
@@ -359,7 +365,9 @@ impl<'p> Run<'p> {
                         level: placed.file.level,
                     };
                     let age = (closed, usize::MAX);
-                    self.aggregator.add(key, age, &placed.file, tenant, row.row);
+                    let (file, row) = (&placed.file, row.row);
+                    let lost = self.usual.lost(host, file, tenant, &row);
+                    self.aggregator.add(key, age, file, tenant, row, lost);
                 }
             }
         };

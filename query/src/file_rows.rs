@@ -26,7 +26,7 @@ use crate::explain::Stage;
 use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping, TenantKey};
-use crate::lost_times::LostTimes;
+use crate::lost::Lost;
 use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
@@ -34,6 +34,7 @@ use crate::projection::Projection;
 use crate::question::{Question, READ, Sort, WRITE};
 use crate::ranking;
 use crate::step::Step;
+use crate::usual_latencies::UsualLatencies;
 use crate::volume_names::VolumeNames;
 
 /// Answers a question about files.
@@ -127,15 +128,17 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     let mut grouping = explain.time(Stage::Find, || Grouping::new(snapshot, question))?;
     let mut wanted = selection.wanted;
     let of_terms = needs(question, &terms, plan.step);
-    let mut lost: Option<LostTimes> = None;
+    // An order by lost time, or a condition on it, needs the latencies of all selected files.
+    let ranks_by_lost = question.top.is_some() && of_terms.has_lost();
+    let mut usual = match ranks_by_lost {
+        true => UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?,
+        false => UsualLatencies::default(),
+    };
     let (ranks, mut only_metadata, mut other_levels) = match question.top {
         None => (None, 0, None),
         Some(top) => {
             let wanted = wanted.as_ref();
-            if of_terms.has_lost() {
-                lost = Some(LostTimes::ask(snapshot, span, question, wanted, &grouping)?);
-            }
-            let first = (top, lost.as_ref());
+            let first = (top, &usual);
             let (ranks, only_metadata, other_levels) =
                 rank(snapshot, span, question, &terms, wanted, &grouping, first)?;
             (Some(ranks), only_metadata, other_levels)
@@ -152,15 +155,9 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
     let projection = question.projection.with(of_terms);
-    // Without an order by it, the first rows are known: only their files are read.
-    if projection.has_lost() && lost.is_none() && plan.step == Step::All {
-        lost = Some(LostTimes::ask(
-            snapshot,
-            span,
-            question,
-            wanted.as_ref(),
-            &grouping,
-        )?);
+    // Without such an order, the first files are known here: only their latencies are read.
+    if projection.has_lost() && !ranks_by_lost && plan.step == Step::All {
+        usual = UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?;
     }
     let row_limit = question.row_limit;
     let mut found = execute(
@@ -168,6 +165,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         wanted.as_ref(),
         projection,
         &grouping,
+        &usual,
         row_limit,
         explain,
     )?;
@@ -199,7 +197,6 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         question,
         terms: &terms,
         volumes: &grouping.volumes,
-        lost: lost.as_ref(),
     };
     Ok(explain.time(Stage::Finish, || {
         asked.outcome(groups, found, span, ranks.as_ref(), told)
@@ -364,7 +361,7 @@ fn rank(
     terms: &FilterAndSort<AnswerRow>,
     wanted: Option<&FileSelection>,
     grouping: &Grouping,
-    (top, lost): (NonZeroUsize, Option<&LostTimes>),
+    (top, usual): (NonZeroUsize, &UsualLatencies),
 ) -> Result<(Ranks, usize, Option<OtherLevels>), QueryError> {
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let conditions = question.step == Some(Step::All);
@@ -378,7 +375,15 @@ fn rank(
     }
     let only_transfers = question.projection.is_of_transfers() || !question.ops.is_empty();
     let projection = needs.only_transfers(only_transfers);
-    let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
+    let mut found = execute(
+        &plan,
+        wanted,
+        projection,
+        grouping,
+        usual,
+        None,
+        &question.explain,
+    )?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
     let asked = Asked {
@@ -386,7 +391,6 @@ fn rank(
         question,
         terms,
         volumes: &grouping.volumes,
-        lost,
     };
     for row in asked.rows(found.groups, &found.recorded) {
         let meets = !conditions || terms.hold(&row);
@@ -471,7 +475,6 @@ struct Asked<'q> {
     question: &'q Question,
     terms: &'q FilterAndSort<AnswerRow>,
     volumes: &'q VolumeNames,
-    lost: Option<&'q LostTimes>,
 }
 
 impl Asked<'_> {
@@ -480,11 +483,8 @@ impl Asked<'_> {
             plan,
             question,
             volumes,
-            lost,
             ..
         } = *self;
-        // It is that of the whole range.
-        let lost = lost.filter(|_| plan.step == Step::All);
         let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
         let sides = Sides::new(&groups, recorded, question);
         let row = |(key, group): (GroupKey, Group)| {
@@ -495,7 +495,10 @@ impl Asked<'_> {
                 covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
                 file: question.by.is_of_files().then_some(group.file),
                 has_both_sides,
-                lost: lost.map(|lost| lost.of(&key)).unwrap_or_default(),
+                lost: match plan.step {
+                    Step::All => group.lost,
+                    Step::Windows(_) => Lost::default(),
+                },
                 of: key.of,
                 volume: None,
                 tenant: group.tenant,

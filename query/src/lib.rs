@@ -33,7 +33,6 @@ mod granularity_cover;
 pub mod group;
 mod literal;
 pub mod lost;
-mod lost_times;
 pub mod marks;
 mod matched_by_rules;
 pub mod mount_filter;
@@ -58,6 +57,7 @@ pub mod step;
 mod suggestions;
 pub mod tenant_filter;
 pub mod times;
+mod usual_latencies;
 pub mod volume;
 pub mod volume_names;
 

@@ -30,6 +30,33 @@ pub fn beyond_ns(requests: &Direction, usual_ns: Option<f64>) -> Option<f64> {
     Some(requests.timed() as f64 * (mean_ns - usual_ns?))
 }
 
+/// Usual latencies of reads and of writes, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usual {
+    /// Of reads; `None` if it is unknown.
+    pub read_ns: Option<f64>,
+    /// Of writes; `None` if it is unknown.
+    pub write_ns: Option<f64>,
+}
+
+impl Usual {
+    /// The usual latencies by the reads and the writes before.
+    pub fn of(read: &Direction, write: &Direction) -> Self {
+        Self {
+            read_ns: usual_ns(read),
+            write_ns: usual_ns(write),
+        }
+    }
+
+    /// What requests lost. Several rows of the same requests may be compared one by one: their lost times add up to that of their sum.
+    pub fn lost(self, now: &Row) -> Lost {
+        Lost {
+            read_ns: beyond_ns(&now.read, self.read_ns),
+            write_ns: beyond_ns(&now.write, self.write_ns),
+        }
+    }
+}
+
 /// Lost time of reads and of writes, ns; negative if they were faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lost {
@@ -42,10 +69,7 @@ pub struct Lost {
 impl Lost {
     /// The lost time of requests, compared with the same requests before.
     pub fn of(before: &Row, now: &Row) -> Self {
-        Self {
-            read_ns: beyond_ns(&now.read, usual_ns(&before.read)),
-            write_ns: beyond_ns(&now.write, usual_ns(&before.write)),
-        }
+        Usual::of(&before.read, &before.write).lost(now)
     }
 
     /// Adds the lost time of other requests.

@@ -14,6 +14,7 @@ use crate::plan::plan;
 use crate::projection::Projection;
 use crate::question::Question;
 use crate::step::Step;
+use crate::usual_latencies::UsualLatencies;
 
 /// Lists the rows that `rows_of` makes from each host's coverage and gaps, ordered by `key`. `what` names them, in the plural.
 pub(crate) fn ask_of_health<T, K: Ord>(
@@ -52,6 +53,7 @@ fn ask_once<T>(
         Some(&no_file),
         Projection::bytes(),
         &grouping,
+        &UsualLatencies::default(),
         None,
         &question.explain,
     )?;

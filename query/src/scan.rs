@@ -35,7 +35,7 @@ pub struct ScanColumns {
     pub by: GroupBy,
     /// Whether a filter needs the names of rows.
     pub by_name: bool,
-    /// Whether a filter needs the tenants of rows.
+    /// Whether a filter or a comparison needs the tenants of rows.
     pub by_tenant: bool,
 }
 

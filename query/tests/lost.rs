@@ -57,7 +57,11 @@ fn recorded() -> Vec<ClosedWindow> {
 }
 
 fn asked(store: &Path) -> Question {
-    record(store, options_of("h", "1s,10s,1m", "1h"), &recorded());
+    asked_of(store, &recorded())
+}
+
+fn asked_of(store: &Path, recorded: &[ClosedWindow]) -> Question {
+    record(store, options_of("h", "1s,10s,1m", "1h"), recorded);
     let columns = Columns::<AnswerRow>::parse("mount,path,tenant,lost").unwrap();
     Question {
         range: range(BEGIN, END),
@@ -148,6 +152,65 @@ fn rows_are_sorted_ranked_and_chosen_by_it() {
 }
 
 #[test]
+fn a_renamed_file_lost_its_time_under_the_name_that_it_had_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let called = |path| used_by(&file(1, 49, Some(path)), "7:/db");
+    let (old, new) = (called("/mnt/in/part"), called("/mnt/out/whole"));
+    let second = |second: i64| {
+        let start = T0 + 1000 * second;
+        let (file, us) = match start - BEGIN {
+            i64::MIN..0 => (&old, 1000),
+            0..4000 => (&old, 3000),
+            _ => (&new, 2000),
+        };
+        window(start, vec![(file.clone(), reads(4096, us))])
+    };
+    let recorded: Vec<_> = (0..70).map(second).collect();
+    let asked = asked_of(dir.path(), &recorded);
+    // 40 reads took 2 ms longer, and 60 took 1 ms longer.
+    for (by, expected) in [
+        (GroupBy::dir(1), vec![("/mnt/in", 80.0), ("/mnt/out", 60.0)]),
+        (
+            GroupBy::NAME,
+            vec![("/mnt/in/part", 80.0), ("/mnt/out/whole", 60.0)],
+        ),
+        (GroupBy::FILE, vec![("/mnt/out/whole", 140.0)]),
+    ] {
+        let by = Question {
+            by,
+            ..asked.clone()
+        };
+        let expected = expected.into_iter();
+        let expected = expected.map(|(name, ms)| (name.to_owned(), Some(ms)));
+        let expected: BTreeMap<_, _> = expected.collect();
+        assert_eq!(lost_ms(&found(&by)), expected, "{:?}", by.by);
+    }
+}
+
+#[test]
+fn tenants_are_compared_apart_also_where_no_column_shows_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |tenant| used_by(&file(1, 49, Some("/mnt/db/shared")), tenant);
+    let (quick, slow) = (of("7:/db"), of("8:/batch"));
+    // The quick one stops: the mean of the file rises, but no request takes longer.
+    let second = |second: i64| {
+        let start = T0 + 1000 * second;
+        let mut rows = vec![(slow.clone(), reads(4096, 9000))];
+        rows.extend((start < BEGIN).then(|| (quick.clone(), reads(4096, 1000))));
+        window(start, rows)
+    };
+    let recorded: Vec<_> = (0..70).map(second).collect();
+    let asked = asked_of(dir.path(), &recorded);
+    let of_mounts = Question {
+        by: GroupBy::MOUNT,
+        projection: Columns::<AnswerRow>::parse("lost").unwrap().needs(),
+        ..asked
+    };
+    let nothing = BTreeMap::from([("srv:/export".to_owned(), Some(0.0))]);
+    assert_eq!(lost_ms(&found(&of_mounts)), nothing);
+}
+
+#[test]
 fn a_direction_has_its_own_lost_time() {
     let dir = tempfile::tempdir().unwrap();
     let asked = asked(dir.path());
@@ -204,6 +267,22 @@ fn an_answer_that_does_not_name_it_does_not_read_the_time_before() {
         found(&question);
         explain.explained().unwrap().segments.read
     };
+    // The range is read no more often, also where rows are sums of files.
+    let ranked = Question {
+        by: GroupBy::MOUNT,
+        top: NonZeroUsize::new(1),
+        ..asked.clone()
+    };
+    let compared = Question {
+        projection: Columns::<AnswerRow>::parse("lost").unwrap().needs(),
+        ..ranked.clone()
+    };
+    let before = Question {
+        range: range(T0, BEGIN),
+        top: None,
+        ..ranked.clone()
+    };
+    assert_eq!(read(&compared), read(&ranked) + read(&before));
     let without = read(&asked);
     asked.sort = Some("lost".parse().unwrap());
     assert!(without < read(&asked), "{without}");

@@ -556,7 +556,8 @@ fn lost(side: Side) -> Column<AnswerRow> {
     // The time before the range must be read for it.
     let column = column.only_if_asked();
     Column {
-        needs: side.needs(MEAN),
+        // `AnswerRow::lost` has both directions.
+        needs: Side::Both.needs(MEAN),
         ..column
     }
 }

@@ -1,0 +1,136 @@
+//! The usual latencies of files: their means in the time before the range of a question.
+//!
+//! Each row that is read is compared with its file and tenant, and the lost times of a group add up. Where larger requests begin on a mount, its
+//! mean latency rises, but no request takes longer than before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use trackiops_schemas::columns::DIRECTIONS;
+use trackiops_schemas::identity::{FileKey, Tenant};
+use trackiops_schemas::level::IoLevel;
+use trackiops_schemas::row::Row;
+use trackiops_store::{Dataset, Snapshot};
+
+use crate::coverage::Interval;
+use crate::error::QueryError;
+use crate::execute::execute;
+use crate::file_selector::FileSelection;
+use crate::group::{GroupBy, Grouping, Level, TenantKey};
+use crate::lost::{Lost, Usual, begin_before};
+use crate::origin::{File, HostIndex};
+use crate::plan::{asked, plan};
+use crate::projection::Projection;
+use crate::question::{Question, READ, Range, WRITE};
+use crate::step::Step;
+
+/// A shorter time before a range shows nothing, ms.
+const TOO_SHORT_MS: u64 = 10_000;
+
+/// A file, and a tenant who uses it.
+type Use = (HostIndex, FileKey, Option<TenantKey>, IoLevel);
+
+/// Usual latencies by file and tenant. Without them, all lost time is unknown.
+#[derive(Debug, Default)]
+pub(crate) struct UsualLatencies {
+    by: GroupBy,
+    of: HashMap<Use, Usual, RandomState>,
+}
+
+impl UsualLatencies {
+    /// Reads the time before the range of a question, for the `wanted` files or all.
+    pub(crate) fn ask(
+        snapshot: &Snapshot,
+        span: Interval,
+        question: &Question,
+        wanted: Option<&FileSelection>,
+    ) -> Result<Self, QueryError> {
+        let before = before(asked(span, question), span);
+        if before.ms() < TOO_SHORT_MS {
+            return Ok(Self::default());
+        }
+        let by = GroupBy {
+            level: Level::File,
+            tenants: true,
+            levels: true,
+            ..question.by
+        };
+        let earlier = Question {
+            by,
+            range: Range {
+                since: Some(before.start),
+                until: Some(before.end),
+            },
+            ..question.clone()
+        };
+        let grouping = Grouping::new(snapshot, &earlier)?;
+        let plan = plan(snapshot, Dataset::Rollup, span, &earlier, Some(Step::All))?;
+        // The same files, whatever their names were.
+        let wanted = wanted.map(|wanted| FileSelection::of(wanted.keys().iter().copied()));
+        let found = execute(
+            &plan,
+            wanted.as_ref(),
+            needs(),
+            &grouping,
+            &Self::default(),
+            None,
+            &question.explain,
+        )?;
+        let of = found.groups.into_iter().filter_map(|(key, group)| {
+            let usual = Usual::of(&group.sum.read(), &group.sum.write());
+            let usual = of_asked(usual, &question.ops);
+            let of = (key.host, group.file.key, key.tenant, key.level);
+            (usual != Usual::default()).then_some((of, usual))
+        });
+        Ok(Self {
+            by,
+            of: of.collect(),
+        })
+    }
+
+    /// Whether any are known.
+    pub(crate) fn are_known(&self) -> bool {
+        !self.of.is_empty()
+    }
+
+    /// What the requests of a row lost.
+    pub(crate) fn lost(
+        &self,
+        host: HostIndex,
+        file: &File,
+        tenant: &Arc<Tenant>,
+        row: &Row,
+    ) -> Lost {
+        if !self.are_known() {
+            return Lost::default();
+        }
+        let of = (host, file.key, self.by.tenant(tenant), file.level);
+        let usual = self.of.get(&of);
+        usual.map(|usual| usual.lost(row)).unwrap_or_default()
+    }
+}
+
+/// The recorded time before a range that it is compared with.
+fn before(range: Interval, span: Interval) -> Interval {
+    Interval::new(begin_before(range), range.start).intersect(span)
+}
+
+/// Stored columns that means need.
+fn needs() -> Projection {
+    let counters = ["requests", "untimed", "latency_us_sum"];
+    let sums = DIRECTIONS
+        .iter()
+        .flat_map(|of| counters.map(|name| format!("{of}_{name}")));
+    let sums: Vec<_> = sums.collect();
+    Projection::new(sums.iter().map(String::as_str)).only_transfers(true)
+}
+
+/// The usual latencies of the directions that a question selects.
+fn of_asked(usual: Usual, ops: &[String]) -> Usual {
+    let is_asked = |op: &str| ops.is_empty() || ops.iter().any(|asked| asked == op);
+    Usual {
+        read_ns: usual.read_ns.filter(|_| is_asked(READ)),
+        write_ns: usual.write_ns.filter(|_| is_asked(WRITE)),
+    }
+}
