@@ -187,6 +187,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     let mut told = selection.notes;
     told.extend(other_levels.map(Note::OtherLevels));
+    told.extend(usual.note());
     // A question about one direction does not concern files with neither.
     if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
         let (count, by) = (only_metadata, question.by);

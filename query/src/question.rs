@@ -68,7 +68,7 @@ pub struct Question {
     /// Collects statistics for `--explain`.
     pub explain: Explain,
     /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate:
-    /// each thread checks its own rows.
+    /// each thread checks its own rows. If lost time would need more rows of the time before, it is unknown instead.
     pub row_limit: Option<usize>,
 }
 

@@ -14,6 +14,7 @@ use trackiops_schemas::row::Row;
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::coverage::Interval;
+use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::execute::execute;
 use crate::file_selector::FileSelection;
@@ -27,6 +28,8 @@ use crate::step::Step;
 
 /// A shorter time before a range shows nothing, ms.
 const TOO_SHORT_MS: u64 = 10_000;
+/// Most pairs of a file and a tenant, as [`Question::row_limit`]. They take about 100 MiB for each thread.
+const MOST_USES: usize = 1 << 18;
 
 /// A file, and a tenant who uses it.
 type Use = (HostIndex, FileKey, Option<TenantKey>, IoLevel);
@@ -36,6 +39,8 @@ type Use = (HostIndex, FileKey, Option<TenantKey>, IoLevel);
 pub(crate) struct UsualLatencies {
     by: GroupBy,
     of: HashMap<Use, Usual, RandomState>,
+    /// The limit, if there were more files and tenants.
+    exceeded: Option<usize>,
 }
 
 impl UsualLatencies {
@@ -68,16 +73,27 @@ impl UsualLatencies {
         let plan = plan(snapshot, Dataset::Rollup, span, &earlier, Some(Step::All))?;
         // The same files, whatever their names were.
         let wanted = wanted.map(|wanted| FileSelection::of(wanted.keys().iter().copied()));
+        let most = question.row_limit.unwrap_or(MOST_USES).min(MOST_USES);
         let found = execute(
             &plan,
             wanted.as_ref(),
             needs(),
             &grouping,
             &Self::default(),
-            None,
+            Some(most),
             &question.explain,
-        )?;
-        let of = found.groups.into_iter().filter_map(|(key, group)| {
+        );
+        let groups = match found {
+            Ok(found) => found.groups,
+            Err(QueryError::TooManyRows) => {
+                return Ok(Self {
+                    exceeded: Some(most),
+                    ..Self::default()
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let of = groups.into_iter().filter_map(|(key, group)| {
             let usual = Usual::of(&group.sum.read(), &group.sum.write());
             let usual = of_asked(usual, &question.ops);
             let of = (key.host, group.file.key, key.tenant, key.level);
@@ -86,6 +102,7 @@ impl UsualLatencies {
         Ok(Self {
             by,
             of: of.collect(),
+            exceeded: None,
         })
     }
 
@@ -108,6 +125,12 @@ impl UsualLatencies {
         let of = (host, file.key, self.by.tenant(tenant), file.level);
         let usual = self.of.get(&of);
         usual.map(|usual| usual.lost(row)).unwrap_or_default()
+    }
+
+    /// Why lost time is unknown, if there is too much to compare with.
+    pub(crate) fn note(&self) -> Option<Note> {
+        let most = self.exceeded?;
+        Some(Note::LostTimeUnknown { most })
     }
 }
 

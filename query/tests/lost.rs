@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use trackiops_query::coverage::note::Note;
 use trackiops_query::lost::Lost;
 use trackiops_query::{
     Answer, AnswerRow, Columns, Explain, FileSelector, GroupBy, Projection, Question, Step,
@@ -208,6 +209,24 @@ fn tenants_are_compared_apart_also_where_no_column_shows_them() {
     };
     let nothing = BTreeMap::from([("srv:/export".to_owned(), Some(0.0))]);
     assert_eq!(lost_ms(&found(&of_mounts)), nothing);
+}
+
+#[test]
+fn with_too_much_to_compare_with_it_is_unknown_and_a_note_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = asked(dir.path());
+    // One mount is the answer, and two files are compared.
+    for (row_limit, ms) in [(2, Some(170.0)), (1, None)] {
+        let answer = found(&Question {
+            by: GroupBy::MOUNT,
+            row_limit: Some(row_limit),
+            ..asked.clone()
+        });
+        let expected = BTreeMap::from([("srv:/export".to_owned(), ms)]);
+        assert_eq!(lost_ms(&answer), expected);
+        let note = Note::LostTimeUnknown { most: row_limit };
+        assert_eq!(answer.notes.contains(&note), ms.is_none(), "{row_limit}");
+    }
 }
 
 #[test]

@@ -41,6 +41,11 @@ pub enum Note {
         /// The kind of entity.
         by: GroupBy,
     },
+    /// Lost time is unknown, because it would be compared with too many files and tenants.
+    LostTimeUnknown {
+        /// The limit.
+        most: usize,
+    },
     /// Some selected operations did not occur.
     NoOperation {
         /// These operations, as text.
@@ -317,7 +322,10 @@ impl Note {
             Self::Stalled { .. } | Self::MoreStalls { .. } => 3,
             Self::Gap { .. } | Self::MoreGaps { .. } | Self::Missed { .. } => 4,
             Self::Booked { .. } | Self::Shed { .. } | Self::LeftOut { .. } => 5,
-            Self::WithoutCalls { .. } | Self::ClockSteps { .. } | Self::Filtered { .. } => 6,
+            Self::WithoutCalls { .. }
+            | Self::ClockSteps { .. }
+            | Self::Filtered { .. }
+            | Self::LostTimeUnknown { .. } => 6,
             _ => 7,
         }
     }
@@ -350,6 +358,10 @@ impl Note {
                     others.join(" or ")
                 )
             }
+            Self::LostTimeUnknown { most } => format!(
+                "lost time is unknown: it would be compared with more than {} files and tenants; select files, mounts or tenants",
+                grouped(*most as u64)
+            ),
             Self::NoOperation { what } => format!("there were no {what}"),
             Self::StepChosen { step, finest } => {
                 format!(

@@ -41,6 +41,7 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         Note::LocalTimes { .. }
         | Note::OnlyMetadata { .. }
         | Note::OtherLevels(_)
+        | Note::LostTimeUnknown { .. }
         | Note::NoOperation { .. }
         | Note::StepChosen { .. }
         | Note::MoreRows { .. }
