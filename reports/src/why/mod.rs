@@ -17,6 +17,7 @@ pub mod load;
 pub mod moment;
 pub mod process;
 pub mod report;
+mod still;
 pub mod track;
 pub mod victims;
 mod who;
