@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::median::{deviation, median};
+
 /// Latency is slow from this ratio upwards.
 pub const MIN_RATIO: f64 = 1.5;
 /// `h`, in units of the logarithm of [`MIN_RATIO`]: three intervals at 2.25 times the usual value, or one at 5 times.
@@ -14,8 +16,6 @@ const HEIGHT: f64 = 3.0;
 const HEIGHT_DEVIATIONS: f64 = 8.0;
 /// Least number of values of the baseline.
 pub const MIN_BASELINE: usize = 12;
-/// Factor from the median absolute deviation to the standard deviation of a normal distribution.
-const MAD: f64 = 1.4826;
 
 /// Intervals above the baseline.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,9 +33,8 @@ pub fn excursions(baseline: &[Option<f64>], series: &[Option<f64>]) -> Option<Ve
     if usual.len() < MIN_BASELINE {
         return None;
     }
-    let middle = crate::median::median(&mut usual);
-    let mut deviations: Vec<_> = usual.iter().map(|of| (of - middle).abs()).collect();
-    let deviation = MAD * crate::median::median(&mut deviations);
+    let middle = median(&mut usual);
+    let deviation = deviation(&usual, middle);
     let reference = (0.5 * MIN_RATIO.ln()).max(deviation);
     let height = (HEIGHT * MIN_RATIO.ln()).max(HEIGHT_DEVIATIONS * deviation);
     let above: Vec<_> = series
