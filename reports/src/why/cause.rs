@@ -177,6 +177,8 @@ pub struct Facts {
     pub stall: Option<StalledFor>,
     /// Whether the slow work began with the slow time. It is compared with the time after it, then, and its load did not rise.
     pub is_start: bool,
+    /// Whether it is compared with a few seconds only.
+    pub is_usual_short: bool,
     /// Whether errors are the only sign.
     pub only_errors: bool,
     /// Whether calls were slow, and the requests that they wait for were not.
@@ -255,9 +257,9 @@ pub fn judge(facts: &Facts) -> Judged {
     ];
     let found = rules.iter().find_map(|rule| rule(facts));
     let (cause, confidence) = found.unwrap_or((Cause::Unknown, Confidence::Low));
-    // New files and new work have nothing to compare with, so the confidence is lower.
-    let is_new = facts.new > 0.5 || facts.is_start;
-    match is_new && !matches!(cause, Cause::Stall | Cause::Errors) {
+    // New files and new work have nothing to compare with, and others little in a few seconds. So the confidence is lower.
+    let is_vague = facts.new > 0.5 || facts.is_start || facts.is_usual_short;
+    match is_vague && !matches!(cause, Cause::Stall | Cause::Errors) {
         true => (cause, confidence.lowered()),
         false => (cause, confidence),
     }

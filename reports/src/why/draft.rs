@@ -26,6 +26,8 @@ const LEAST_USUAL_MS: u64 = 60_000;
 const MOST_USUAL_MS: u64 = 1_800_000;
 /// A shorter time is not enough to compare with, ms.
 const TOO_SHORT_MS: u64 = 10_000;
+/// A shorter time may differ from what is usual by chance, ms.
+pub const SHORT_USUAL_MS: u64 = 20_000;
 /// A time is usual if its mean latency is at most this many times the usual one.
 const STILL_USUAL: f64 = 1.25;
 

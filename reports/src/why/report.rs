@@ -15,7 +15,7 @@ use trackiops_schemas::row::{Direction, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::cause::{Cause, Confidence, Facts, judge};
-use super::draft::{Draft, drafts, refine, usual_time};
+use super::draft::{Draft, SHORT_USUAL_MS, drafts, refine, usual_time};
 use super::facts::Compared;
 use super::find::{Candidate, Sign, candidates, slower_than};
 use super::moment::Moment;
@@ -204,6 +204,7 @@ impl Engine<'_> {
         let (losses, lost) = compared.losses(draft.site.level);
         let mut facts = compared.facts(draft, &losses, &lost);
         facts.other_servers = other_servers(draft, all);
+        facts.is_usual_short = usual.is_some_and(|time| time.ms() < SHORT_USUAL_MS);
         if !is_something(draft, &losses, &compared.slow(), &facts) {
             return Ok(None);
         }
