@@ -5,6 +5,9 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+#[path = "why/short.rs"]
+mod short;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,10 +80,14 @@ fn planted(windows: Vec<ClosedWindow>) -> Moment {
 }
 
 fn is_at(why: &Why, within_s: i64) -> Moment {
+    is_from_to(why, [BEGIN, END], within_s)
+}
+
+fn is_from_to(why: &Why, [begin, end]: [i64; 2], within_s: i64) -> Moment {
     let first = why.moments.first().expect("nothing was found");
     let off = |time: i64, second: i64| (time - at(second).0).abs() <= 1000 * within_s;
-    assert!(off(first.time.start.0, BEGIN), "{:?}", first.time);
-    assert!(off(first.time.end.0, END), "{:?}", first.time);
+    assert!(off(first.time.start.0, begin), "{:?}", first.time);
+    assert!(off(first.time.end.0, end), "{:?}", first.time);
     assert_eq!(why.moments.len(), 1, "more than was planted");
     first.clone()
 }

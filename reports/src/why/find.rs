@@ -8,10 +8,11 @@ use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::UtcMs;
 
 use super::burst::bursts;
+use super::quiet::{self, quiet_part};
 use super::still::stood_still;
 use super::track::{Kind, Place, Tracks};
 use crate::median::median;
-use crate::slow::{self, Found, Latency};
+use crate::slow::{self, Found, Latency, Slow};
 
 /// A request is far slower than usual if it takes this many times the usual largest latency of an interval.
 const FAR_SLOWER: f64 = 3.0;
@@ -19,6 +20,10 @@ const FAR_SLOWER: f64 = 3.0;
 const LEAST_BEFORE: usize = 60;
 /// It is the baseline if its latency was lower by this factor.
 const LOWER_BEFORE: f64 = 1.5;
+/// A short track without rare events, such as errors, is the baseline of the events after it: at least this many intervals with requests,
+/// and this part of all.
+const LEAST_LEAD: usize = 20;
+const LEAD: f64 = 0.4;
 /// A track had its work before a slow time if it was busy there in this part of the intervals, relative to the slow time.
 const HAD: f64 = 0.5;
 /// Least and most intervals before or after a slow time that show whether the track had its work there.
@@ -96,6 +101,8 @@ struct OfTrack<'t> {
     track: &'t [Option<Direction>],
     /// Means by interval, us.
     means: Vec<Option<f64>>,
+    /// The first interval of the range.
+    first: usize,
     baseline: Range<usize>,
     /// The usual mean, us.
     usual: f64,
@@ -112,11 +119,7 @@ impl<'t> OfTrack<'t> {
         let mean = |of: &Option<Direction>| Some(of.as_ref()?.latency_ns_mean()? / 1000.0);
         let means: Vec<_> = track.iter().map(mean).collect();
         let first = tracks.intervals.place(since).unwrap_or(0);
-        let middle = |of: Range<usize>| {
-            let mut known: Vec<f64> = means[of].iter().flatten().copied().collect();
-            (known.len(), median(&mut known))
-        };
-        let ((count, before), (_, whole)) = (middle(0..first), middle(0..means.len()));
+        let ((count, before), (_, whole)) = (usual(&means[..first]), usual(&means));
         let is_lower = count >= LEAST_BEFORE && whole > LOWER_BEFORE * before;
         let (baseline, usual) = match is_lower {
             true => (0..first, before),
@@ -128,23 +131,24 @@ impl<'t> OfTrack<'t> {
             kind,
             track,
             means,
+            first,
             baseline,
             usual,
         }
     }
 
     /// Returns whether there is a baseline.
-    fn find(&self, found: &mut Vec<Candidate>) -> bool {
-        let errors: Vec<_> = self.counts(|of| of.errors);
-        let errors = bursts(&errors, self.baseline.clone());
+    fn find(mut self, found: &mut Vec<Candidate>) -> bool {
+        let slow = self.slow();
+        let errors = self.bursts(&self.counts(|of| of.errors));
         let errors = errors
             .into_iter()
             .map(|at| self.candidate(Sign::Errors, &at, 0.0));
         found.extend(errors);
-        let all = 0..self.track.len();
-        let Found::Compared(slow) = slow::find(self.track, self.baseline.clone(), all) else {
+        let Some(slow) = slow else {
             return false;
         };
+        let far_slower = self.far_slower(self.is_in_range(&slow));
         for time in slow {
             let at = match time.latency {
                 Latency::Mean => self.sharpened(time.intervals),
@@ -158,8 +162,56 @@ impl<'t> OfTrack<'t> {
                 found.push(slower);
             }
         }
-        found.extend(self.far_slower());
+        found.extend(far_slower);
         true
+    }
+
+    /// The slow times; `None` without a baseline. If the range has none, the baseline may have the slow time in it: the quiet part of a
+    /// short track is a better one.
+    fn slow(&mut self) -> Option<Vec<Slow>> {
+        let slow = self.compared_with(&self.baseline)?;
+        let quiet = quiet_part(&self.means).filter(|_| !self.is_in_range(&slow));
+        let Some(quiet) = quiet else {
+            return Some(slow);
+        };
+        (_, self.usual) = usual(&self.means[quiet.clone()]);
+        self.baseline = quiet;
+        self.compared_with(&self.baseline)
+    }
+
+    /// The times that were slower than a baseline; `None` if it is too short.
+    fn compared_with(&self, baseline: &Range<usize>) -> Option<Vec<Slow>> {
+        match slow::find(self.track, baseline.clone(), 0..self.track.len()) {
+            Found::Compared(slow) => Some(slow),
+            Found::NoBaseline => None,
+        }
+    }
+
+    fn is_in_range(&self, slow: &[Slow]) -> bool {
+        slow.iter().any(|of| of.intervals.end > self.first)
+    }
+
+    /// The bursts of rare events. If there are none, the usual rate may be mostly that of a burst: in a short track, it is that of the lead.
+    fn bursts(&self, counts: &[Option<u64>]) -> Vec<Range<usize>> {
+        let found = bursts(counts, self.baseline.clone());
+        match self.lead(counts).filter(|_| found.is_empty()) {
+            Some(lead) => bursts(counts, lead),
+            None => found,
+        }
+    }
+
+    /// The time until the first event, with its interval: without that, the rate would seem to be 0.
+    fn lead(&self, counts: &[Option<u64>]) -> Option<Range<usize>> {
+        let first = counts.iter().position(|count| *count > Some(0))?;
+        let (before, all) = (self.busy(0..first), self.busy(0..self.track.len()));
+        let is_long = before >= LEAST_LEAD && before as f64 >= LEAD * all as f64;
+        (all <= quiet::SHORT && is_long).then_some(0..first + 1)
+    }
+
+    /// Number of intervals with requests.
+    fn busy(&self, of: Range<usize>) -> usize {
+        let known = self.track[of].iter().flatten();
+        known.filter(|of| of.requests > 0).count()
     }
 
     fn candidate(&self, sign: Sign, at: &Range<usize>, lost_s: f64) -> Candidate {
@@ -176,11 +228,8 @@ impl<'t> OfTrack<'t> {
     /// Whether the track had as much work before and after some intervals, by the part of intervals with requests.
     fn had_around(&self, at: &Range<usize>) -> [bool; 2] {
         let busy = |of: Range<usize>| {
-            let known = self.track[of].iter().flatten();
-            let (busy, all) = known.fold((0, 0), |(busy, all), of| {
-                (busy + usize::from(of.requests > 0), all + 1)
-            });
-            busy as f64 / all.max(1) as f64
+            let known = self.track[of.clone()].iter().flatten().count();
+            self.busy(of) as f64 / known.max(1) as f64
         };
         let number = at.len().clamp(LEAST_AROUND, MOST_AROUND);
         let before = at.start.saturating_sub(number)..at.start;
@@ -213,21 +262,29 @@ impl<'t> OfTrack<'t> {
         self.track[at.clone()].iter().flatten().map(lost).sum()
     }
 
-    /// Times with requests that are far slower than any usual one.
-    fn far_slower(&self) -> Vec<Candidate> {
+    /// Times with requests that are far slower than any usual one. The lead matters only if nothing else shows that the track was slow.
+    fn far_slower(&self, is_slow: bool) -> Vec<Candidate> {
         let largest = |of: &Direction| (of.requests > 0).then_some(of.latency_ns_max as f64);
         let known = self.track.iter().flatten().filter_map(largest);
         let far_us = FAR_SLOWER * median(&mut known.collect::<Vec<_>>()) / 1000.0;
         let slow = |of: &Direction| slower_than(of, far_us);
         let counts = self.counts(|of| slow(of).0);
-        let found = bursts(&counts, self.baseline.clone()).into_iter();
-        found
-            .map(|at| {
-                let lost_s = self.track[at.clone()].iter().flatten().map(|of| slow(of).1);
-                self.candidate(Sign::FewFarSlower, &at, lost_s.sum())
-            })
-            .collect()
+        let found = match is_slow {
+            true => bursts(&counts, self.baseline.clone()),
+            false => self.bursts(&counts),
+        };
+        let candidate = |at: Range<usize>| {
+            let lost_s = self.track[at.clone()].iter().flatten().map(|of| slow(of).1);
+            self.candidate(Sign::FewFarSlower, &at, lost_s.sum())
+        };
+        found.into_iter().map(candidate).collect()
     }
+}
+
+/// Number of known means, and their median.
+fn usual(means: &[Option<f64>]) -> (usize, f64) {
+    let mut known: Vec<f64> = means.iter().flatten().copied().collect();
+    (known.len(), median(&mut known))
 }
 
 /// Number of requests that took longer than this, and their time, s.

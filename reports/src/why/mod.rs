@@ -16,6 +16,7 @@ pub mod find;
 pub mod load;
 pub mod moment;
 pub mod process;
+mod quiet;
 pub mod report;
 mod still;
 pub mod track;
