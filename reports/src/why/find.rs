@@ -275,7 +275,10 @@ impl<'t> OfTrack<'t> {
         };
         let candidate = |at: Range<usize>| {
             let lost_s = self.track[at.clone()].iter().flatten().map(|of| slow(of).1);
-            self.candidate(Sign::FewFarSlower, &at, lost_s.sum())
+            Candidate {
+                had_before: self.busy(0..at.start) >= quiet::LEAST_BEFORE,
+                ..self.candidate(Sign::FewFarSlower, &at, lost_s.sum())
+            }
         };
         found.into_iter().map(candidate).collect()
     }

@@ -12,7 +12,7 @@ use crate::slow::change_point::{MIN_BASELINE, MIN_RATIO};
 /// Most values of a short series. In a longer one, other work may have begun, and hours differ from each other.
 pub const SHORT: usize = 180;
 /// Least values before a slow time. Work that is slow from its start shows nothing that was usual.
-const LEAST_BEFORE: usize = 8;
+pub const LEAST_BEFORE: usize = 8;
 /// Least values of a slow time.
 const LEAST_SLOW: usize = 5;
 /// This part of the quiet values is faster by [`MIN_RATIO`] than all but that part of the slow ones.

@@ -117,3 +117,22 @@ fn nothing_is_slow_in_short_recordings_of_noise() {
         }
     }
 }
+
+#[test]
+fn what_is_slow_from_the_start_of_a_recording_is_never_sure() {
+    for seconds in [20, 40, 60, 120] {
+        for seed in [46, 47] {
+            let first = |slow: i64| {
+                let windows = recorded(seed, seconds, |number, second| {
+                    let times = if number < slow { 6.0 } else { 1.0 };
+                    slow_file(second, 1.0, times, 0.4);
+                });
+                verdict(&[("h", windows)]).moments
+            };
+            assert!(first(seconds).is_empty(), "{seconds} {seed}");
+            assert!(first(seconds / 2).is_empty(), "{seconds} {seed}");
+            let is_sure = |of: &Moment| of.confidence == Confidence::High;
+            assert!(!first(4).iter().any(is_sure), "{seconds} {seed}");
+        }
+    }
+}
