@@ -1,26 +1,16 @@
-//! The usual latencies of files: their means in the time before the range of a question.
-//!
-//! Each row that is read is compared with its file and tenant, and the lost times of a group add up. Where larger requests begin on a mount, its
-//! mean latency rises, but no request takes longer than before.
+//! Reads the time before a range.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use foldhash::fast::RandomState;
 use trackiops_schemas::columns::DIRECTIONS;
-use trackiops_schemas::identity::{FileKey, Tenant};
-use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::row::Row;
 use trackiops_store::{Dataset, Snapshot};
 
+use super::UsualLatencies;
 use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::execute::execute;
 use crate::file_selector::FileSelection;
-use crate::group::{GroupBy, Grouping, Level, TenantKey};
-use crate::lost::{Lost, Usual, begin_before};
-use crate::origin::{File, HostIndex};
+use crate::group::{GroupBy, Grouping, Level};
+use crate::lost::{Usual, begin_before};
 use crate::plan::{asked, plan};
 use crate::projection::Projection;
 use crate::question::{Question, READ, Range, WRITE};
@@ -30,18 +20,6 @@ use crate::step::Step;
 const TOO_SHORT_MS: u64 = 10_000;
 /// Most pairs of a file and a tenant, as [`Question::row_limit`]. They take about 100 MiB for each thread.
 const MOST_USES: usize = 1 << 18;
-
-/// A file, and a tenant who uses it.
-type Use = (HostIndex, FileKey, Option<TenantKey>, IoLevel);
-
-/// Usual latencies by file and tenant. Without them, all lost time is unknown.
-#[derive(Debug, Default)]
-pub(crate) struct UsualLatencies {
-    by: GroupBy,
-    of: HashMap<Use, Usual, RandomState>,
-    /// The limit, if there were more files and tenants.
-    exceeded: Option<usize>,
-}
 
 impl UsualLatencies {
     /// Reads the time before the range of a question, for the `wanted` files or all.
@@ -104,27 +82,6 @@ impl UsualLatencies {
             of: of.collect(),
             exceeded: None,
         })
-    }
-
-    /// Whether any are known.
-    pub(crate) fn are_known(&self) -> bool {
-        !self.of.is_empty()
-    }
-
-    /// What the requests of a row lost.
-    pub(crate) fn lost(
-        &self,
-        host: HostIndex,
-        file: &File,
-        tenant: &Arc<Tenant>,
-        row: &Row,
-    ) -> Lost {
-        if !self.are_known() {
-            return Lost::default();
-        }
-        let of = (host, file.key, self.by.tenant(tenant), file.level);
-        let usual = self.of.get(&of);
-        usual.map(|usual| usual.lost(row)).unwrap_or_default()
     }
 
     /// Why lost time is unknown, if there is too much to compare with.
