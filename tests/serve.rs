@@ -360,6 +360,13 @@ fn an_answer_is_sent_again_when_more_requests_are_kept() {
     assert_eq!(rows, 0);
     let writer = Writer::open(recording.store(), options("h")).unwrap();
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
+    // Once the writer has looked after what was there before.
+    wait_for("the store is as it was", || {
+        let (_, _, now) = of(&tag);
+        let before = std::mem::replace(&mut tag, now);
+        sleep(Duration::from_millis(500));
+        tag == before && of(&tag).0 == 304
+    });
     // The first one begins a journal, and the second one makes it longer. The last one is not in the range.
     for (ms, expected) in [(1000, (200, 1)), (1500, (200, 2)), (20_000, (304, 0))] {
         requests.append(&kept(ms)).unwrap();
