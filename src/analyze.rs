@@ -22,8 +22,7 @@ mod xids;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-
-use crate::progress::begin_reading;
+use trackiops_process::progress::begin_reading;
 
 /// What `trackiops analyze` takes.
 #[derive(clap::Args)]

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use rustix::rand::{GetRandomFlags, getrandom};
+use trackiops_process::output::{FilePermissions, Output, PartialFile};
 use trackiops_render::formats::{Reader, Writer};
 use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
 use trackiops_schemas::regular_file::open_regular;
 
-use crate::output::{FilePermissions, Output, PartialFile};
 use crate::read_memory_flag::ReadMemoryFlag;
 use crate::suffix::{EXPORTS, format_of};
+use crate::umask_flag::UmaskFlag;
 
 /// A key file contains one line.
 const MOST_KEY_BYTES: u64 = 4096;
@@ -39,7 +40,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
     #[command(flatten)]
     memory: ReadMemoryFlag,
 }

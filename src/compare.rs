@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use trackiops_import::compare::{Captured, Comparison, RowsWanted, TABLES, compare, sheets};
 use trackiops_import::{CutShort, Source};
+use trackiops_process::output::say;
+use trackiops_process::progress::begin_reading;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_render::report::ReportTable;
@@ -14,8 +16,6 @@ use trackiops_schemas::level::IoLevel;
 
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{ROWS, WHAT};
-use crate::output::say;
-use crate::progress::begin_reading;
 use crate::question_flags::{FileFlags, RangeFlags};
 use crate::report::form::FormFlags;
 

@@ -20,6 +20,7 @@ use anyhow::bail;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Value;
+use trackiops_process::output::say;
 use trackiops_query::near;
 use trackiops_render::units::plural;
 
@@ -28,7 +29,6 @@ pub use command::default_in_help;
 pub use command::{Args, run};
 
 use crate::argv;
-use crate::output::say;
 use crate::store_flag;
 use files::Choice;
 

@@ -15,11 +15,11 @@ use trackiops_collector::{
     ALARM_PERCENT, AppView, EngineChoice, KernelFacts, Levels, Plan, RecordedLevel, Recorder,
     StartStep, StartTiming, machine, plan,
 };
+use trackiops_process::output::{Output, print, print_json};
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
 
 use crate::help_headings::{OUTPUT, WHAT};
-use crate::output::{Output, print, print_json};
 use crate::record::{default_settings, facts};
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use trackiops_process::output::{Output, say};
 use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, Event, Explain, Outcome, Question, Range, Step};
 use trackiops_render::terminal_style::Style;
@@ -11,8 +12,8 @@ use trackiops_render::{Format, PictureFormat, TerminalPlot};
 use trackiops_reports::events::ask_events;
 
 use crate::outcome;
-use crate::output::{FilePermissions, Output, say};
 use crate::suffix::{PLOTS, format_of};
+use crate::umask_flag::UmaskFlag;
 
 /// The destination of a picture.
 pub enum Target {
@@ -24,7 +25,7 @@ pub enum Target {
 
 impl Target {
     /// Parses `--plot`.
-    pub fn parse(path: PathBuf, access: FilePermissions) -> anyhow::Result<Self> {
+    pub fn parse(path: PathBuf, access: UmaskFlag) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdout);
         }

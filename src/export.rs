@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use arrow::array::RecordBatch;
+use trackiops_process::output::{FilePermissions, Output, PartialFile, print, say};
+use trackiops_process::progress::begin_reading;
 use trackiops_query::marks::marks_in;
 use trackiops_query::times::file_name;
 use trackiops_query::{QueryError, Question, Range};
@@ -20,10 +22,9 @@ use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::output::{FilePermissions, Output, PartialFile, print, say};
-use crate::progress::begin_reading;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{EXPORTS, format_of, list_with_or};
+use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 
 const EXAMPLES: &str = "\
@@ -87,7 +88,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE|DIR|-", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
     /// parquet, csv, json, arrow, chrome, perfetto [default: by --output]
     ///
     /// It is parquet where --output does not say. Parquet, CSV, JSON and Arrow have all columns; in CSV, lists are JSON. JSON has an object per line. Arrow is
@@ -133,7 +134,7 @@ impl FromStr for FileFormat {
 /// Runs the command. Status 0: there are rows; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
-    let place = Destination::new(&args.output, args.access)?;
+    let place = Destination::new(&args.output, args.access.into())?;
     let csv = Kind::Csv(Texts::AsTheyAre);
     let asked = match args.format {
         _ if args.csv => Some((csv, "--csv".to_owned())),
@@ -169,7 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !matches!(place, Destination::Stdout) {
         begin_reading("exporting", None);
     }
-    let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
+    let mut target = ExportFile::create(&place, args.access.into(), &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
     let mut exported = match exported {
         // A reader such as `head` has read enough.

@@ -4,10 +4,10 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_process::progress::with_progress;
 use trackiops_query::ask_files;
 
 use crate::outcome;
-use crate::progress::with_progress;
 use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use trackiops_process::output::Output;
+use trackiops_process::progress::with_progress;
 use trackiops_query::Outcome;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 
 use crate::help_headings::{OUTPUT, ROWS};
-use crate::output::{FilePermissions, Output};
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{GRAPHS, format_of};
+use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 
 const EXAMPLES: &str = "\
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.

@@ -4,6 +4,8 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_process::output::Output;
+use trackiops_process::progress::with_progress;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::ask_call_latencies;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask, ask_operation_latencies};
@@ -15,11 +17,10 @@ use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
 
 use crate::help_headings::{OUTPUT, ROWS};
 use crate::outcome;
-use crate::output::{FilePermissions, Output};
-use crate::progress::with_progress;
 use crate::query::op_names;
 use crate::question_flags::SelectionFlags;
 use crate::suffix::{DISTRIBUTIONS, format_of};
+use crate::umask_flag::UmaskFlag;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +70,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched.

@@ -21,16 +21,13 @@ mod import;
 mod input_file;
 #[cfg(test)]
 mod interface;
-mod lifeline;
 mod live_socket;
 mod mark;
 mod metrics;
 mod mounts;
 mod notes;
 mod outcome;
-mod output;
 mod pages;
-mod progress;
 mod query;
 mod question_flags;
 mod read_memory_flag;
@@ -40,17 +37,15 @@ mod report_flags;
 mod requests;
 mod serve;
 mod shorthands;
-mod signals;
 mod stalls;
 mod status;
-mod stderr_queue;
 mod store;
 mod store_flag;
 mod suffix;
 mod tenant_rules;
 mod tenants;
-mod terminal;
 mod top;
+mod umask_flag;
 mod volume;
 mod watch;
 mod why;
@@ -59,10 +54,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use trackiops_process::output::{say, write_stderr};
+use trackiops_process::{signals, stderr_queue};
 use trackiops_render::visible::visible;
 
 use crate::exit_status::ExitStatus;
-use crate::output::{say, write_stderr};
 
 /// The template of `--help`. A test compares its lists with the commands.
 const HELP: &str = "\

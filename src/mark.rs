@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use trackiops_process::output::{host_name, say};
+use trackiops_process::progress::with_progress;
 use trackiops_query::ask_marks;
 use trackiops_query::times::{Zone, parse, show};
 use trackiops_reports::events::ask_events;
@@ -11,8 +13,6 @@ use trackiops_store::Mark;
 
 use crate::help_headings::WHAT;
 use crate::outcome;
-use crate::output::{host_name, say};
-use crate::progress::with_progress;
 use crate::question_flags::ListFlags;
 use crate::store_flag::StoreFlag;
 

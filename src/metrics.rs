@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::geteuid;
+use trackiops_process::lifeline::asked_to_stop;
+use trackiops_process::output::say;
+use trackiops_process::stderr_queue;
 use trackiops_schemas::time::parse_duration_ms;
 use trackiops_serve::http::{ClientFiles, ListenAddress, ListenError, Listener, WebConfig, serve};
 use trackiops_serve::metrics::{AccessFiles, LastTotals, MOST_TOP_FILES, OtlpUrl, Pusher, app};
 use trackiops_store::live::{LiveError, Subscription};
 
 use crate::help_headings::{OUTPUT, WHAT};
-use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
-use crate::output::say;
-use crate::stderr_queue;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,11 +7,10 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use trackiops_process::output::{say, write_stderr};
 use trackiops_query::Step;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{self, Moment, Zone};
-
-use crate::output::{say, write_stderr};
 
 /// If set to [`AS_DATA`], each note is a JSON object, with times in UTC.
 pub const VARIABLE: &str = "TRACKIOPS_NOTES";

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::mem;
 use std::process::ExitCode;
 
+use trackiops_process::output::{Output, say};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, EmptyReason, Outcome};
@@ -12,7 +13,6 @@ use trackiops_render::{Format, Render};
 
 use crate::exit_status::ExitStatus;
 use crate::notes::{self, say_notes, say_step};
-use crate::output::{Output, say};
 
 /// Writes an answer, with its default columns or with others, or says why there is none.
 pub fn write_outcome<R: Render>(

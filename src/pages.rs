@@ -9,8 +9,7 @@ use anyhow::{Context, bail};
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
-
-use crate::output::Output;
+use trackiops_process::output::Output;
 
 /// What `trackiops completions` takes.
 #[derive(clap::Args)]

@@ -8,6 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::json;
+use trackiops_process::output::{Output, write_stderr};
+use trackiops_process::progress::with_progress;
+use trackiops_process::terminal;
 use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::times::{Zone, rfc3339};
@@ -23,10 +26,8 @@ use trackiops_schemas::level::IoLevel;
 use crate::counts::from_zero;
 use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::output::{Output, write_stderr};
-use crate::progress::with_progress;
 use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
-use crate::{drawing, outcome, terminal};
+use crate::{drawing, outcome};
 
 const EXAMPLES: &str = "\
 Examples:

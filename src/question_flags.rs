@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
+use trackiops_process::output::Output;
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
     Columns, Condition, Explain, Figures, FileSelector, GroupBy, Projection, Question, Range,
@@ -19,11 +20,11 @@ use trackiops_schemas::time::UtcMs;
 use crate::counts::from_one;
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::notes::say_moment;
-use crate::output::{FilePermissions, Output};
 use crate::shorthands::Shorthands;
 use crate::store_flag::StoreFlags;
 use crate::suffix;
 use crate::tenant_rules;
+use crate::umask_flag::UmaskFlag;
 
 /// Which files.
 #[derive(clap::Args, Clone, Default)]
@@ -338,7 +339,7 @@ pub struct FormatFlags {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    pub access: FilePermissions,
+    pub access: UmaskFlag,
 }
 
 impl FormatFlags {

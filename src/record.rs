@@ -1,15 +1,7 @@
 //! `trackiops record`: from the kernel's NFS client to the store.
 
 pub mod args;
-mod display;
-mod last_work;
-mod log;
-mod memory;
-mod messages;
-mod print;
 mod reload;
-mod service_manager;
-mod stop;
 
 use std::error::Error;
 use std::fs;
@@ -30,6 +22,17 @@ use trackiops_collector::{
     AppView, BtfError, Filter, KernelFacts, KnownMounts, Plan, Recorder, Settings, StartTiming,
     Unsupported, check_functions, plan,
 };
+use trackiops_process::output::{FilePermissions, PartialFile, say};
+use trackiops_process::recorder::display::RecordingDisplay;
+use trackiops_process::recorder::last_work::LastWork;
+use trackiops_process::recorder::log::Level;
+use trackiops_process::recorder::memory::Memory;
+use trackiops_process::recorder::print::PaperLines;
+use trackiops_process::recorder::service_manager::ServiceManager;
+use trackiops_process::recorder::stop::{Asked, StopRequest};
+use trackiops_process::recorder::{last_work, log, memory, messages};
+use trackiops_process::signals;
+use trackiops_process::stderr_queue;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -39,20 +42,10 @@ use trackiops_threads::privileges;
 use crate::config::Source;
 use crate::exit_status::ExitStatus;
 use crate::live_socket;
-use crate::output::{FilePermissions, PartialFile, say};
 pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
 };
-use crate::record::display::RecordingDisplay;
-use crate::record::last_work::LastWork;
-use crate::record::log::Level;
-use crate::record::memory::Memory;
-use crate::record::print::PaperLines;
 use crate::record::reload::{Changes, Reload};
-use crate::record::service_manager::ServiceManager;
-use crate::record::stop::{Asked, StopRequest};
-use crate::signals;
-use crate::stderr_queue;
 use crate::tenant_rules::TenantRules;
 
 /// Most files that a recorder opens: up to 32 rings, maps, programs and their links, kernel files, the journals, four segments during a

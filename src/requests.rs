@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_process::progress::with_progress;
 use trackiops_query::{Outcome, QueryError, Question, ask_processes, ask_requests};
 use trackiops_render::Render;
 
 use crate::help_headings::ROWS;
 use crate::outcome;
-use crate::progress::with_progress;
 use crate::query::{op_names, style};
 use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
 

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::CommandFactory as _;
 use rustix::process::geteuid;
+use trackiops_process::lifeline::asked_to_stop;
+use trackiops_process::output::say;
+use trackiops_process::stderr_queue;
 use trackiops_serve::http::{Hosts, ListenAddress, ListenError, Listener, WebConfig, serve};
 use trackiops_serve::page::{Access, Api, Program, app};
 
@@ -15,11 +18,8 @@ use crate::Cli;
 use crate::config::{ConfigFlag, Source};
 use crate::exit_status::ExitStatus;
 use crate::help_headings::{OUTPUT, WHAT};
-use crate::lifeline::asked_to_stop;
 use crate::live_socket::SocketFlag;
 use crate::notes;
-use crate::output::say;
-use crate::stderr_queue;
 use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\

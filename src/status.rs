@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use trackiops_live::StatusReport;
+use trackiops_process::output::{Output, print, print_json};
 use trackiops_store::live::{Message, Subscription};
 
 use crate::exit_status::ExitStatus;
 use crate::live_socket::SocketFlag;
-use crate::output::{Output, print, print_json};
 use crate::report_flags::ReportFlags;
 
 /// The recorder answers at once, even if its disk is slow.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use trackiops_process::lifeline;
+use trackiops_process::output::{Output, print, print_json};
+use trackiops_process::progress::begin_reading;
 use trackiops_query::times::Zone;
 use trackiops_render::check;
 use trackiops_render::units::{self, plural};
 
 use crate::exit_status::ExitStatus;
-use crate::lifeline;
-use crate::output::{Output, print, print_json};
-use crate::progress::begin_reading;
 use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Subcommand;
+use trackiops_process::output::say;
+use trackiops_process::progress::with_progress;
 use trackiops_query::{Matched, Projection, Question, ask, ask_matched};
 use trackiops_tenants::Rules;
 
 use crate::outcome;
-use crate::output::say;
-use crate::progress::with_progress;
 use crate::question_flags::ListFlags;
 use crate::tenant_rules;
 

@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use trackiops_live::{Moment, Source};
+use trackiops_process::lifeline;
+use trackiops_process::output::Output;
+use trackiops_process::signals;
+use trackiops_process::terminal;
 use trackiops_query::Range;
 use trackiops_query::times::Zone;
 use trackiops_render::terminal_style::Look;
@@ -13,14 +17,10 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_top::{App, Screen, frame};
 
 use crate::help_headings::{OUTPUT, WHAT, WHEN};
-use crate::lifeline;
 use crate::live_socket::SocketFlag;
 use crate::outcome;
-use crate::output::Output;
 use crate::question_flags::{FileFlags, since_of};
-use crate::signals;
 use crate::store_flag::StoreFlags;
-use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::value_parser;
+use trackiops_process::output::say;
 use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
 use trackiops_render::volume::summary;
@@ -11,7 +12,6 @@ use trackiops_store::{GranularitySet, Retention};
 
 use crate::help_headings::WHAT;
 use crate::outcome;
-use crate::output::say;
 use crate::question_flags::FormatFlags;
 use crate::record::{DEFAULT_GRANULARITIES, DEFAULT_RETENTION, parse_store_size};
 use crate::store_flag::StoreFlag;

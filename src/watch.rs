@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use trackiops_live::Follower;
+use trackiops_process::lifeline;
 use trackiops_query::Range;
 use trackiops_query::times::Zone;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
 use trackiops_store::live::{LiveError, Position};
 
-use crate::lifeline;
 use crate::question_flags::since_of;
 pub use crate::watch::args::Args;
 use crate::watch::follow::{End, SILENT, Watch};

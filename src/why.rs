@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use trackiops_process::output::{Output, print, print_json, say};
+use trackiops_process::progress::with_progress;
 use trackiops_query::times::{Zone, show_range};
 use trackiops_render::why::{object, sentences};
 use trackiops_reports::why::{Why, make};
@@ -10,8 +12,6 @@ use trackiops_reports::why::{Why, make};
 use crate::help_headings::OUTPUT;
 use crate::notes::say_notes;
 use crate::outcome;
-use crate::output::{Output, print, print_json, say};
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 use crate::report_flags::ReportFlags;
 

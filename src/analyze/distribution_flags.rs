@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use trackiops_process::output::Output;
 use trackiops_render::PictureFormat;
 
 use crate::drawing::Target;
 use crate::help_headings::OUTPUT;
-use crate::output::{FilePermissions, Output};
+use crate::umask_flag::UmaskFlag;
 
 /// How distributions are computed and written.
 #[derive(clap::Args)]
@@ -28,7 +29,7 @@ pub struct DistributionFlags {
 
 impl DistributionFlags {
     /// Where pictures go, if any are requested.
-    pub fn plot(&self, access: FilePermissions) -> anyhow::Result<Option<(Output, PictureFormat)>> {
+    pub fn plot(&self, access: UmaskFlag) -> anyhow::Result<Option<(Output, PictureFormat)>> {
         match self
             .plot
             .clone()

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use trackiops_analyses::cube::Events;
 use trackiops_analyses::sheet::Sheet;
 use trackiops_analyses::source::Seen;
+use trackiops_process::output::{Output, say};
 use trackiops_query::EmptyReason;
 use trackiops_query::times::Zone;
 use trackiops_render::report::ReportTable;
@@ -15,7 +16,6 @@ use trackiops_reports::report::About;
 use super::distribution_flags::DistributionFlags;
 use crate::counts::from_one;
 use crate::help_headings::OUTPUT;
-use crate::output::{Output, say};
 use crate::report::form::{Form, FormFlags};
 
 /// Facts about an analysis for its HTML page.

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Arg, Command as Program, Subcommand};
+use trackiops_process::output::{Output, print};
 use trackiops_render::units::plural;
 
 use super::{ConfigFlag, Origin, Problems, Setting, Settings, Source, TABLES, key_of, keys};
 use crate::exit_status::ExitStatus;
-use crate::output::{Output, print};
 
 /// What `trackiops config` takes.
 #[derive(clap::Args)]

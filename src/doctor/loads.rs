@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use trackiops_collector::{
     EngineChoice, KernelFacts, KernelLoad, KernelLoads, Levels, LoadSafety, kernel_loads, plan,
 };
+use trackiops_process::output::{Output, print, print_json};
 
-use crate::output::{Output, print, print_json};
 use crate::record::default_settings;
 
 /// Lets the kernel verify the programs of these levels, prints their loads, and fails if a load could crash the kernel. The wire level has

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use trackiops_capture::{Account, ConnectionReport, Peers, Report};
+use trackiops_process::output::print;
 use trackiops_query::times::{Zone, show_range};
 use trackiops_render::units::{self, plural};
 use trackiops_schemas::time::UtcMs;
-
-use crate::output::print;
 
 /// A column of the account, and its value for a direction.
 type Column = (&'static str, fn(&Account) -> u64);

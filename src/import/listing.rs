@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use trackiops_process::progress::with_progress;
 use trackiops_query::ask_captures;
 
 use crate::outcome;
-use crate::progress::with_progress;
 use crate::question_flags::ListFlags;
 
 const EXAMPLES: &str = "\

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use trackiops_capture::{ClientTally, DumpReport};
 use trackiops_import::captures::nfsdump::{Imported, Lines, Unread, import};
+use trackiops_process::output::print;
 use trackiops_render::units::plural;
 
 use super::account::print_time_range;
 use super::outcome::{Backwards, tell};
 use super::process::{OwnProcess, sources};
 use super::target_flags::TargetFlags;
-use crate::output::print;
 
 /// Most clients in separate rows.
 const MOST_SHOWN: usize = 100;

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use trackiops_import::{Hosts, Names};
+use trackiops_process::output::{Output, print, say};
+use trackiops_process::signals;
 use trackiops_query::times::{Zone, show};
 use trackiops_render::units::plural;
 
 use crate::exit_status::ExitStatus;
-use crate::output::{Output, print, say};
-use crate::signals;
 
 /// How long messages may take after a signal: a terminal may accept none.
 const SAYING: Duration = Duration::from_millis(700);

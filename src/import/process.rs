@@ -5,11 +5,10 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use trackiops_import::{CutShort, Notice, Process, Source, bytes_to_read};
+use trackiops_process::output::say;
+use trackiops_process::progress::begin_reading;
+use trackiops_process::signals;
 use trackiops_render::units::plural;
-
-use crate::output::say;
-use crate::progress::begin_reading;
-use crate::signals;
 
 /// This process.
 pub struct OwnProcess;

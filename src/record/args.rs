@@ -9,14 +9,14 @@ use trackiops_collector::{
     CALL_RING_BYTES, EngineChoice, Filter, Levels, MountName, Procedure, RecordedLevel, Settings,
     UserFunction,
 };
+use trackiops_process::output::host_name;
+use trackiops_process::recorder::memory::Memory;
 use trackiops_query::parse_size;
 use trackiops_schemas::place::absolute_path;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
 use crate::config::ConfigFlag;
-use crate::output::host_name;
-use crate::record::memory::Memory;
 use crate::store_flag::StoreFlag;
 
 /// Default lengths of windows.

@@ -2,11 +2,11 @@
 
 use clap::FromArgMatches;
 use toml::Value;
+use trackiops_process::output::say;
 use trackiops_store::RetentionPolicy;
 use trackiops_tenants::Rules;
 
 use crate::config::{Problems, Setting, Source};
-use crate::output::say;
 use crate::record::args::Args;
 use crate::tenant_rules::TenantRules;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use trackiops_process::progress::with_progress;
 use trackiops_reports::billing::{Billing, Prices, TABLES, Terms};
 use trackiops_reports::percentile::Percentile;
 use trackiops_schemas::time::Granularity;
@@ -12,7 +13,6 @@ use super::by_flags::{ByFlags, PeriodFlags};
 use super::form::FormFlags;
 use crate::help_headings::{ROWS, WHEN};
 use crate::input_file::read_file;
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
 const EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_process::progress::with_progress;
 use trackiops_reports::carbon::{Carbon, Coefficients, Intensity, TABLES, Terms};
 use trackiops_schemas::time::Granularity;
 
@@ -10,7 +11,6 @@ use super::by_flags::{ByFlags, PeriodFlags};
 use super::form::FormFlags;
 use crate::help_headings::{ROWS, WHEN};
 use crate::input_file::read_file;
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
 const EXAMPLES: &str = "\

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::bail;
+use trackiops_process::output::{Output, say};
 use trackiops_query::Figures;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::file_rows::Nothing;
@@ -16,9 +17,9 @@ use trackiops_render::terminal_style::Style;
 use trackiops_reports::report::About;
 
 use crate::help_headings::OUTPUT;
-use crate::output::{FilePermissions, Output, say};
 use crate::shorthands::Shorthands;
 use crate::suffix;
+use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 
 /// The format of a report.
@@ -75,7 +76,7 @@ pub struct FormFlags {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
 }
 
 /// The chosen format and destination.
@@ -87,7 +88,7 @@ pub struct Form {
 
 impl FormFlags {
     /// Who may read the output.
-    pub fn access(&self) -> FilePermissions {
+    pub fn access(&self) -> UmaskFlag {
         self.access
     }
 

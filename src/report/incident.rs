@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use trackiops_process::output::{Output, print, say};
+use trackiops_process::progress::with_progress;
 use trackiops_query::Question;
 use trackiops_query::marks::marks_in;
 use trackiops_query::times::{Zone, show};
@@ -19,10 +21,9 @@ use trackiops_store::Mark;
 
 use crate::anonymize::read_key;
 use crate::help_headings::OUTPUT;
-use crate::output::{FilePermissions, Output, print};
-use crate::progress::with_progress;
 use crate::question_flags::{FileFlags, RangeFlags};
 use crate::suffix::{PAGES, format_of};
+use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 
 /// Most bytes of a report.
@@ -64,7 +65,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
-    access: FilePermissions,
+    access: UmaskFlag,
     /// What readers should know: a paragraph at the beginning; repeatable
     #[arg(long, value_name = "TEXT", help_heading = OUTPUT)]
     note: Vec<String>,
@@ -98,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Made::Nothing { why, notes } => {
             let status = outcome::say_nothing_found(&why, &notes, zone);
             if let Some(untouched) = output.unwritten_note() {
-                crate::output::say(untouched);
+                say(untouched);
             }
             return Ok(status);
         }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
+use trackiops_process::progress::with_progress;
 use trackiops_reports::noisy::report::{TABLES, make};
 use trackiops_schemas::time::Granularity;
 
@@ -10,7 +11,6 @@ use super::by_flags::ByFlags;
 use super::form::FormFlags;
 use crate::counts::from_one;
 use crate::help_headings::{ROWS, WHEN};
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
 const EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use trackiops_process::progress::with_progress;
 use trackiops_query::parse_size;
 use trackiops_reports::by::ReportBy;
 use trackiops_reports::percentile::Percentile;
@@ -13,7 +14,6 @@ use super::by_flags::with_depth;
 use super::form::FormFlags;
 use crate::counts::{from_one, from_zero};
 use crate::help_headings::{ROWS, WHEN};
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
 const EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use trackiops_process::progress::with_progress;
 use trackiops_query::coverage::Interval;
 use trackiops_query::times::{Zone, parse};
 use trackiops_reports::slow::report::{TABLES, make};
@@ -10,7 +11,6 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::form::FormFlags;
 use crate::help_headings::WHEN;
-use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
 const EXAMPLES: &str = "\

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use trackiops_live::{Follower, Heard, SILENCE, SlowMounts, StepRows, Steps};
+use trackiops_process::output::say;
 use trackiops_query::times::{rfc3339, show};
 use trackiops_query::{QueryError, Range};
 use trackiops_render::units::plural;
@@ -13,7 +14,6 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Snapshot;
 use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Position};
 
-use crate::output::say;
 use crate::watch::args::Args;
 use crate::watch::writer::Writer;
 

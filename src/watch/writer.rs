@@ -10,6 +10,7 @@ use std::rc::Rc;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use trackiops_live::{Commands, Event, Events, Frames};
+use trackiops_process::output::{Output, say};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{Zone, rfc3339, show};
 use trackiops_query::{
@@ -27,7 +28,6 @@ use trackiops_store::Snapshot;
 use trackiops_store::live::{Hello, RecorderInfo, Status};
 
 use crate::notes::say_notes;
-use crate::output::{Output, say};
 use crate::query::{columns_of_files, style, with_parts};
 use crate::question_flags::{ColumnsFlag, RowFlags};
 use crate::watch::args::Args;

@@ -13,7 +13,7 @@ use trackiops_schemas::shed::Details;
 use trackiops_store::{RequestCounts, Warning};
 
 use crate::output::say;
-use crate::record::log::{self, Level};
+use crate::recorder::log::{self, Level};
 
 /// The message that a server has stopped answering, or that nothing waits for it any more.
 fn stall_text(Stall { change, server }: &Stall) -> String {

@@ -15,7 +15,6 @@ use trackiops_render::terminal_style::Look;
 use trackiops_render::visible::{self, visible, wrap};
 use trackiops_threads::fail_point;
 
-use crate::help_headings::OUTPUT;
 use crate::progress::end_reading;
 use crate::{lifeline, signals, stderr_queue, terminal};
 
@@ -37,13 +36,10 @@ pub enum Output {
 }
 
 /// Who may read a file that is written: names of files, users and directories are in it.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FilePermissions {
-    /// Give the file the permissions of your umask, not 0600
-    ///
-    /// Without it only you may read what is written, also where a file is replaced that others may read.
-    #[arg(long = "umask", help_heading = OUTPUT)]
-    by_umask: bool,
+    /// Whether the umask decides. Otherwise only the owner may read the file.
+    pub by_umask: bool,
 }
 
 impl FilePermissions {
@@ -78,8 +74,8 @@ pub fn write_stderr(text: impl Display) {
 impl Output {
     /// Parses `--output`: `-` or nothing is stdout. Refuses a directory, a link, a file in a missing directory, and a file of a store,
     /// before anything is read. If stdout is the only output, the process ends when stdout loses its reader.
-    pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
-        let output = Self::parse(path, access)?;
+    pub fn new(path: Option<PathBuf>, access: impl Into<FilePermissions>) -> anyhow::Result<Self> {
+        let output = Self::parse(path, access.into())?;
         match output {
             Self::Stdout => lifeline::end_with_reader(),
             Self::File(..) | Self::Stream(_) => lifeline::outlive_reader(),

@@ -13,8 +13,8 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_store::RequestCounts;
 
 use crate::output::say;
-use crate::record::messages::{booked, folded, left_out, missed};
-use crate::record::service_manager::ServiceManager;
+use crate::recorder::messages::{booked, folded, left_out, missed};
+use crate::recorder::service_manager::ServiceManager;
 
 /// Shows windows to a person.
 pub struct RecordingDisplay {

@@ -179,6 +179,8 @@ fn limit_of_cgroups(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_collector::Filter;
+    use trackiops_schemas::time::Granularity;
 
     fn limit(groups: &str, files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
@@ -217,7 +219,19 @@ mod tests {
             bytes: 64 << 20,
             is_of_cgroup: false,
         };
-        let mut settings = crate::record::args::default_settings();
+        let mut settings = Settings {
+            granularity: Granularity::from_ms(1000).unwrap(),
+            ring_memory: 32 << 20,
+            call_ring_bytes: 16 << 20,
+            map_share: 1,
+            max_overhead_ppm: 30_000,
+            latency_parts: true,
+            connections: true,
+            filter: Filter::default(),
+            tenant_rules: None,
+            requests: false,
+            functions: Vec::new(),
+        };
         memory.fit(&mut settings);
         assert_eq!(
             (

@@ -14,6 +14,7 @@ use crate::signals;
 /// A request to a recorder.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
+    /// End the recording.
     Stop,
     /// Read the configuration again.
     Reload,
@@ -31,6 +32,7 @@ pub struct StopRequest {
 }
 
 impl StopRequest {
+    /// Handles signals from now on.
     pub fn new(asked: Arc<Notify>) -> io::Result<Self> {
         signals::notice_end();
         // For example by `nohup`.
