@@ -1,6 +1,5 @@
 //! `trackiops import`: imports other programs' recordings into a store.
 
-mod account;
 mod csv;
 mod listing;
 mod nfsdump;

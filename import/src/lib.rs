@@ -1,5 +1,6 @@
 //! Imports other programs' recordings into a store, and compares a store with a capture.
 
+pub mod account;
 pub mod captures;
 pub mod compare;
 mod error;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_import::account::print_time_range;
 use trackiops_import::tables::{self, Mapping};
 use trackiops_process::output::say;
 use trackiops_render::units::plural;
 
-use super::account::print_time_range;
 use super::outcome::{Backwards, tell};
 use super::process::{OwnProcess, sources};
 use super::target_flags::TargetFlags;

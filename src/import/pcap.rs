@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_import::account::print_account;
 use trackiops_import::captures::{MessageFiles, pcap};
 
-use super::account::print_account;
 use super::outcome::{Backwards, tell};
 use super::process::{OwnProcess, sources};
 use super::target_flags::TargetFlags;

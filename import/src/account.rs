@@ -1,5 +1,7 @@
 //! Prints the results of an import, and the account of each connection.
 
+pub mod nfsdump;
+
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
