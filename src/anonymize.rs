@@ -10,10 +10,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_process::output::{FilePermissions, Output, PartialFile};
 use trackiops_render::formats::{Reader, Writer};
 use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
+use trackiops_render::suffix::{EXPORTS, format_of};
 use trackiops_schemas::regular_file::open_regular;
 
 use crate::read_memory_flag::ReadMemoryFlag;
-use crate::suffix::{EXPORTS, format_of};
 use crate::umask_flag::UmaskFlag;
 
 /// A key file contains one line.

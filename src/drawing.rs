@@ -7,12 +7,12 @@ use anyhow::Context;
 use trackiops_process::output::{Output, say};
 use trackiops_query::times::Zone;
 use trackiops_query::{Answer, Columns, Event, Explain, Outcome, Question, Range, Step};
+use trackiops_render::suffix::{PLOTS, format_of};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{Format, PictureFormat, TerminalPlot};
 use trackiops_reports::events::ask_events;
 
 use crate::outcome;
-use crate::suffix::{PLOTS, format_of};
 use crate::umask_flag::UmaskFlag;
 
 /// The destination of a picture.

@@ -15,6 +15,7 @@ use trackiops_query::times::file_name;
 use trackiops_query::{QueryError, Question, Range};
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
+use trackiops_render::suffix::{EXPORTS, format_of, list_with_or};
 use trackiops_render::units::plural;
 use trackiops_render::{Export, ExportDataset, Exported};
 use trackiops_schemas::time::Granularity;
@@ -23,7 +24,6 @@ use trackiops_store::Mark;
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::question_flags::SelectionFlags;
-use crate::suffix::{EXPORTS, format_of, list_with_or};
 use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 

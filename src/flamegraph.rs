@@ -9,10 +9,10 @@ use trackiops_process::output::Output;
 use trackiops_process::progress::with_progress;
 use trackiops_query::Outcome;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
+use trackiops_render::suffix::{GRAPHS, format_of};
 
 use crate::help_headings::{OUTPUT, ROWS};
 use crate::question_flags::SelectionFlags;
-use crate::suffix::{GRAPHS, format_of};
 use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 

@@ -9,6 +9,7 @@ use trackiops_process::progress::with_progress;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::ask_call_latencies;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask, ask_operation_latencies};
+use trackiops_render::suffix::{DISTRIBUTIONS, format_of};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{
     DistributionFormat, write_call_distribution, write_distribution, write_distributions,
@@ -19,7 +20,6 @@ use crate::help_headings::{OUTPUT, ROWS};
 use crate::outcome;
 use crate::query::op_names;
 use crate::question_flags::SelectionFlags;
-use crate::suffix::{DISTRIBUTIONS, format_of};
 use crate::umask_flag::UmaskFlag;
 
 const EXAMPLES: &str = "\

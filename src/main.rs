@@ -41,7 +41,6 @@ mod stalls;
 mod status;
 mod store;
 mod store_flag;
-mod suffix;
 mod tenant_rules;
 mod tenants;
 mod top;

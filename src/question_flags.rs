@@ -14,6 +14,7 @@ use trackiops_query::{
 };
 use trackiops_render::Format;
 use trackiops_render::formats::Texts;
+use trackiops_render::suffix;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
@@ -22,7 +23,6 @@ use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::notes::say_moment;
 use crate::shorthands::Shorthands;
 use crate::store_flag::StoreFlags;
-use crate::suffix;
 use crate::tenant_rules;
 use crate::umask_flag::UmaskFlag;
 

@@ -28,6 +28,7 @@ pub mod report;
 mod requests;
 mod selected_columns;
 mod stalls;
+pub mod suffix;
 pub mod table;
 mod terminal_plot;
 pub mod terminal_style;

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use anyhow::bail;
 use trackiops_process::output::{Output, say};
@@ -12,47 +11,15 @@ use trackiops_query::file_rows::Nothing;
 use trackiops_query::times::Zone;
 use trackiops_render::Format;
 use trackiops_render::formats::Texts;
-use trackiops_render::report::{ReportTable, write_page, write_report};
+use trackiops_render::report::{ReportFormat, ReportTable, write_page, write_report};
+use trackiops_render::suffix;
 use trackiops_render::terminal_style::Style;
 use trackiops_reports::report::About;
 
 use crate::help_headings::OUTPUT;
 use crate::shorthands::Shorthands;
-use crate::suffix;
 use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
-
-/// The format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// Rows, in a format of `query`.
-    Rows(Format),
-    /// A page for a browser.
-    Html,
-}
-
-impl FromStr for ReportFormat {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse() {
-            _ if text == "html" => Ok(Self::Html),
-            Ok(format) => Ok(Self::Rows(format)),
-            Err(_) => {
-                bail!("`{text}` is not a format: write table, csv, json, parquet, arrow or html")
-            }
-        }
-    }
-}
-
-impl ReportFormat {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rows(format) => format.name(),
-            Self::Html => "html",
-        }
-    }
-}
 
 /// How the report is written, and where to.
 #[derive(clap::Args)]

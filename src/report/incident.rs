@@ -12,6 +12,7 @@ use trackiops_query::times::{Zone, show};
 use trackiops_render::incident::{Incident, Made};
 use trackiops_render::parties::{Party, parties};
 use trackiops_render::pseudonym::Key;
+use trackiops_render::suffix::{PAGES, format_of};
 use trackiops_render::why::{hide, sentences};
 use trackiops_render::{connections, units};
 use trackiops_reports::why;
@@ -22,7 +23,6 @@ use trackiops_store::Mark;
 use crate::anonymize::read_key;
 use crate::help_headings::OUTPUT;
 use crate::question_flags::{FileFlags, RangeFlags};
-use crate::suffix::{PAGES, format_of};
 use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 

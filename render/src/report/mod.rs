@@ -1,5 +1,6 @@
 //! Reports in all formats: tables with any kind of rows, and a page for a browser.
 
+mod format;
 mod page;
 
 use std::io::{self, Write};
@@ -7,6 +8,7 @@ use std::io::{self, Write};
 use trackiops_query::times::Zone;
 use trackiops_reports::report::{About, Table};
 
+pub use format::{ReportFormat, ReportFormatError};
 pub use page::escaped;
 
 use crate::answer::{Format, write_for_programs};

@@ -1,13 +1,14 @@
 //! Chooses the format of a file by the suffix of its name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use trackiops_query::Figures;
-use trackiops_render::formats::{Kind, Texts};
-use trackiops_render::{DistributionFormat, Format, PictureFormat};
 
-use crate::report::form::ReportFormat;
+use crate::answer::Format;
+use crate::distribution::DistributionFormat;
+use crate::formats::{Kind, Texts};
+use crate::plot::PictureFormat;
+use crate::report::ReportFormat;
 
 /// Formats, each with the suffixes that choose it.
 pub type FormatsBySuffix<F> = [(F, &'static [&'static str])];
@@ -61,6 +62,36 @@ pub const PLOTS: &FormatsBySuffix<PictureFormat> = &[
     (PictureFormat::Png, &["png"]),
 ];
 
+/// The suffix of a file does not suit its format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuffixError {
+    /// No format has this suffix.
+    #[error(
+        "cannot write {}: `.{ending}` is not a format that this writes; end the name in {known}",
+        .path.display()
+    )]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// Its suffix.
+        ending: String,
+        /// The suffixes of all formats.
+        known: String,
+    },
+    /// An option asks for another format.
+    #[error("cannot write {}: `.{ending}` contradicts {option}; end the name in {fitting}", .path.display())]
+    Contradicts {
+        /// The file.
+        path: PathBuf,
+        /// Its suffix.
+        ending: String,
+        /// The option.
+        option: String,
+        /// The suffixes of the option's format.
+        fitting: String,
+    },
+}
+
 /// The format of the output at `path`; `None` is stdout. The suffix decides, or else an option (`--format csv`), or else `usual`. A suffix
 /// that is unknown or contradicts the option is an error: it would mislead the readers of the file.
 pub fn format_of<F: Copy + PartialEq>(
@@ -68,7 +99,7 @@ pub fn format_of<F: Copy + PartialEq>(
     known: &FormatsBySuffix<F>,
     asked: Option<(F, &str)>,
     usual: F,
-) -> anyhow::Result<F> {
+) -> Result<F, SuffixError> {
     let otherwise = asked.map_or(usual, |(format, _)| format);
     let Some((path, ending)) = path.and_then(|path| Some((path, ending(path)?))) else {
         return Ok(otherwise);
@@ -77,18 +108,19 @@ pub fn format_of<F: Copy + PartialEq>(
         .iter()
         .find(|(_, endings)| endings.contains(&&*ending));
     match (chosen, asked) {
-        (None, _) => bail!(
-            "cannot write {}: `.{ending}` is not a format that this writes; end the name in {}",
-            path.display(),
-            list_of_endings(known.iter())
-        ),
+        (None, _) => Err(SuffixError::Unknown {
+            path: path.to_owned(),
+            ending,
+            known: list_of_endings(known.iter()),
+        }),
         (Some((format, _)), Some((asked, option))) if *format != asked => {
             let fitting = known.iter().filter(|(format, _)| *format == asked);
-            bail!(
-                "cannot write {}: `.{ending}` contradicts {option}; end the name in {}",
-                path.display(),
-                list_of_endings(fitting)
-            )
+            Err(SuffixError::Contradicts {
+                path: path.to_owned(),
+                ending,
+                option: option.to_owned(),
+                fitting: list_of_endings(fitting),
+            })
         }
         (Some((format, _)), _) => Ok(*format),
     }
@@ -121,14 +153,12 @@ pub fn list_with_or(words: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const TABLE: Format = Format::Table(Figures::Rates);
     const CSV: Format = Format::Csv(Texts::AsTheyAre);
 
-    fn answer(path: &str, asked: Option<(Format, &str)>) -> anyhow::Result<Format> {
+    fn answer(path: &str, asked: Option<(Format, &str)>) -> Result<Format, SuffixError> {
         format_of(Some(Path::new(path)), ANSWERS, asked, TABLE)
     }
 
