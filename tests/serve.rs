@@ -581,7 +581,7 @@ fn beyond_loopback_it_needs_names_and_never_root() {
 }
 
 /// Waits until a condition holds.
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < LONG, "{what}");

@@ -19,7 +19,7 @@ use trackiops_testkit::windows::T0;
 use self::additive::{Form, missing};
 use self::questions::hold;
 use crate::query_cases::run::Session;
-use crate::serve::{Serve, events};
+use crate::serve::{Serve, events, wait_for};
 use crate::server::trackiops;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/promise");
@@ -95,6 +95,11 @@ fn the_api_has_the_answers_that_it_had() {
     recording.mounted(UtcMs(T0), mounts.to_vec(), &mounts);
     recording.put(&of_two_files(T0, 3));
     let recorder = Serve::start(&recording);
+    // A thread of the store measures it once it is open.
+    wait_for("the size of the store", || {
+        let (_, meta) = recorder.ask("/api/v1/meta");
+        !meta["recorder"]["status"]["store_bytes"].is_null()
+    });
 
     let file = Path::new(HERE).join("api.txt");
     all_paths_are_in(&fs::read_to_string(&file).unwrap());
