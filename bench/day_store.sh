@@ -4,7 +4,7 @@
 # inputs.
 store() {
     local key dir
-    key=$(git ls-files -- bench/day collector/src schemas/src store/src threads/src Cargo.lock | xargs sha256sum | sha256sum | cut -c1-16)
+    key=$(git ls-files -- bench/day collector/src schemas/src store/src crates/threads/src Cargo.lock | xargs sha256sum | sha256sum | cut -c1-16)
     dir=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/day-$key/$1-files-$2-hours
     if [ ! -d "$dir" ]; then
         echo "bench: making a day of $1 files and $2 hours in the cache" >&2
