@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the outlines of characters that pictures as PNG are drawn with: render/src/plot/raster/roboto.txt.
+"""Writes the outlines of characters that pictures as PNG are drawn with: crates/render/src/plot/raster/roboto.txt.
 
-  glyphs.py FONT.ttf >render/src/plot/raster/roboto.txt
+  glyphs.py FONT.ttf >crates/render/src/plot/raster/roboto.txt
 
 It needs fonttools (pip install fonttools), and Roboto-Regular.ttf, which is in Debian's fonts-roboto-unhinted.
 """

@@ -36,7 +36,7 @@ The release of TrackIOps contains these crates. Their licences follow in the wor
 The page of `trackiops serve` contains the packages of npm that are listed below the crates.
 
 It also contains the standard library of Rust (MIT or Apache-2.0), SQLite (public domain, by way of libsqlite3-sys), Zstandard
-(BSD-3-Clause, by way of zstd-sys), outlines of the font Roboto (Apache-2.0, Copyright 2011 Google Inc.; render/src/plot/raster), and
+(BSD-3-Clause, by way of zstd-sys), outlines of the font Roboto (Apache-2.0, Copyright 2011 Google Inc.; crates/render/src/plot/raster), and
 the glibc of the machine that built it (LGPL-2.1-or-later; `make release` links it anew with yours).
 
 `make third-party` writes this file.
@@ -169,7 +169,7 @@ def libraries_in(binary, crates):
         ("zstd", zstd, "BSD-3-Clause", "https://github.com/facebook/zstd", "zstd-sys"),
         ("rust-std", rust, "MIT OR Apache-2.0", "https://www.rust-lang.org", None),
         ("glibc", glibc, "LGPL-2.1-or-later", "https://www.gnu.org/software/libc", None),
-        # Its outlines: render/src/plot/raster/roboto.txt.
+        # Its outlines: crates/render/src/plot/raster/roboto.txt.
         ("roboto", "2.138", "Apache-2.0", "https://github.com/googlefonts/roboto", None),
         ("libgcc", libgcc, "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", None),
         *((*package, None) for package in packages_of_page()),

@@ -1,4 +1,4 @@
-//! A store from an earlier time is read, completed and continued. `format-1/` holds what `testkit/src/golden.rs`
+//! A store from an earlier time is read, completed and continued. `format-1/` holds what `crates/testkit/src/golden.rs`
 //! describes.
 //!
 //! A format without a release may still change: then remove the directory, and write it again with `cargo test -p

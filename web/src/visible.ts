@@ -1,7 +1,7 @@
 // Makes hidden characters of names visible: a file's creator chooses its name, and some characters are invisible or change the direction of
 // text. The server also accepts names in this form, so a user can query a displayed name.
 
-// Like `render/src/visible.rs`: controls, formats, line ends, unusual blanks, ignorable characters and noncharacters; backslashes that
+// Like `crates/render/src/visible.rs`: controls, formats, line ends, unusual blanks, ignorable characters and noncharacters; backslashes that
 // would look like an escape; blanks at the end.
 const HIDDEN =
   /(?! )[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}\p{NChar}]|\\(?=u\{)| (?= *$)/gu;

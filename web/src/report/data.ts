@@ -1,4 +1,4 @@
-// The data of a report. `render/src/incident/text.rs` writes them into the document, which also contains this program.
+// The data of a report. `crates/render/src/incident/text.rs` writes them into the document, which also contains this program.
 import { visibleIn } from '../visible.ts';
 
 /** How many of them have rows of their own; others are in sums. */
