@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the dependencies against deny.toml: licences, bans, sources, and known vulnerabilities if their database can be reached.
+# Checks the dependencies against .cargo/deny.toml: licences, bans, sources, and known vulnerabilities if their database can be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

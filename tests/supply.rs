@@ -100,7 +100,7 @@ fn the_notices_are_of_the_crates_in_the_lock_file() {
 
 #[test]
 fn what_security_md_promises_is_tested_where_it_says() {
-    let text = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).unwrap();
+    let text = fs::read_to_string(Path::new(ROOT).join(".github/SECURITY.md")).unwrap();
     let promises = text
         .lines()
         .filter(|line| line.starts_with("| ") && line.contains('`'));
