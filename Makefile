@@ -7,7 +7,7 @@ export PATH := $(if $(findstring :$(CARGO_BIN):,:$(PATH):),$(PATH),$(CARGO_BIN):
 # What needs no more than the program takes one that TRACKIOPS_BIN names.
 BUILDS := $(if $(TRACKIOPS_BIN),,setup)
 
-.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check repositories crates packages aarch64 deny third-party setup python web web-check browser kubernetes docs
+.PHONY: help demo demo-nfs tutorial tutorial-nfs test test-levels test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix storm ebpf ebpf-check kernel-facts bench-overhead bench-levels bench-contention bench-store bench-query bench-page bench-captures faults faults-short compare fuzz test-guests guest-workloads release dist dist-check repositories crates packages aarch64 deny setup python web web-check browser kubernetes docs
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -131,9 +131,9 @@ matrix: setup
 storm: setup python
 	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) storm::
 
-## make release     the binary for any Linux of this architecture, or of TARGET=aarch64; prints its path
+## make release     the binary for any Linux of this architecture, or of TARGET=aarch64, and its licences; prints its path
 release: setup
-	@scripts/release.sh $(TARGET)
+	@binary=$$(scripts/release.sh $(TARGET)) && scripts/third-party.py notices "$$binary" >"$${binary%/*}/THIRD-PARTY.md" && echo "$$binary"
 
 ## make dist        archives, .deb, .rpm, container images, lists of contents, a chart for Helm, the module for Python and SHA256SUMS, into target/dist; then make repositories
 dist: setup
@@ -230,10 +230,6 @@ test-long: fuzz
 ## make deny        licences, sources, bans and known vulnerabilities of all dependencies
 deny: setup
 	@scripts/deny.sh
-
-## make third-party  renew THIRD-PARTY.md, which has the licences of what the release contains
-third-party: setup
-	@scripts/third-party.py
 
 ## make web         build the page of `trackiops serve` from web/ into web/dist; needs Node
 web:

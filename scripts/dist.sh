@@ -52,7 +52,7 @@ make_root() {
     put 644 "$scratch/pages/trackiops.bash" usr/share/bash-completion/completions/trackiops
     put 644 "$scratch/pages/_trackiops" usr/share/zsh/site-functions/_trackiops
     put 644 "$scratch/pages/trackiops.fish" usr/share/fish/vendor_completions.d/trackiops.fish
-    for page in README.md CHANGELOG.md THIRD-PARTY.md LICENSE-APACHE LICENSE-MIT; do put 644 "$page" "$doc/$page"; done
+    for page in README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT; do put 644 "$page" "$doc/$page"; done
     put 644 contrib/trackiops.sql "$doc/trackiops.sql"
     put 644 contrib/kubernetes/trackiops.yaml "$doc/kubernetes/trackiops.yaml"
     put 644 contrib/grafana/trackiops.json "$doc/grafana/trackiops.json"
@@ -61,6 +61,7 @@ make_root() {
     notices_of libgcc_eh.a >"$root/$doc/COPYRIGHT-libgcc"
     cp /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/GPL-3 "$root/$doc"
     put 644 "$(rustc --print sysroot)/share/doc/rust/COPYRIGHT-library.html" "$doc/COPYRIGHT-rust-std.html"
+    scripts/third-party.py notices "$binary" >"$root/$doc/THIRD-PARTY.md"
     scripts/third-party.py sbom "$binary" >"$root/$doc/trackiops.cdx.json"
     # A service must not fill the disk.
     sed 's/^#store-size = .*/store-size = "20GiB"/' contrib/trackiops.toml >"$work/trackiops.toml"

@@ -20,6 +20,6 @@ build_for "$arch"
 cargo build --release --locked --package trackiops --bin trackiops --target "$triple" >&2
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 check "$target/$triple/release/trackiops"
-# These must accompany every copy of the binary.
-cp LICENSE-APACHE LICENSE-MIT THIRD-PARTY.md "$target/$triple/release/"
+# These must accompany every copy of the binary, and so must what `third-party.py notices` prints.
+cp LICENSE-APACHE LICENSE-MIT "$target/$triple/release/"
 echo "$target/$triple/release/trackiops"

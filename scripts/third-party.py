@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the release contains, and under which licences.
 
-  third-party.py                   writes THIRD-PARTY.md: the crates, with the texts of their licences as their sources have them
+  third-party.py notices BINARY    prints THIRD-PARTY.md of a release: the crates in it, with the licence texts of their sources
   third-party.py sbom BINARY       prints what is in a release's binary, as CycloneDX
   third-party.py copyright BINARY  prints the same as Debian's machine-readable copyright file
   third-party.py licence BINARY    prints the licences of all of it as one expression
@@ -15,12 +15,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
-# The parts of the release: the program, and the object that it loads into the kernel.
-PARTS = [
-    ("trackiops", "x86_64-unknown-linux-gnu"),
-    ("trackiops", "aarch64-unknown-linux-gnu"),
-    ("trackiops-ebpf", "bpfel-unknown-none"),
-]
 LICENCE_FILE = re.compile(r"(?i)(un)?licen[cs]e|copying|copyright|notice")
 # The page of `trackiops serve`: its lock file lists the content of web/dist/app.js, and `make web` writes the licence texts.
 PAGE = ROOT / "web"
@@ -38,8 +32,6 @@ The page of `trackiops serve` contains the packages of npm that are listed below
 It also contains the standard library of Rust (MIT or Apache-2.0), SQLite (public domain, by way of libsqlite3-sys), Zstandard
 (BSD-3-Clause, by way of zstd-sys), outlines of the font Roboto (Apache-2.0, Copyright 2011 Google Inc.; crates/render/src/plot/raster), and
 the glibc of the machine that built it (LGPL-2.1-or-later; `make release` links it anew with yours).
-
-`make third-party` writes this file.
 """
 
 
@@ -64,11 +56,6 @@ def reached(part, graph):
         uses[id] = [dep for dep in deps if not is_macro(dep)]
         ahead += uses[id]
     return [(packages[id], [packages[dep] for dep in deps]) for id, deps in uses.items()]
-
-
-def linked(part, graph):
-    """Those of them that come from elsewhere."""
-    return [package for package, _ in reached(part, graph) if package["source"]]
 
 
 def texts(package):
@@ -99,11 +86,8 @@ def packages_of_page():
             yield name, package["version"], package["license"], PAGE_SOURCES[name]
 
 
-def write_notices():
-    crates = {}
-    for part, target in PARTS:
-        for package in linked(part, metadata(target)):
-            crates[f"{package['name']} {package['version']}"] = package
+def print_notices(binary):
+    crates = {f"{package['name']} {package['version']}": package for package, _ in crates_in(binary) if package["source"]}
     # Many differ only in their line breaks.
     by_text = {}
     without = []
@@ -130,9 +114,7 @@ def write_notices():
         # Longer than any fence in a text.
         fence = "`" * (3 + max((len(run) for run in re.findall("`+", text)), default=0))
         out += [", ".join(dict.fromkeys(names)) + ":", "", fence + "text", text, fence, ""]
-    rest = sorted(set(locked()) - set(crates))
-    out += ["## Not in the release", "", "For building, for tests, or for other platforms:", "", ", ".join(rest), ""]
-    (ROOT / "THIRD-PARTY.md").write_text("\n".join(out))
+    print("\n".join(out).rstrip("\n"))
 
 
 # e_machine of an ELF file.
@@ -146,11 +128,15 @@ def licence_of(package):
 
 def crates_in(binary):
     """The crates in a binary, as `reached` has them, in a lasting order."""
-    graph = metadata(MACHINES[Path(binary).read_bytes()[18]])
+    # The program, and the object that it loads into the kernel.
+    parts = [("trackiops", MACHINES[Path(binary).read_bytes()[18]]), ("trackiops-ebpf", "bpfel-unknown-none")]
     crates = {}
-    for part, _ in PARTS:
-        crates |= {package["id"]: (package, uses) for package, uses in reached(part, graph)}
-    return sorted(crates.values(), key=lambda crate: (crate[0]["name"], crate[0]["version"]))
+    for part, target in parts:
+        for package, uses in reached(part, metadata(target)):
+            _, known = crates.setdefault(package["id"], (package, {}))
+            known.update({used["id"]: used for used in uses})
+    crates = [(package, list(uses.values())) for package, uses in crates.values()]
+    return sorted(crates, key=lambda crate: (crate[0]["name"], crate[0]["version"]))
 
 
 def libraries_in(binary, crates):
@@ -273,10 +259,8 @@ def print_copyright(binary):
 
 
 def main():
-    ways = {"sbom": print_sbom, "licence": print_licence, "copyright": print_copyright}
+    ways = {"notices": print_notices, "sbom": print_sbom, "licence": print_licence, "copyright": print_copyright}
     match sys.argv[1:]:
-        case []:
-            write_notices()
         case [what, binary] if what in ways:
             ways[what](binary)
         case _:
