@@ -173,7 +173,7 @@ async fn record_with_plan(
         );
     }
     let plan = with_wanted_operations(plan, args, &settings.filter);
-    let mut plan = with_wanted_calls(plan, args);
+    let mut plan = with_wanted_calls(plan, args, &settings.filter);
     // Requests that are left out are counted. The programs for calls need more memory to load than there is.
     let leaves_out = |memory: Memory| memory.leaves_requests_out().is_some();
     if args.requests && !args.memory().is_some_and(leaves_out) {
@@ -402,13 +402,20 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     }
 }
 
-/// The plan with the wanted calls of applications. Reports which calls are not recorded.
-fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
+/// The plan with the wanted calls of applications that the filter can be compared with. Reports which calls are not recorded.
+fn with_wanted_calls(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     let wanted = match (args.app_latency, args.app_view || plan.levels().app) {
         (true, _) => AppView::Timed,
         (_, true) => AppView::Counted,
         _ => AppView::No,
     };
+    if wanted != AppView::No && plan.has_calls() && !plan.levels().app && !filter.knows_calls() {
+        say(
+            "calls of applications are not counted: --cgroup names cgroups of version 1, and the kernel finds the cgroup of a call in \
+             version 2",
+        );
+        return plan.with_app_view(AppView::No);
+    }
     let could = plan.has_calls();
     let plan = plan.with_app_view(wanted);
     if !could && plan.levels().wire && wanted != AppView::No {

@@ -157,6 +157,12 @@ pub enum FilterError {
         "no cgroup hierarchy is mounted: run `mount -t cgroup2 cgroup2 /sys/fs/cgroup`, or leave out --cgroup"
     )]
     NoCgroups,
+    /// What is counted by the thread's cgroup, which is of another hierarchy than the named one.
+    #[error(
+        "--cgroup names cgroups of version 1, which has the memory controller here, and the kernel finds the cgroup of a \
+         thread in version 2: leave out --cgroup, or record with --levels wire alone"
+    )]
+    CgroupsApart,
     /// Only the direct engine can compare directories.
     #[error(
         "the tracepoint engine does not know directories: use --engine direct, or name files or mounts"
@@ -188,6 +194,16 @@ impl Filter {
     /// Whether it leaves out READs or WRITEs of any file. The kernel's counters include their calls, so those are then not compared.
     pub fn leaves_out_transfers(&self) -> bool {
         self.kinds() != 0
+    }
+
+    /// Whether calls of applications can be compared with it on this host. The kernel finds the cgroup of a call by its thread.
+    pub fn knows_calls(&self) -> bool {
+        self.knows_threads(&CgroupRoots::new())
+    }
+
+    /// Whether the cgroups of threads are in the hierarchy that the filter names.
+    fn knows_threads(&self, roots: &CgroupRoots) -> bool {
+        self.cgroups.is_empty() || !roots.are_apart()
     }
 
     /// Whether a procedure is wanted, as the kernel names it.
@@ -545,6 +561,22 @@ mod tests {
         assert!("reed".parse::<Procedure>().is_err());
         assert!(!reads.narrows() && !reads.is_empty());
         assert!(Filter::default().is_empty());
+    }
+
+    #[test]
+    fn calls_are_not_compared_with_cgroups_of_another_hierarchy() {
+        let unified = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let hybrid = "31 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                      32 24 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let filter = |cgroups: &[&str]| Filter {
+            cgroups: cgroups.iter().map(|path| (*path).into()).collect(),
+            ..Filter::default()
+        };
+        let knows = |cgroups: &[&str], mounts: &str| {
+            filter(cgroups).knows_threads(&CgroupRoots::of(mounts.as_bytes()))
+        };
+        assert!(knows(&["batch"], unified) && knows(&[], hybrid));
+        assert!(!knows(&["batch"], hybrid));
     }
 
     #[test]

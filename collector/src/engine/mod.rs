@@ -355,6 +355,10 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
             }
             let has_cgroups = (!levels.wire || offsets.cgroup.way != 0)
                 && (!levels.has_local() || offsets.local.has_groups != 0);
+            let are_of_threads = levels.has_local() || levels.cache || plan.counts_calls();
+            if are_of_threads && !filter.knows_calls() {
+                return Err(FilterError::CgroupsApart);
+            }
             if kinds & filters::CGROUPS != 0 && !has_cgroups {
                 return Err(FilterError::NoWay("cgroup"));
             }
