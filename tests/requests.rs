@@ -1,6 +1,7 @@
 //! `trackiops requests`: the first rows of an export, in any order.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -487,8 +488,8 @@ fn an_analysis_without_rows_says_so() {
     assert_eq!(trackiops(dir.path(), &words).status.code(), Some(1));
 }
 
-/// A store of some seconds. Its first window dropped `dropped` requests; each second keeps 100 requests within `most_bytes`.
-fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
+/// A store of ten seconds. Its first window dropped `dropped` requests; each of these seconds keeps 100 requests within `most_bytes`.
+fn store_that_dropped(dir: &Path, dropped: u64, seconds: Range<i64>, most_bytes: u64) {
     let mut writer = Writer::open(dir.join("store"), options("h")).unwrap();
     let used = file(1, 50, Some("/mnt/a"));
     for second in 0..10 {
@@ -496,9 +497,9 @@ fn store_that_dropped(dir: &Path, dropped: u64, seconds: i64, most_bytes: u64) {
         closed.health.requests_dropped = if second == 0 { dropped } else { 0 };
         writer.append(&closed).unwrap();
     }
-    if seconds > 0 {
+    if !seconds.is_empty() {
         let mut kept = writer.requests(most_bytes, |_| {}).unwrap();
-        for second in 0..seconds {
+        for second in seconds {
             let requests = (0..100).map(|n: i64| Request {
                 end_ns: (T0 + 1000 * second) * 1_000_000 + n,
                 file: 0,
@@ -531,7 +532,7 @@ fn what_single_requests_lack_is_said() {
     let advice = "`trackiops record --requests` keeps them";
     let said_of = |dropped: u64, seconds: i64, most_bytes: u64, status: i32| {
         let dir = tempfile::tempdir().unwrap();
-        store_that_dropped(dir.path(), dropped, seconds, most_bytes);
+        store_that_dropped(dir.path(), dropped, 0..seconds, most_bytes);
         let commands: [&[&str]; 3] = [
             &["requests"],
             &["analyze", "latency"],
@@ -567,4 +568,41 @@ fn what_single_requests_lack_is_said() {
     for said in said_of(0, 10, 32 << 10, 0) {
         assert!(said.contains("single requests from before"), "{said}");
     }
+}
+
+#[test]
+fn requests_of_the_time_in_which_single_ones_were_not_kept_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    store_that_dropped(dir.path(), 0, 4..6, 64 << 20);
+    let lacking = "8 requests were not kept one by one between 2026-11-21 03:52:00 and 03:52:10";
+    let commands: [&[&str]; 4] = [
+        &["requests"],
+        &["requests", "--by", "process"],
+        &["requests", "--file", "/mnt/a", "--op", "read"],
+        &["analyze", "latency"],
+    ];
+    for words in commands {
+        let said = |more: &[&str]| {
+            let output = trackiops(dir.path(), &[words, more].concat());
+            assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            said.replace("\n    ", " ")
+        };
+        let all = said(&[]);
+        assert!(all.contains(lacking), "{words:?}: {all}");
+        // None of the time in which they were kept, and none of other operations.
+        let within = [
+            "--since",
+            "2026-11-21T03:52:04Z",
+            "--until",
+            "2026-11-21T03:52:06Z",
+        ];
+        let within = said(&within);
+        assert!(!within.contains("one by one"), "{words:?}: {within}");
+    }
+    let other = trackiops(dir.path(), &["requests", "--op", "write"]);
+    assert!(
+        !String::from_utf8_lossy(&other.stderr).contains("one by one"),
+        "{other:?}"
+    );
 }

@@ -42,9 +42,9 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
 }
 
-/// Notes about the recorded time in the range of a question; or the reason why there is none, with notes.
-pub(crate) fn ask_notes(question: &Question) -> Result<OrNothing<Vec<Note>>, QueryError> {
-    let about_all = Question {
+/// The question about windows that selects the same as one about single requests. Its rows are hosts and levels.
+pub(crate) fn about_sums(question: &Question) -> Question {
+    Question {
         step: Some(Step::All),
         by: GroupBy {
             levels: true,
@@ -61,8 +61,12 @@ pub(crate) fn ask_notes(question: &Question) -> Result<OrNothing<Vec<Note>>, Que
         sort: None,
         top: None,
         ..question.clone()
-    };
-    Ok(match ask(&about_all)? {
+    }
+}
+
+/// Notes about the recorded time in the range of a question; or the reason why there is none, with notes.
+pub(crate) fn ask_notes(question: &Question) -> Result<OrNothing<Vec<Note>>, QueryError> {
+    Ok(match ask(&about_sums(question))? {
         Outcome::Found(Answer { notes, .. }) => Ok(notes),
         // The last second may have requests, but no closed window yet.
         Outcome::Nothing {

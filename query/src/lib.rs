@@ -57,6 +57,7 @@ pub mod step;
 mod suggestions;
 pub mod tenant_filter;
 pub mod times;
+mod unkept_requests;
 mod usual_latencies;
 pub mod volume;
 pub mod volume_names;

@@ -37,6 +37,7 @@ use crate::mount_filter::MountFilter;
 use crate::origin::File;
 use crate::question::{Question, Range};
 use crate::tenant_filter::TenantFilter;
+use crate::unkept_requests;
 use crate::volume_names::VolumeNames;
 
 /// Number of rows beyond the limit after which the excess is dropped.
@@ -220,6 +221,7 @@ pub struct KeptRequests {
     /// The end of the last request that was read.
     last_end: UtcMs,
     notes: Vec<Note>,
+    not_kept: Option<Note>,
 }
 
 impl KeptRequests {
@@ -238,6 +240,7 @@ impl KeptRequests {
         let chosen = Chosen::new(&snapshot, question, asked)?;
         let grouping = Grouping::new(&snapshot, question)?;
         let views = open(question)?;
+        let not_kept = unkept_requests::note(question, asked, &views)?;
         // Single requests may be kept longer than windows.
         let begin = views.iter().filter_map(RequestsView::start).min();
         let start = question.range.since.max(begin).unwrap_or(span.start);
@@ -250,6 +253,7 @@ impl KeptRequests {
             asked,
             last_end: start,
             notes,
+            not_kept,
         }))
     }
 
@@ -342,8 +346,10 @@ impl KeptRequests {
             deleted.map(|(before, is_unknown)| Note::RequestsDeleted { before, is_unknown }),
         );
         let is_dropped = |note: &Note| matches!(note, Note::RequestsDropped { .. });
-        let were_wanted =
-            self.views.iter().any(RequestsView::has_any) || notes.iter().any(is_dropped);
+        let was_dropped = notes.iter().any(is_dropped);
+        // Those that were dropped are in the windows as well, and have a note.
+        notes.extend(self.not_kept.filter(|_| !was_dropped));
+        let were_wanted = self.views.iter().any(RequestsView::has_any) || was_dropped;
         let what = match were_wanted {
             true => "single requests kept",
             false => "single requests kept (`trackiops record --requests` keeps them)",

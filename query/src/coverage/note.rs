@@ -146,6 +146,13 @@ pub enum Note {
         /// Their number.
         count: u64,
     },
+    /// Requests of time in which no single requests were kept.
+    RequestsNotKept {
+        /// From the first to the last window with such requests.
+        range: Interval,
+        /// Their number.
+        count: u64,
+    },
     /// Single requests that were deleted later, because they exceeded their budget.
     RequestsDeleted {
         /// Time of the oldest remaining ones.
@@ -286,6 +293,7 @@ impl Note {
                 | Self::AuditAlarm { .. }
                 | Self::Folded { .. }
                 | Self::RequestsDropped { .. }
+                | Self::RequestsNotKept { .. }
                 | Self::RequestsDeleted { .. }
                 | Self::Filtered { .. }
                 | Self::Imported { .. }
@@ -319,6 +327,9 @@ impl Note {
             Self::Damaged { .. } | Self::MoreDamaged { .. } | Self::Twice { .. } => 0,
             Self::NoSuchFile(_) | Self::SeenElsewhere { .. } => 1,
             Self::Lost { .. } | Self::AuditAlarm { .. } | Self::CaptureLacks { .. } => 2,
+            Self::RequestsDropped { .. }
+            | Self::RequestsNotKept { .. }
+            | Self::RequestsDeleted { .. } => 2,
             Self::Stalled { .. } | Self::MoreStalls { .. } => 3,
             Self::Gap { .. } | Self::MoreGaps { .. } | Self::Missed { .. } => 4,
             Self::Booked { .. } | Self::Shed { .. } | Self::LeftOut { .. } => 5,
@@ -504,6 +515,16 @@ impl Note {
             Self::RequestsDropped { host, range, count } => format!(
                 "{}{count} single {} not kept between {}, as memory was too small, or the disk full or too slow: they are missing below",
                 on(host),
+                if *count == 1 {
+                    "request was"
+                } else {
+                    "requests were"
+                },
+                between(range).replace(" to ", " and "),
+            ),
+            Self::RequestsNotKept { range, count } => format!(
+                "{} {} not kept one by one between {}: they are missing below",
+                grouped(*count),
                 if *count == 1 {
                     "request was"
                 } else {

@@ -111,12 +111,41 @@ impl RequestsView {
         Ok(view)
     }
 
+    /// The store's directory.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
     /// A lower bound of the completion times. `None` without requests.
     pub fn start(&self) -> Option<UtcMs> {
         let segments = self.segments.iter().map(|segment| segment.start);
         let tails = self.tails.iter().flat_map(|scan| &scan.batches);
         let tails = tails.map(|batch| UtcMs(batch.first_ns.div_euclid(1_000_000)));
         segments.chain(tails).min()
+    }
+
+    /// Parts of a time range that no file of requests covers, from its first completion to its last. A file that is not sealed yet covers all
+    /// later time, because it still grows.
+    pub fn holes(&self, range: Range<UtcMs>) -> Vec<Range<UtcMs>> {
+        let sealed = self.segments.iter().map(|of| of.start..of.end);
+        let tails = self.tails.iter().flat_map(|scan| &scan.batches);
+        let tails = tails.map(|batch| UtcMs(batch.first_ns.div_euclid(1_000_000))..range.end);
+        let mut kept: Vec<_> = sealed.chain(tails).collect();
+        kept.sort_by_key(|kept| kept.start);
+        let mut holes = Vec::new();
+        let mut from = range.start;
+        for Range { start, end } in kept {
+            holes.push(from..start.min(range.end));
+            from = from.max(end);
+        }
+        holes.push(from..range.end);
+        holes.retain(|hole| hole.start < hole.end);
+        holes
+    }
+
+    /// Whether files with requests cannot be read completely.
+    pub fn is_incomplete(&self) -> bool {
+        !self.damaged.is_empty() || !self.unread.is_empty()
     }
 
     /// Whether requests were ever kept.

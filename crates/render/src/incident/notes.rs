@@ -49,6 +49,7 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         | Note::MoreGaps { .. }
         | Note::Imported { .. }
         | Note::CaptureLacks { .. }
+        | Note::RequestsNotKept { .. }
         | Note::RequestsDeleted { .. }
         | Note::OutOfPercentiles { .. }
         | Note::MountsUnknown
