@@ -84,6 +84,6 @@ pub fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
         let events = with_progress(&question.explain, || ask_events(&question))?;
         return outcome::write_outcome(events, None, format, &output, question.zone);
     }
-    let outcome = ask_marks(&question.stores, question.range)?;
+    let outcome = ask_marks(&question)?;
     outcome::write_outcome(outcome, None, format, &output, question.zone)
 }

@@ -64,7 +64,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let now = UtcMs::now();
     let moment = match &args.since {
         None => Moment::Live,
-        Some(text) => Moment::Until(since_of(text, now, Zone::Local)?.plus(length)),
+        Some(text) => {
+            let since = since_of(text, now, Zone::Local)?;
+            let range = Range {
+                since: Some(since),
+                until: None,
+            };
+            range.check(now, Zone::Local)?;
+            Moment::Until(since.plus(length))
+        }
     };
     let is_stored = args.since.is_some();
     let stores = match is_stored {

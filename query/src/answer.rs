@@ -16,7 +16,7 @@ use crate::lost::Lost;
 use crate::origin::File;
 use crate::sparse_row::SparseRow;
 use crate::step::Step;
-use crate::times::{Zone, show_range};
+use crate::times::{Zone, show, show_range};
 use crate::volume_names::VolumeName;
 
 /// One row of an answer: one file, or another [`Entity`], in one window.
@@ -215,6 +215,11 @@ impl EmptyReason {
             Self::NoRow { conditions, asked } => {
                 format!("there is no row with {conditions} from {}", from_to(asked))
             }
+            Self::NotRecorded { asked, span } if asked.is_empty() => format!(
+                "nothing was recorded before {}; the recording is from {}",
+                show(asked.end, zone),
+                from_to(span)
+            ),
             Self::NotRecorded { asked, span } => format!(
                 "nothing was recorded from {}; the recording is from {}",
                 from_to(asked),

@@ -14,7 +14,6 @@ use crate::explain::Stage;
 pub use crate::plan::asked;
 use crate::plan::possible_steps;
 use crate::question::{Question, Range};
-use crate::times::show;
 
 /// Most retries. Each follows a segment that vanished between plan and scan.
 const ATTEMPTS: usize = 32;
@@ -66,18 +65,7 @@ pub fn ask_with<R>(
 ///
 /// Errors: [`QueryError::EmptyRange`], and [`QueryError::Future`] if it starts after now.
 pub fn check(question: &Question) -> Result<(), QueryError> {
-    let Range { since, until } = question.range;
-    let shown = |at| show(at, question.zone);
-    match (since, until) {
-        (Some(since), _) if since > question.now => Err(QueryError::Future {
-            since: shown(since),
-        }),
-        (Some(since), Some(until)) if since >= until => Err(QueryError::EmptyRange {
-            since: shown(since),
-            until: shown(until),
-        }),
-        _ => Ok(()),
-    }
+    question.range.check(question.now, question.zone)
 }
 
 /// An outcome without rows.
@@ -121,8 +109,10 @@ pub fn within(span: Interval, question: &Question) -> OrEmpty<()> {
     if !asked.intersect(span).is_empty() {
         return Ok(());
     }
-    let until = question.range.until;
-    let until = until.unwrap_or(question.now).max(asked.start);
-    let asked = Interval::new(asked.start, until);
+    let Range { since, until } = question.range;
+    let until = until.unwrap_or(question.now);
+    // An open start is the start of the recorded time, which may be later.
+    let start = since.map_or_else(|| asked.start.min(until), |_| asked.start);
+    let asked = Interval::new(start, until.max(start));
     Err(EmptyReason::NotRecorded { asked, span })
 }

@@ -12,12 +12,13 @@ use trackiops_store::Snapshot;
 use trackiops_tenants::Rules;
 
 use crate::condition::Condition;
+use crate::error::QueryError;
 use crate::explain::Explain;
 use crate::file_selector::FileSelector;
 use crate::group::GroupBy;
 use crate::projection::Projection;
 use crate::step::Step;
-use crate::times::Zone;
+use crate::times::{Zone, show};
 
 /// The protocol's name of READ. Files have full counters only for READ and WRITE.
 pub const READ: &str = "READ";
@@ -91,6 +92,25 @@ pub struct Range {
     pub since: Option<UtcMs>,
     /// End, exclusive.
     pub until: Option<UtcMs>,
+}
+
+impl Range {
+    /// Checks the range at the time `now`. Errors name times in `zone`.
+    ///
+    /// Errors: [`QueryError::EmptyRange`], and [`QueryError::Future`] if it starts after now.
+    pub fn check(self, now: UtcMs, zone: Zone) -> Result<(), QueryError> {
+        let shown = |at| show(at, zone);
+        match (self.since, self.until) {
+            (Some(since), _) if since > now => Err(QueryError::Future {
+                since: shown(since),
+            }),
+            (Some(since), Some(until)) if since >= until => Err(QueryError::EmptyRange {
+                since: shown(since),
+                until: shown(until),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Order of rows.
