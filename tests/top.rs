@@ -332,7 +332,7 @@ fn a_frame_of_a_stored_time_is_always_the_same() {
     };
     let text = once(&["--since", "2026-11-21T03:52:20Z"], "C.UTF-8");
     let expected = "\
-nothing was slow in the last 10 min
+nothing was slow in the 10 min until 2026-11-21 03:52:30
 trackiops top  store  PAST  2026-11-21 03:52:20 to 03:52:30 (10 s)
 2 rows, 34.5 requests/s, 138 KiB/s
 IOPS ▃▃▄▄▄▅▅▆▆▆▇▇███ 39.0   p99 ███████████████ 300 us
@@ -371,6 +371,30 @@ fn a_frame_of_nothing_is_no_success() {
     command.args(["top", "--once", "--since", "2020-01-01", "--store"]);
     let output = command.arg(recording.store()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // All of the reason is on the screen, at its width.
+    let frame = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        frame.lines().all(|line| line.chars().count() <= 80),
+        "{frame}"
+    );
+    let reason = "the recording is from 2026-11-21 03:52:00 to 03:53:00";
+    let words: Vec<_> = frame.split_whitespace().collect();
+    assert!(words.join(" ").contains(reason), "{frame}");
+}
+
+#[test]
+fn a_time_that_is_to_come_is_refused_as_by_a_query() {
+    let recording = Recording::begin();
+    recording.put(&of_two_files(T0, 60));
+    let mut command = trackiops();
+    command.args(["top", "--once", "--since", "2130-01-01", "--store"]);
+    let output = command.arg(recording.store()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("2130-01-01 00:00:00 lies in the future"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -236,7 +236,10 @@ fn the_screen_begins_with_it() {
             "2026-11-21 03:11:30",
             "03:10:00 to 03:11:00: a noisy neighbour (/srv/scratch/backup.tar): ",
         ),
-        ("2026-11-21 03:05", "nothing was slow in the last 10 min"),
+        (
+            "2026-11-21 03:05",
+            "nothing was slow in the 10 min until 2026-11-21 03:05:10",
+        ),
     ] {
         let said = run(dir.path(), &["top", "--once", "--since", since]);
         let frame = text(&said.stdout);

@@ -11,7 +11,7 @@ use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
 use trackiops_render::units::{self, plural};
-use trackiops_render::visible::{visible, width};
+use trackiops_render::visible::{visible, width, wrap};
 
 use crate::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::table::{Tab, TableRow};
@@ -76,7 +76,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
                     (Some(why), _) => why,
                     (None, _) => "nothing yet",
                 };
-                lines.push(Line::raw(visible(why).into_owned()));
+                let why = wrap(&visible(why), Some(width), 0);
+                lines.extend(why.lines().map(|line| Line::raw(line.to_owned())));
             }
         }
     }

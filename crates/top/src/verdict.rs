@@ -1,7 +1,7 @@
 //! The first line of the screen: the slow moments in the time before.
 
 use trackiops_live::{Moment, Source};
-use trackiops_query::times::Zone;
+use trackiops_query::times::{Zone, show};
 use trackiops_render::why::headline;
 use trackiops_reports::why::make;
 use trackiops_schemas::time::UtcMs;
@@ -41,7 +41,16 @@ impl Verdict {
         (self.text, self.is_slow) = match why {
             Some(Ok(why)) => match why.moments.first() {
                 Some(first) => (headline(first, Zone::Local), true),
-                None => ("nothing was slow in the last 10 min".to_owned(), false),
+                None => match moment {
+                    Moment::Live => ("nothing was slow in the last 10 min".to_owned(), false),
+                    Moment::Until(until) => {
+                        let until = show(until, Zone::Local);
+                        (
+                            format!("nothing was slow in the 10 min until {until}"),
+                            false,
+                        )
+                    }
+                },
             },
             _ => (
                 "what was slow is not known here: trackiops why".to_owned(),
