@@ -143,7 +143,8 @@ pub fn write_distributions(
         DistributionFormat::Table => {
             let offset = show_offset(range.start, style.zone);
             let range = show_range(range.start, range.end, style.zone);
-            writeln!(out, "{range} ({offset})")?;
+            let title = format!("{range} ({offset})");
+            writeln!(out, "{}", visible::wrap(&title, style.look.width, 0))?;
             for (name, direction) in asked.filter(|(_, direction)| direction.requests > 0) {
                 writeln!(out)?;
                 table(name, direction, style.look, out)?;
@@ -213,7 +214,8 @@ fn table(name: &str, of: &Direction, look: Look, out: &mut dyn Write) -> io::Res
         0 => String::new(),
         without => format!(", {without} without a latency of their own"),
     };
-    writeln!(out, "{name}s: {}{lacking}", of.requests)?;
+    let title = format!("{name}s: {}{lacking}", of.requests);
+    writeln!(out, "{}", visible::wrap(&title, look.width, 0))?;
     let octaves = by_octave(&of.latency);
     let most = octaves.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let cells = most.to_string().len().max("count".len());
@@ -304,6 +306,24 @@ mod tests {
         assert_eq!(packed(figures(), 24), ["p50 1.00 ms  p90 2.00 ms"]);
         assert_eq!(packed(figures(), 23), ["p50 1.00 ms", "p90 2.00 ms"]);
         assert_eq!(packed(figures(), 1).len(), 2);
+    }
+
+    #[test]
+    fn titles_are_wrapped() {
+        let mut of = Direction {
+            requests: 1000,
+            ..Direction::default()
+        };
+        of.latency.record(1_000_000);
+        let look = Look {
+            width: Some(40),
+            ..Look::default()
+        };
+        let mut out = Vec::new();
+        table("read", &of, look, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let title = "reads: 1000, 999 without a latency of\ntheir own\n";
+        assert!(text.starts_with(title), "{text}");
     }
 
     #[test]
