@@ -45,8 +45,13 @@ pub fn tell<N: Names + Default + 'static>(
     if backwards.number > 0 {
         let them = plural(backwards.number, backwards.what);
         let advice = backwards.advice;
+        let stand = if backwards.number == 1 {
+            "stands"
+        } else {
+            "stand"
+        };
         say(format_args!(
-            "note: {them} stand after later ones; {advice}"
+            "note: {them} {stand} after later ones; {advice}"
         ));
     }
     let (again, windows) = hosts.again();

@@ -449,6 +449,37 @@ fn sentinels_are_left_out_and_large_sums_are_kept() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
+#[test]
+fn names_that_are_not_utf_8_are_written_as_the_recorder_writes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, store) = (dir.path().join("table.csv"), dir.path().join("store"));
+    let mut table = b"end_time,op,done_bytes,host,path\r\n\
+        2026-01-01T00:00:02Z,READ,1,h,/mnt/\xff\xfe\\a\r\n\
+        2026-01-01T00:00:01Z,READ,1,h,\"/mnt/b\\c\"\r\n"
+        .to_vec();
+    std::fs::write(&file, &table).unwrap();
+    let output = import(&file, &store, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("note: 1 row stands after later ones"),
+        "{said}"
+    );
+    let words = ["query", "--step", "all", "--csv", "--store", text(&store)];
+    let mut names: Vec<_> = rows(&words).iter().map(|row| row["path"].clone()).collect();
+    names.sort();
+    assert_eq!(names, [r"/mnt/\xff\xfe\a", r"/mnt/b\c"]);
+    // The place of a later error is still that of the file.
+    table.extend(b"2026-01-01T00:00:03Z,READ,many,h,/mnt/\xff\r\n");
+    std::fs::write(&file, &table).unwrap();
+    let output = import(&file, &dir.path().join("other"), &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("line 4, column `done_bytes`: `many`"),
+        "{said}"
+    );
+}
+
 /// Identifiers in JSON, for every command that writes them.
 #[test]
 fn identifiers_survive_readers_of_json() {

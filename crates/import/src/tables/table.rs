@@ -1,6 +1,7 @@
 //! Rows of tables, CSV or Parquet, as texts.
 
 use std::io::{self, BufRead as _, Read};
+use std::mem;
 use std::path::Path;
 
 use arrow::array::{Array, AsArray, StringArray};
@@ -8,6 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use trackiops_analyses::source::files::{Batches, columns_of};
 use trackiops_capture::decompressed;
+use trackiops_schemas::identity::name_text;
 use trackiops_store::RecordLimit;
 
 use super::values::Row;
@@ -98,13 +100,14 @@ fn csv(
     }
     let header: Vec<String> = header.iter().map(str::to_owned).collect();
     rows.header(&header)?;
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record)? {
+    let mut bytes = csv::ByteRecord::new();
+    while reader.read_byte_record(&mut bytes)? {
         ends.ended();
         if process.was_ended() {
             // The last line may be incomplete.
             break;
         }
+        let record = text_of(mem::take(&mut bytes));
         let line = line_end.line_of(&record);
         if record.len() != header.len() {
             return Err(ImportError::FieldCount {
@@ -113,10 +116,23 @@ fn csv(
                 columns: header.len(),
             });
         }
-        let record = &record;
-        rows.row(&CsvRow { record, line })?;
+        rows.row(&CsvRow {
+            record: &record,
+            line,
+        })?;
+        bytes = record.into_byte_record();
     }
     Ok(())
+}
+
+/// A record as text. Names of files need not be UTF-8; other bytes are written as the recorder writes them.
+fn text_of(record: csv::ByteRecord) -> csv::StringRecord {
+    csv::StringRecord::from_byte_record(record).unwrap_or_else(|error| {
+        let record = error.into_byte_record();
+        let mut text: csv::StringRecord = record.iter().map(name_text).collect();
+        text.set_position(record.position().cloned());
+        text
+    })
 }
 
 /// The line ends of a text.
