@@ -343,6 +343,26 @@ fn kept(ms: i64) -> RequestBatch {
 }
 
 #[test]
+fn processes_are_added_up_as_by_the_command() {
+    let recording = minute();
+    let writer = Writer::open(recording.store(), options("h")).unwrap();
+    let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
+    for ms in [1000, 1500] {
+        requests.append(&kept(ms)).unwrap();
+    }
+    requests.finish().unwrap();
+    writer.finish().unwrap();
+    let serve = Serve::start(&recording);
+    let (head, body) = serve.get("/api/v1/requests?by=process", &serve.headers(""));
+    assert_eq!(status(&head), 200, "{head}");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let words = ["requests", "--by", "process"];
+    assert_eq!(body["rows"], Value::from(rows(&recording.store(), &words)));
+    assert_eq!(body["rows"][0]["process"], "fio", "{body}");
+    assert_eq!(body["rows"][0]["requests"], 2, "{body}");
+}
+
+#[test]
 fn an_answer_is_sent_again_when_more_requests_are_kept() {
     let recording = minute();
     let serve = Serve::start(&recording);

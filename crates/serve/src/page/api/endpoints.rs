@@ -141,11 +141,11 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         name: "requests",
-        about: "The slowest requests one by one, where they were kept",
+        about: "The slowest requests one by one, where they were kept; by=process adds them up",
         command: &["requests"],
         words: &[
-            "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "op", "where",
-            "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "volume", "tenant", "level", "by", "op",
+            "where", "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
