@@ -35,15 +35,15 @@ impl StoreFlag {
         self.store.clone().unwrap_or_else(|| without_flag().1)
     }
 
-    /// Its directory, which must exist.
+    /// Its directory, which must exist. Of a directory of stores, the only one.
     pub fn existing(self) -> anyhow::Result<PathBuf> {
-        existing(self.store)
+        only_one(existing(self.store)?)
     }
 
     /// The store, if there is one. A store that the flag names must exist.
     pub fn if_any(self) -> anyhow::Result<Option<PathBuf>> {
         match self.store {
-            Some(dir) => existing(Some(dir)).map(Some),
+            Some(dir) => only_one(existing(Some(dir))?).map(Some),
             None => Ok(Some(without_flag().1).filter(|dir| !is_missing(dir))),
         }
     }
@@ -112,6 +112,22 @@ fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
+/// The store that a directory is or has. Refuses one that has several. Opening the store reports what cannot be read.
+fn only_one(dir: PathBuf) -> anyhow::Result<PathBuf> {
+    let Ok(mut stores) = stores_in(&dir) else {
+        return Ok(dir);
+    };
+    match (stores.len(), stores.pop()) {
+        (1, Some(store)) => Ok(store),
+        (count, Some(store)) => bail!(
+            "{} has {count} stores, and this is about one: name it, such as {}",
+            dir.display(),
+            store.display()
+        ),
+        (_, None) => Ok(dir),
+    }
+}
+
 fn refuse_missing(source: StoreNamedBy, dir: &Path) -> anyhow::Result<()> {
     if !is_missing(dir) {
         return Ok(());
@@ -141,7 +157,27 @@ fn is_missing(dir: &Path) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn of_a_directory_of_stores_the_only_one_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let of_all = || only_one(dir.path().to_owned());
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+        let make = |store: &Path| {
+            fs::create_dir(store).unwrap();
+            fs::write(store.join("catalog.db"), "").unwrap();
+        };
+        assert_eq!(of_all().unwrap(), dir.path());
+        make(&a);
+        assert_eq!(of_all().unwrap(), a);
+        make(&b);
+        let error = of_all().unwrap_err().to_string();
+        assert!(error.contains("has 2 stores"), "{error}");
+        assert_eq!(only_one(b.clone()).unwrap(), b);
+    }
 
     #[test]
     fn who_named_a_missing_store_is_told() {
