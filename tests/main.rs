@@ -40,6 +40,7 @@ mod server;
 mod setup;
 mod supply;
 mod tables;
+mod tasks;
 mod tenants;
 mod tls;
 mod top;
