@@ -167,16 +167,20 @@ impl Second {
         });
     }
 
+    /// Adds reads of a file, and the calls that made them.
+    fn add_reads(&mut self, file: &Arc<FileAttributes>, read: Direction, app_read: AppCalls) {
+        let row = Row {
+            read,
+            app_read,
+            ..Row::default()
+        };
+        self.add(file, row);
+    }
+
     /// A file is read.
     pub fn reads(&mut self, file: &Arc<FileAttributes>, of: Usual) {
         let read = self.requests(of);
-        self.add(
-            file,
-            Row {
-                read,
-                ..Row::default()
-            },
-        );
+        self.add_reads(file, read, AppCalls::default());
     }
 
     /// A file is written.
@@ -197,13 +201,7 @@ impl Second {
         read.errors = errors.min(read.requests);
         read.errnos.add(5, read.errors);
         read.retrans = retrans;
-        self.add(
-            file,
-            Row {
-                read,
-                ..Row::default()
-            },
-        );
+        self.add_reads(file, read, AppCalls::default());
     }
 
     /// Operations other than reads and writes.
@@ -255,14 +253,7 @@ impl Second {
             latency,
             ..AppCalls::default()
         };
-        self.add(
-            file,
-            Row {
-                read,
-                app_read,
-                ..Row::default()
-            },
-        );
+        self.add_reads(file, read, app_read);
     }
 
     /// Read calls that the cache does not answer. Each ends `late_us` after its request.
@@ -280,14 +271,7 @@ impl Second {
             latency,
             ..AppCalls::default()
         };
-        self.add(
-            file,
-            Row {
-                read,
-                app_read,
-                ..Row::default()
-            },
-        );
+        self.add_reads(file, read, app_read);
     }
 }
 
