@@ -587,6 +587,8 @@ const checks = {
           await openReport(path);
           const where = `${path}, ${theme}, ${width} px`;
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: wider than the window`);
+          const head = await page.locator('body > section > p').first().boundingBox();
+          assert.ok(head.x >= 8, `${where}: the verdict begins at ${head.x} px`);
           assert.deepEqual(await violations(), [], where);
           await showTables();
           assert.deepEqual(await violations(), [], where);
