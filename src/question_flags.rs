@@ -140,6 +140,7 @@ impl FileFlags {
             zone,
             explain: Explain::default(),
             row_limit: None,
+            usual: None,
         })
     }
 }

@@ -62,6 +62,7 @@ pub fn ask_everything(store: &Path) {
         zone: Zone::utc(),
         explain: Explain::default(),
         row_limit: Some(10_000),
+        usual: None,
         view: None,
     };
     for by in ["file,tenant", "dir", "host"] {

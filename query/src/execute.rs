@@ -318,7 +318,7 @@ impl<'p> Run<'p> {
                 };
                 let closed = window_of(time, job.granularity, journal.extent).end;
                 let age = (closed, job.order);
-                let lost = usual.lost(journal.host, file, tenant, &row);
+                let lost = usual.lost(&plan.hosts[journal.host], file, tenant, &row);
                 share.aggregator.add(key, age, file, tenant, row, lost);
             }
         };
@@ -366,7 +366,8 @@ impl<'p> Run<'p> {
                     };
                     let age = (closed, usize::MAX);
                     let (file, row) = (&placed.file, row.row);
-                    let lost = self.usual.lost(host, file, tenant, &row);
+                    let of_host = &self.plan.hosts[host];
+                    let lost = self.usual.lost(of_host, file, tenant, &row);
                     self.aggregator.add(key, age, file, tenant, row, lost);
                 }
             }

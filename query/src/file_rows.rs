@@ -136,13 +136,13 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     let ranks_by_lost = question.top.is_some() && of_terms.has_lost();
     let mut usual = match ranks_by_lost {
         true => UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?,
-        false => UsualLatencies::default(),
+        false => Arc::default(),
     };
     let (ranks, mut only_metadata, mut other_levels) = match question.top {
         None => (None, 0, None),
         Some(top) => {
             let wanted = wanted.as_ref();
-            let first = (top, &usual);
+            let first = (top, &*usual);
             let (ranks, only_metadata, other_levels) =
                 rank(snapshot, span, question, &terms, wanted, &grouping, first)?;
             (Some(ranks), only_metadata, other_levels)

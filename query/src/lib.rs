@@ -89,4 +89,5 @@ pub use question::{Question, Range, Sort};
 pub use requests::{KeptRequest, ask_requests};
 pub use stalls::{ServerStall, ask_stalls};
 pub use step::Step;
+pub use usual_latencies::{UsualLatencies, ask_usual_latencies};
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

@@ -19,6 +19,7 @@ use crate::group::GroupBy;
 use crate::projection::Projection;
 use crate::step::Step;
 use crate::times::{Zone, show};
+use crate::usual_latencies::UsualLatencies;
 
 /// The protocol's name of READ. Files have full counters only for READ and WRITE.
 pub const READ: &str = "READ";
@@ -71,6 +72,8 @@ pub struct Question {
     /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate:
     /// each thread checks its own rows. If lost time would need more rows of the time before, it is unknown instead.
     pub row_limit: Option<usize>,
+    /// What lost time is compared with; `None` reads the time before the range.
+    pub usual: Option<Arc<UsualLatencies>>,
 }
 
 impl Question {

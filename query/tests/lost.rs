@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use trackiops_query::coverage::note::Note;
 use trackiops_query::lost::Lost;
 use trackiops_query::{
     Answer, AnswerRow, Columns, Explain, FileSelector, GroupBy, Projection, Question, Step,
+    ask_usual_latencies,
 };
 use trackiops_schemas::row::{ClosedWindow, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_store::Snapshot;
 use trackiops_testkit::questions::{found, question, range};
 use trackiops_testkit::stores::{options_of, record};
 use trackiops_testkit::windows::{T0, file, used_by, window};
@@ -267,6 +271,29 @@ fn without_a_time_before_it_is_unknown() {
         asked.range.until = until.map(UtcMs);
         let lost = lost_ms(&found(&asked));
         assert!(lost.values().all(Option::is_none), "{since:?}: {lost:?}");
+    }
+}
+
+#[test]
+fn what_is_usual_is_read_once_for_many_questions() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = asked(dir.path());
+    let usual = ask_usual_latencies(&asked).unwrap();
+    // A later range, and windows in memory, of which the usual ones are not a part.
+    let store = std::iter::once(dir.path());
+    for view in [None, Some(Rc::new(Snapshot::open_all(store).unwrap()))] {
+        let mut later = Question {
+            view,
+            by: GroupBy::MOUNT,
+            usual: Some(Arc::clone(&usual)),
+            ..asked.clone()
+        };
+        later.range.since = Some(UtcMs(BEGIN + 5000));
+        let expected = BTreeMap::from([("srv:/export".to_owned(), Some(85.0))]);
+        assert_eq!(lost_ms(&found(&later)), expected);
+        later.usual = Some(Arc::default());
+        let unknown = BTreeMap::from([("srv:/export".to_owned(), None)]);
+        assert_eq!(lost_ms(&found(&later)), unknown);
     }
 }
 

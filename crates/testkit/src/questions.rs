@@ -37,6 +37,7 @@ pub fn question(store: &Path) -> Question {
         zone: Zone::utc(),
         explain: Explain::default(),
         row_limit: None,
+        usual: None,
     }
 }
 

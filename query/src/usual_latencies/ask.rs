@@ -1,9 +1,13 @@
 //! Reads the time before a range.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_store::{Dataset, Snapshot};
 
 use super::UsualLatencies;
+use crate::ask::recorded;
 use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
@@ -21,9 +25,36 @@ const TOO_SHORT_MS: u64 = 10_000;
 /// Most pairs of a file and a tenant, as [`Question::row_limit`]. They take about 100 MiB for each thread.
 const MOST_USES: usize = 1 << 18;
 
+/// Reads what is usual before the range of a question, for all files. Later questions take it as [`Question::usual`].
+pub fn ask_usual_latencies(question: &Question) -> Result<Arc<UsualLatencies>, QueryError> {
+    let ask = |snapshot: &Snapshot| match recorded(snapshot, question) {
+        Ok(span) => UsualLatencies::read(snapshot, span, question, None).map(Arc::new),
+        Err(_) => Ok(Arc::default()),
+    };
+    match &question.view {
+        Some(view) => ask(view),
+        None => ask(&Snapshot::open_all(
+            question.stores.iter().map(PathBuf::as_path),
+        )?),
+    }
+}
+
 impl UsualLatencies {
-    /// Reads the time before the range of a question, for the `wanted` files or all.
+    /// What is usual for a question, for the `wanted` files or all: it comes with the question, or is read.
     pub(crate) fn ask(
+        snapshot: &Snapshot,
+        span: Interval,
+        question: &Question,
+        wanted: Option<&FileSelection>,
+    ) -> Result<Arc<Self>, QueryError> {
+        match &question.usual {
+            Some(usual) => Ok(Arc::clone(usual)),
+            None => Self::read(snapshot, span, question, wanted).map(Arc::new),
+        }
+    }
+
+    /// Reads the time before the range of a question.
+    fn read(
         snapshot: &Snapshot,
         span: Interval,
         question: &Question,
@@ -71,17 +102,21 @@ impl UsualLatencies {
             }
             Err(error) => return Err(error),
         };
-        let of = groups.into_iter().filter_map(|(key, group)| {
-            let usual = Usual::of(&group.sum.read(), &group.sum.write());
-            let usual = of_asked(usual, &question.ops);
-            let of = (key.host, group.file.key, key.tenant, key.level);
-            (usual != Usual::default()).then_some((of, usual))
-        });
-        Ok(Self {
+        let mut usual = Self {
             by,
-            of: of.collect(),
-            exceeded: None,
-        })
+            ..Self::default()
+        };
+        for (key, group) in groups {
+            let of_use = Usual::of(&group.sum.read(), &group.sum.write());
+            let of_use = of_asked(of_use, &question.ops);
+            if of_use == Usual::default() {
+                continue;
+            }
+            let host = plan.hosts[key.host].clone();
+            let of = (group.file.key, key.tenant, key.level);
+            usual.of.entry(host).or_default().insert(of, of_use);
+        }
+        Ok(usual)
     }
 
     /// Why lost time is unknown, if there is too much to compare with.

@@ -15,16 +15,18 @@ use trackiops_schemas::row::Row;
 
 use crate::group::{GroupBy, TenantKey};
 use crate::lost::{Lost, Usual};
-use crate::origin::{File, HostIndex};
+use crate::origin::File;
+
+pub use ask::ask_usual_latencies;
 
 /// A file, and a tenant who uses it.
-type Use = (HostIndex, FileKey, Option<TenantKey>, IoLevel);
+type Use = (FileKey, Option<TenantKey>, IoLevel);
 
-/// Usual latencies by file and tenant. Without them, all lost time is unknown.
+/// Usual latencies by host, file and tenant. Without them, all lost time is unknown.
 #[derive(Debug, Default)]
-pub(crate) struct UsualLatencies {
+pub struct UsualLatencies {
     by: GroupBy,
-    of: HashMap<Use, Usual, RandomState>,
+    of: HashMap<String, HashMap<Use, Usual, RandomState>, RandomState>,
     /// The limit, if there were more files and tenants.
     exceeded: Option<usize>,
 }
@@ -36,18 +38,12 @@ impl UsualLatencies {
     }
 
     /// What the requests of a row lost.
-    pub(crate) fn lost(
-        &self,
-        host: HostIndex,
-        file: &File,
-        tenant: &Arc<Tenant>,
-        row: &Row,
-    ) -> Lost {
+    pub(crate) fn lost(&self, host: &str, file: &File, tenant: &Arc<Tenant>, row: &Row) -> Lost {
         if !self.are_known() {
             return Lost::default();
         }
-        let of = (host, file.key, self.by.tenant(tenant), file.level);
-        let usual = self.of.get(&of);
+        let of = (file.key, self.by.tenant(tenant), file.level);
+        let usual = self.of.get(host).and_then(|of_host| of_host.get(&of));
         usual.map(|usual| usual.lost(row)).unwrap_or_default()
     }
 }

@@ -501,6 +501,7 @@ mod tests {
             zone: Zone::utc(),
             explain: Explain::default(),
             row_limit: None,
+            usual: None,
         };
         Incident {
             question,
