@@ -29,6 +29,7 @@ mod recorder;
 mod replay;
 mod rings;
 mod rollup;
+mod rtt_split;
 mod settings;
 mod shared_memory;
 mod stalls;

@@ -5,6 +5,7 @@ mod ceiling;
 mod drain_timer;
 mod health;
 mod kernel_sums;
+mod rtt_split;
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -40,6 +41,7 @@ use crate::recorder::ceiling::TracingCost;
 use crate::rollup::row_key::RowKey;
 use crate::rollup::single_requests::{self, SingleRequests};
 use crate::rollup::{OpenWindow, Rollup};
+use crate::rtt_split::RttSplit;
 use crate::settings::Settings;
 use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
@@ -126,6 +128,7 @@ pub struct Recorder {
     operations: Operations,
     /// `None` if nothing is recorded of connections.
     connections: Option<Connections>,
+    rtt_split: RttSplit,
     /// Coverage is accounted for up to this time.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
@@ -219,6 +222,7 @@ impl Recorder {
             stalls: Stalls::default(),
             operations: Operations::new(),
             connections,
+            rtt_split: RttSplit::new(settings.granularity),
             covered_until: sample.now,
             rotated: sample.now,
             seen: 0,
@@ -528,7 +532,8 @@ impl Recorder {
         }
     }
 
-    fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
+    fn close(&mut self, mut window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
+        self.split_rtt(&mut window);
         self.audit.count_closed(window.transfers());
         let OpenWindow {
             start,

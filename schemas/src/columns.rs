@@ -48,6 +48,18 @@ pub const META_CRC32C: &str = "trackiops.crc32c";
 /// [`histogram::mapping`].
 pub const META_HISTOGRAM: &str = "trackiops.histogram";
 
+/// Columns that were added to this version of the format. Older segments lack them, and they read as 0 there.
+pub const ADDED: [&str; 8] = [
+    "read_network_us_sum",
+    "read_server_us_sum",
+    "write_network_us_sum",
+    "write_server_us_sum",
+    "network_us_sum",
+    "server_us_sum",
+    "tcp_busy_us",
+    "tcp_out_of_order",
+];
+
 /// Start of the window, UTC.
 pub const TIME: &str = "time";
 /// Name of the recording host.

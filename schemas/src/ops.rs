@@ -56,6 +56,10 @@ counters! {
         execute_ns_sum: "execute_us_sum", Microseconds, saturating_sum;
         /// The longest time from start to completion, ns.
         execute_ns_max: "execute_us_max", Microseconds, max;
+        /// Part of `rtt_ns_sum` that was surely in the network, ns; 0 where that is not known.
+        network_ns_sum: "network_us_sum", Microseconds, saturating_sum;
+        /// Part of `rtt_ns_sum` that the server surely took, ns; 0 where that is not known.
+        server_ns_sum: "server_us_sum", Microseconds, saturating_sum;
     }
     and {
         /// Times from start to completion. Times below 4 us count as 4 us, times above 18 minutes as 18 minutes. Its
@@ -72,6 +76,17 @@ impl OperationSums {
         self.merge_counters(other);
         self.execute.merge(&other.execute);
         self.tcp.merge(&other.tcp);
+    }
+
+    /// Whether a part of `rtt_ns_sum` is known to be the network's or the server's.
+    pub fn is_split(&self) -> bool {
+        self.network_ns_sum > 0 || self.server_ns_sum > 0
+    }
+
+    /// The rest of `rtt_ns_sum`, ns: network or server.
+    pub fn either_ns_sum(&self) -> u64 {
+        let known = self.network_ns_sum.saturating_add(self.server_ns_sum);
+        self.rtt_ns_sum.saturating_sub(known)
     }
 
     /// A sum divided by the number of requests; `None` without requests.

@@ -50,6 +50,10 @@ counters! {
         direct: "direct", Count, sum;
         /// WRITE requests that asked for stable storage.
         stable: "stable", Count, sum, only "write";
+        /// Part of `rtt_ns_sum` that was surely in the network, ns; 0 where that is not known.
+        network_ns_sum: "network_us_sum", Microseconds, saturating_sum;
+        /// Part of `rtt_ns_sum` that the server surely took, ns; 0 where that is not known.
+        server_ns_sum: "server_us_sum", Microseconds, saturating_sum;
     }
     and {
         /// Errors of the requests that were not folded.
@@ -95,6 +99,16 @@ impl Direction {
             [self.queue_ns_sum, self.rtt_ns_sum, completion_ns_sum]
                 .map(|sum| sum as f64 / timed as f64)
         })
+    }
+
+    /// The parts of the second of these parts, ns: surely network, surely server, and either. `None` where neither
+    /// side is known.
+    pub fn rtt_parts_ns_mean(&self) -> Option<[f64; 3]> {
+        let [_, rtt, _] = self.parts_ns_mean()?;
+        let timed = self.timed() as f64;
+        let sides = [self.network_ns_sum, self.server_ns_sum].map(|sum| sum as f64 / timed);
+        let [network, server] = sides;
+        (network + server > 0.0).then(|| [network, server, (rtt - network - server).max(0.0)])
     }
 }
 
@@ -390,6 +404,25 @@ mod tests {
                 d
             },
         )
+    }
+
+    #[test]
+    fn network_server_and_unknown_add_up_to_the_time_until_the_reply() {
+        let mut sum = Direction {
+            requests: 10,
+            latency_ns_sum: 900,
+            rtt_ns_sum: 800,
+            server_ns_sum: 500,
+            ..Direction::default()
+        };
+        let unsplit = Direction {
+            server_ns_sum: 0,
+            ..sum.clone()
+        };
+        assert_eq!(sum.rtt_parts_ns_mean(), Some([0.0, 50.0, 30.0]));
+        assert_eq!(unsplit.rtt_parts_ns_mean(), None);
+        sum.merge(&unsplit);
+        assert_eq!(sum.rtt_parts_ns_mean(), Some([0.0, 25.0, 55.0]));
     }
 
     #[test]

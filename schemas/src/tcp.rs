@@ -49,6 +49,10 @@ counters! {
         send_buffer_limited_ns: "send_buffer_limited_us", Microseconds, saturating_sum;
         /// Highest rate at which the server acknowledged data, at a reading.
         delivery_rate_max: "delivery_rate_max", BytesPerSecond, max;
+        /// Time in which data that the client sent was not acknowledged, ns.
+        busy_ns: "busy_us", Microseconds, saturating_sum;
+        /// Segments that the client received out of order, because others before them were lost or overtaken.
+        out_of_order: "out_of_order", Count, sum;
     }
     and {}
 }

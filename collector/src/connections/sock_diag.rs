@@ -72,6 +72,8 @@ pub struct TcpInfo {
     receiver_limited_us: u64,
     send_buffer_limited_us: u64,
     delivery_rate: u64,
+    busy_us: u64,
+    out_of_order: u32,
 }
 
 /// Offsets in `struct tcp_info`.
@@ -89,10 +91,13 @@ mod offsets {
     pub const DATA_SEGS_IN: usize = 152;
     pub const DATA_SEGS_OUT: usize = 156;
     pub const DELIVERY_RATE: usize = 160;
+    pub const BUSY_TIME: usize = 168;
     pub const RWND_LIMITED: usize = 176;
     pub const SNDBUF_LIMITED: usize = 184;
     pub const BYTES_RETRANS: usize = 208;
     pub const REORD_SEEN: usize = 220;
+    /// Since Linux 5.4.
+    pub const RCV_OOOPACK: usize = 224;
     /// Since Linux 5.4.
     pub const SND_WND: usize = 228;
     /// Since Linux 6.2.
@@ -129,17 +134,22 @@ impl TcpInfo {
             receiver_limited_us: u64_at(info, offsets::RWND_LIMITED)?,
             send_buffer_limited_us: u64_at(info, offsets::SNDBUF_LIMITED)?,
             delivery_rate: u64_at(info, offsets::DELIVERY_RATE)?,
+            busy_us: u64_at(info, offsets::BUSY_TIME)?,
+            out_of_order: number(offsets::RCV_OOOPACK)?,
         };
         // Without a sample, the least RTT is the largest number.
         let is_measured = read.rtt_us > 0 && !matches!(read.rtt_min_us, 0 | u32::MAX);
         is_measured.then_some(read)
     }
 
-    /// Whether data moved in either direction, or waited to be sent, between an earlier reading and this one. While the
-    /// server's window is closed, no segment moves, and only these times grow.
+    /// Whether data moved in either direction, or waited to be sent or acknowledged, between an earlier reading and this
+    /// one. While the server's window is closed, no segment moves, and only these times grow.
     pub fn was_used_since(&self, before: &Self) -> bool {
         let segments = |info: &Self| (info.segments, info.segments_received);
-        let times = |info: &Self| (info.receiver_limited_us, info.send_buffer_limited_us);
+        let times = |info: &Self| {
+            let limited_us = (info.receiver_limited_us, info.send_buffer_limited_us);
+            (limited_us, info.busy_us)
+        };
         segments(self) != segments(before) || times(self) != times(before)
     }
 
@@ -170,6 +180,8 @@ impl TcpInfo {
             receiver_limited_ns: ns(wide(|info| info.receiver_limited_us)),
             send_buffer_limited_ns: ns(wide(|info| info.send_buffer_limited_us)),
             delivery_rate_max: self.delivery_rate,
+            busy_ns: ns(wide(|info| info.busy_us)),
+            out_of_order: narrow(|info| info.out_of_order),
         }
     }
 }
@@ -370,6 +382,7 @@ mod tests {
             (offsets::DATA_SEGS_IN, 900),
             (offsets::DATA_SEGS_OUT, 100),
             (offsets::REORD_SEEN, 4),
+            (offsets::RCV_OOOPACK, 9),
             (offsets::SND_WND, 65_536),
             (offsets::RCV_WND, 131_072),
         ] {
@@ -377,6 +390,7 @@ mod tests {
         }
         for (at, value) in [
             (offsets::DELIVERY_RATE, 1_000_000),
+            (offsets::BUSY_TIME, 6000),
             (offsets::RWND_LIMITED, 7000),
             (offsets::SNDBUF_LIMITED, 8000),
             (offsets::BYTES_RETRANS, 7240),
@@ -449,6 +463,8 @@ mod tests {
             receiver_limited_ns: 7_000_000,
             send_buffer_limited_ns: 8_000_000,
             delivery_rate_max: 1_000_000,
+            busy_ns: 6_000_000,
+            out_of_order: 9,
         };
         assert_eq!(sums, expected);
     }
@@ -501,7 +517,11 @@ mod tests {
             receiver_limited_us: 900_000,
             ..before
         };
-        assert!(waits.was_used_since(&before));
+        let unanswered = TcpInfo {
+            busy_us: 900_000,
+            ..before
+        };
+        assert!(waits.was_used_since(&before) && unanswered.was_used_since(&before));
         let sums = waits.since(&before);
         assert_eq!((sums.segments, sums.receiver_limited_ns), (0, 900_000_000));
     }

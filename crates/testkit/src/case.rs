@@ -332,6 +332,8 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     }
     sums.queue_ns_sum = requests.queue_ns * requests.count;
     sums.rtt_ns_sum = requests.rtt_ns * requests.count;
+    sums.network_ns_sum = requests.network_ns * requests.count;
+    sums.server_ns_sum = requests.server_ns * requests.count;
     Some(OperationRow { operation, sums })
 }
 
@@ -355,7 +357,7 @@ fn connection(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     Some(OperationRow { operation, sums })
 }
 
-/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [direct=N] [timed=N]
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [network=T] [server=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [direct=N] [timed=N]
 /// [tenant=UID:CGROUP] [user=NAME] [container=NAMES] [name=NAME] [labels=JSON]`
 #[derive(Default)]
 struct Requests {
@@ -364,6 +366,9 @@ struct Requests {
     latency_ns: (u64, u64),
     queue_ns: u64,
     rtt_ns: u64,
+    /// Parts of it.
+    network_ns: u64,
+    server_ns: u64,
     errors: u64,
     retrans: u64,
     folded: u64,
@@ -408,6 +413,8 @@ impl Requests {
                 match name {
                     "queue" => requests.queue_ns = nanoseconds(value)?,
                     "rtt" => requests.rtt_ns = nanoseconds(value)?,
+                    "network" => requests.network_ns = nanoseconds(value)?,
+                    "server" => requests.server_ns = nanoseconds(value)?,
                     "errors" => requests.errors = number(value)?,
                     "retrans" => requests.retrans = number(value)?,
                     "folded" => requests.folded = number(value)?,
@@ -456,6 +463,8 @@ impl Requests {
         let timed = self.count - self.untimed;
         direction.queue_ns_sum += self.queue_ns * timed;
         direction.rtt_ns_sum += self.rtt_ns * timed;
+        direction.network_ns_sum += self.network_ns * timed;
+        direction.server_ns_sum += self.server_ns * timed;
         if self.rtt_ns == 0 {
             direction.unsplit += timed;
         }

@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn operations_read_back_from_their_columns() {
         let row = |time, mount: Option<&str>, transport: Option<&str>| {
-            let counters = [5, 1, 700, 90, 2000, 3000, 9000, 4000];
+            let counters = [5, 1, 700, 90, 2000, 3000, 9000, 4000, 1000, 1500];
             let counters = of_stored(&OperationSums::COUNTERS, counters);
             let mut sums = OperationSums::of_counters(counters);
             sums.execute.record(4_000_000);
@@ -259,7 +259,9 @@ mod tests {
         };
         let full = of_connection(counters);
         // The delivery rate is not known.
-        counters[TcpSums::COUNT - 1] = 0;
+        let mut names = TcpSums::COUNTERS.iter();
+        let rate = names.position(|counter| counter.name == "delivery_rate_max");
+        counters[rate.unwrap()] = 0;
         let rows = vec![
             full,
             row(Operation::default(), TcpSums::default()),

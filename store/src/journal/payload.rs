@@ -18,8 +18,10 @@ const MAX_COUNTER: u64 = 1 << 52;
 /// Wide enough for every latency that fits 64 bits of nanoseconds.
 pub(crate) const BUCKETS: std::ops::RangeInclusive<i32> = -512..=2047;
 
-/// Numbers of a direction: its counters, then the length of its list of errors.
+/// Numbers of a direction: its first counters, the length of its list of errors, and the counters that were added since.
 const COUNTERS: usize = Direction::COUNT + 1;
+/// Place of that length.
+const ERRNOS: usize = 15;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -330,8 +332,9 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     } = direction;
     let mut counters = [0; COUNTERS];
     let own = capped_counts(&Direction::COUNTERS, direction.counters());
-    counters[..Direction::COUNT].copy_from_slice(&own);
-    counters[Direction::COUNT] = errnos.counts().len() as u64;
+    counters[..ERRNOS].copy_from_slice(&own[..ERRNOS]);
+    counters[ERRNOS] = errnos.counts().len() as u64;
+    counters[ERRNOS + 1..].copy_from_slice(&own[ERRNOS..]);
     put_counters(out, &counters);
     for (errno, count) in errnos.counts() {
         put_i64(out, i64::from(*errno));
@@ -402,7 +405,11 @@ pub(super) fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let [own @ .., errnos] = counters::<COUNTERS>(input)?;
+    let numbers = counters::<COUNTERS>(input)?;
+    let errnos = numbers[ERRNOS];
+    let mut own = [0; Direction::COUNT];
+    own[..ERRNOS].copy_from_slice(&numbers[..ERRNOS]);
+    own[ERRNOS..].copy_from_slice(&numbers[ERRNOS + 1..]);
     counts_in_bounds(&Direction::COUNTERS, &own)?;
     Ok(Direction {
         errnos: errno_counts(input, errnos)?,

@@ -21,6 +21,7 @@ use parquet::file::metadata::{
     ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 use parquet::file::statistics::Statistics;
+use trackiops_schemas::columns;
 
 use super::metadata::check_format;
 use super::pages::{Indexes, MOST_BATCH_BYTES, Pages, TOO_MUCH};
@@ -168,7 +169,7 @@ impl SegmentReader {
         self.file.verify()
     }
 
-    /// Selects columns. An error if one does not exist.
+    /// Selects columns. An error if one does not exist, unless older segments lack it.
     pub fn only<'n>(self, wanted: impl Iterator<Item = &'n str>) -> Result<Self, StoreError> {
         let schema = self.metadata.file_metadata().schema_descr();
         let fields = schema.root_schema().get_fields();
@@ -176,6 +177,7 @@ impl SegmentReader {
         for name in wanted {
             match fields.iter().position(|field| field.name() == name) {
                 Some(place) => places.push(place),
+                None if columns::ADDED.contains(&name) => {}
                 None => return Err(damaged(self.path(), format!("it has no column {name}"))),
             }
         }
