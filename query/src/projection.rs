@@ -148,7 +148,14 @@ impl Projection {
             ERRNOS,
         ];
         let others = match figures {
-            Figures::Rates => ["queue_us_sum", "rtt_us_sum", UNSPLIT].as_slice(),
+            Figures::Rates => [
+                "queue_us_sum",
+                "rtt_us_sum",
+                "network_us_sum",
+                "server_us_sum",
+                UNSPLIT,
+            ]
+            .as_slice(),
             Figures::Parts => [LATENCY_HIST].as_slice(),
         };
         let is_shown = |column: &str| {

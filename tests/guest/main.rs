@@ -31,6 +31,7 @@ mod mounts;
 mod mountstats;
 mod names;
 mod network;
+mod network_or_server;
 mod oci;
 mod ops;
 mod overload;

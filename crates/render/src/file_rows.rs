@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Direction;
 
-use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right};
+use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, Weight, left, right};
 use crate::units::{bytes, bytes_per_second, latency, rate};
 use trackiops_query::Figures;
 use trackiops_query::answer::{Answer, AnswerRow};
@@ -22,6 +22,13 @@ pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
         is_chosen: false,
     }
 }
+
+/// Columns in place of the part between queue and completion where it is split, with their weights.
+const SIDES: [(&str, Weight); 3] = [
+    ("network", ESSENTIAL + 6),
+    ("server", ESSENTIAL + 6),
+    ("unknown", ESSENTIAL + 3),
+];
 
 /// A direction that has columns.
 #[derive(Clone, Copy)]
@@ -64,7 +71,9 @@ struct Shape {
     /// Header of the entity's column; `None` if all rows have the same entity.
     of: Option<&'static str>,
     errors: bool,
-    /// Name of the part of latencies between queue and completion: that of the component that answers requests.
+    /// Whether a row tells network and server apart.
+    is_split: bool,
+    /// Name of the part of latencies between queue and completion otherwise: that of the component that answers requests.
     answered_by: &'static str,
 }
 
@@ -97,6 +106,7 @@ impl Shape {
             errors: rows
                 .iter()
                 .any(|r| r.sum.read().errors + r.sum.write().errors > 0),
+            is_split: rows.iter().any(is_split),
             answered_by: answered_by(rows.iter().map(|row| row.level)),
         }
     }
@@ -136,13 +146,20 @@ impl Shape {
                     ("mean", 50),
                     ("p99", ESSENTIAL + 8),
                 ],
-                Figures::Parts => vec![
-                    ("iops", 40),
-                    ("mean", ESSENTIAL + 7),
-                    ("queue", ESSENTIAL + 5),
-                    (self.answered_by, ESSENTIAL + 6),
-                    ("completion", ESSENTIAL + 4),
-                ],
+                Figures::Parts => {
+                    let mut figures = vec![
+                        ("iops", 40),
+                        ("mean", ESSENTIAL + 7),
+                        ("queue", ESSENTIAL + 5),
+                    ];
+                    let whole = [(self.answered_by, ESSENTIAL + 6)];
+                    figures.extend(match self.is_split {
+                        true => SIDES.as_slice(),
+                        false => &whole,
+                    });
+                    figures.push(("completion", ESSENTIAL + 4));
+                    figures
+                }
             };
             for (figure, weight) in figures {
                 cells.push(right(format!("{direction}-{figure}")).weighs(weight));
@@ -207,16 +224,29 @@ impl Shape {
             ]),
             Figures::Parts => {
                 texts.push(d.latency_ns_mean().map(time));
-                let parts = d.parts_ns_mean().map(|parts| parts.map(time));
-                texts.extend(match parts {
-                    Some(parts) => parts.map(Some),
-                    None => [None, None, None],
-                });
+                let parts = d.parts_ns_mean();
+                let [queue, rtt, completion] = [0, 1, 2].map(|of| parts.map(|parts| parts[of]));
+                let sides = d.rtt_parts_ns_mean();
+                let sides = match (self.is_split, sides) {
+                    (true, Some(sides)) => sides.map(Some).to_vec(),
+                    (true, None) => vec![None, None, rtt],
+                    (false, _) => vec![rtt],
+                };
+                let means = [vec![queue], sides, vec![completion]].concat();
+                texts.extend(means.into_iter().map(|ns| ns.map(time)));
             }
         }
         let cells = texts.into_iter().map(|text| figure(d.requests, text));
         cells.collect()
     }
+}
+
+/// Whether a row has separate times of network and server.
+fn is_split(row: &AnswerRow) -> bool {
+    let directions = [row.sum.read(), row.sum.write()];
+    directions
+        .iter()
+        .any(|direction| direction.rtt_parts_ns_mean().is_some())
 }
 
 /// A figure of a direction, or a dash without requests.

@@ -28,7 +28,9 @@ struct Shape {
     mount: bool,
     tenant: bool,
     about: bool,
-    /// Name of the part of latencies between queue and completion, as in tables of files.
+    /// Whether a row tells network and server apart.
+    is_split: bool,
+    /// Name of the part of latencies between queue and completion otherwise, as in tables of files.
     answered_by: &'static str,
 }
 
@@ -47,6 +49,7 @@ impl Shape {
             mount: differ(|a, b| a.mount == b.mount),
             tenant: rows.iter().any(|row| row.tenant.is_known()),
             about: rows.iter().any(|row| row.about.is_some()),
+            is_split: rows.iter().any(|row| row.sums.is_split()),
             answered_by: answered_by(rows.iter().map(|row| row.level)),
         }
     }
@@ -75,17 +78,21 @@ impl Shape {
         if self.transport {
             cells.push(left("transport").weighs(KEY + 2));
         }
-        for (figure, weight) in [
+        let mut figures = vec![
             ("requests", ESSENTIAL + 9),
             ("share", 60),
             ("iops", 70),
             ("sent/op", 30),
             ("received/op", 30),
             ("queue", 50),
-            (self.answered_by, 75),
-            ("mean", ESSENTIAL + 7),
-            ("p99", ESSENTIAL + 8),
-        ] {
+        ];
+        let whole = [(self.answered_by, 75)];
+        figures.extend(match self.is_split {
+            true => [("network", 75), ("server", 76), ("unknown", 49)].as_slice(),
+            false => &whole,
+        });
+        figures.extend([("mean", ESSENTIAL + 7), ("p99", ESSENTIAL + 8)]);
+        for (figure, weight) in figures {
             cells.push(right(figure).weighs(weight));
         }
         if self.errors {
@@ -132,15 +139,26 @@ impl Shape {
         let of_mount = sums.requests as f64 / row.mount_requests.max(1) as f64;
         cells.push(right(sums.requests.to_string()));
         cells.push(right(share(of_mount)));
-        let figures = [
+        let side_of_time = |ns| row.side_per_timed(ns).map(|ns| latency(ns / 1000.0));
+        let mut figures = vec![
             per_second(sums.requests, row.covered_ms).map(rate),
             mean_bytes(row.sent_bytes()),
             mean_bytes(row.received_bytes()),
             part_of_time(sums.queue_ns_sum),
-            part_of_time(sums.rtt_ns_sum),
+        ];
+        figures.extend(match self.is_split {
+            true => vec![
+                side_of_time(sums.network_ns_sum),
+                side_of_time(sums.server_ns_sum),
+                part_of_time(sums.either_ns_sum()),
+            ],
+            false => vec![part_of_time(sums.rtt_ns_sum)],
+        });
+        figures.extend([
             mean_time(sums.execute_ns_sum),
             sums.quantile_us(0.99).map(latency),
-        ];
+        ]);
+        let figures = figures.into_iter();
         cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
         if self.errors {
             cells.push(right(sums.errors.to_string()));

@@ -131,9 +131,19 @@ const PARTS: &[&str] = &[
     "queue_us_sum",
     "rtt_us_sum",
 ];
+const SIDES: &[&str] = &[
+    "requests",
+    "untimed",
+    UNSPLIT,
+    "latency_us_sum",
+    "queue_us_sum",
+    "rtt_us_sum",
+    "network_us_sum",
+    "server_us_sum",
+];
 
 /// In column order; the percentiles follow the means.
-const RATES_AND_MEANS: [Derived; 6] = [
+const RATES_AND_MEANS: [Derived; 9] = [
     Derived {
         name: "iops",
         unit: Unit::PerSecond,
@@ -165,6 +175,24 @@ const RATES_AND_MEANS: [Derived; 6] = [
         get: |d, _| d.parts_ns_mean().map(|[_, rtt, _]| rtt / 1000.0),
     },
     Derived {
+        name: "network_us_mean",
+        unit: Unit::Microseconds,
+        needs: SIDES,
+        get: |d, _| d.rtt_parts_ns_mean().map(|[network, ..]| network / 1000.0),
+    },
+    Derived {
+        name: "server_us_mean",
+        unit: Unit::Microseconds,
+        needs: SIDES,
+        get: |d, _| d.rtt_parts_ns_mean().map(|[_, server, _]| server / 1000.0),
+    },
+    Derived {
+        name: "rtt_unknown_us_mean",
+        unit: Unit::Microseconds,
+        needs: SIDES,
+        get: |d, _| d.rtt_parts_ns_mean().map(|[.., unknown]| unknown / 1000.0),
+    },
+    Derived {
         name: "completion_us_mean",
         unit: Unit::Microseconds,
         needs: PARTS,
@@ -176,7 +204,7 @@ const RATES_AND_MEANS: [Derived; 6] = [
 ];
 
 /// Shares of the latency and of the requests.
-const SHARES: [Derived; 5] = [
+const SHARES: [Derived; 7] = [
     Derived {
         name: "queue_share",
         unit: Unit::Share,
@@ -188,6 +216,18 @@ const SHARES: [Derived; 5] = [
         unit: Unit::Share,
         needs: PARTS,
         get: |d, _| part(d, 1),
+    },
+    Derived {
+        name: "network_share",
+        unit: Unit::Share,
+        needs: SIDES,
+        get: |d, _| side(d, 0),
+    },
+    Derived {
+        name: "server_share",
+        unit: Unit::Share,
+        needs: SIDES,
+        get: |d, _| side(d, 1),
     },
     Derived {
         name: "completion_share",
@@ -272,6 +312,12 @@ const OF_CALLS: [DerivedOfCalls; 5] = [
 fn part(direction: &Direction, which: usize) -> Option<f64> {
     let mean = direction.latency_ns_mean().filter(|mean| *mean > 0.0)?;
     Some(direction.parts_ns_mean()?[which] / mean)
+}
+
+/// The share of the network, or of the server, in the mean latency.
+fn side(direction: &Direction, which: usize) -> Option<f64> {
+    let mean = direction.latency_ns_mean().filter(|mean| *mean > 0.0)?;
+    Some(direction.rtt_parts_ns_mean()?[which] / mean)
 }
 
 impl Record for AnswerRow {

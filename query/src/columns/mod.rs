@@ -232,7 +232,7 @@ impl<R> Column<R> {
     }
 }
 
-/// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `lost` for `lost_us`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
+/// `read_p99` for `read_latency_us_p99`, `took` for `latency_us_sum`, `lost` for `lost_us`, `read_queue` for `read_queue_us_mean`, `read_p99.9`.
 fn short_names(name: &str) -> Vec<String> {
     let mut names = Vec::new();
     let sum = ["latency_us_sum", "execute_us_sum"];
@@ -250,12 +250,7 @@ fn short_names(name: &str) -> Vec<String> {
         .filter(|mean| *mean != "execute")
     {
         names.push(mean.to_owned());
-        // TCP's round trip is not the time until the server's reply.
-        if !mean.starts_with("tcp_") {
-            names.push(mean.replace("rtt", "network"));
-        }
     }
-    names.push(name.replace("rtt_share", "network_share"));
     // These are names in tables of operations.
     names.push(name.replace("_bytes_mean", "/op"));
     names.push(name.replace("requests_share", "share"));
@@ -455,7 +450,9 @@ mod tests {
             ("READ_MEAN", "read_latency_us_mean"),
             ("write_max", "write_latency_us_max"),
             ("read_queue", "read_queue_us_mean"),
-            ("read_network", "read_rtt_us_mean"),
+            ("read_network", "read_network_us_mean"),
+            ("r-server", "read_server_us_mean"),
+            ("read_rtt", "read_rtt_us_mean"),
             ("read_queue_sum", "read_queue_us_sum"),
             ("p99", "latency_us_p99"),
             ("lost", "lost_us"),
@@ -467,7 +464,8 @@ mod tests {
         let operations = Columns::<OperationAnswer>::number;
         for (short, name) in [
             ("p99", "execute_us_p99"),
-            ("network", "rtt_us_mean"),
+            ("network", "network_us_mean"),
+            ("rtt", "rtt_us_mean"),
             ("tcp-rtt", "tcp_rtt_us_mean"),
             ("tcp-receiver-limited", "tcp_receiver_limited_us"),
         ] {

@@ -14,7 +14,7 @@ use crate::operations::{FileNumbers, OperationAnswer};
 type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);
 
 /// In column order; the percentiles follow.
-const RATES_AND_MEANS: [Derived; 7] = [
+const RATES_AND_MEANS: [Derived; 10] = [
     ("iops", Unit::PerSecond, |row| {
         per_second(row.sums.requests, row.covered_ms)
     }),
@@ -35,18 +35,38 @@ const RATES_AND_MEANS: [Derived; 7] = [
         let mean = row.part_per_timed(row.sums.rtt_ns_sum);
         mean.map(|ns| ns / 1000.0)
     }),
+    ("network_us_mean", Unit::Microseconds, |row| {
+        let mean = row.side_per_timed(row.sums.network_ns_sum);
+        mean.map(|ns| ns / 1000.0)
+    }),
+    ("server_us_mean", Unit::Microseconds, |row| {
+        let mean = row.side_per_timed(row.sums.server_ns_sum);
+        mean.map(|ns| ns / 1000.0)
+    }),
+    ("rtt_unknown_us_mean", Unit::Microseconds, |row| {
+        let mean = row.side_per_timed(row.sums.either_ns_sum());
+        mean.map(|ns| ns / 1000.0)
+    }),
     ("execute_us_mean", Unit::Microseconds, |row| {
         row.per_timed(row.sums.execute_ns_sum).map(|ns| ns / 1000.0)
     }),
 ];
 
 /// Shares of an operation's time, and of all operations of its mount.
-const SHARES: [Derived; 4] = [
+const SHARES: [Derived; 6] = [
     ("queue_share", Unit::Share, |row| {
         part(row, row.sums.queue_ns_sum)
     }),
     ("rtt_share", Unit::Share, |row| {
         part(row, row.sums.rtt_ns_sum)
+    }),
+    ("network_share", Unit::Share, |row| {
+        row.side_per_timed(row.sums.network_ns_sum)?;
+        part(row, row.sums.network_ns_sum)
+    }),
+    ("server_share", Unit::Share, |row| {
+        row.side_per_timed(row.sums.server_ns_sum)?;
+        part(row, row.sums.server_ns_sum)
     }),
     ("completion_share", Unit::Share, |row| {
         let sums = &row.sums;
@@ -112,7 +132,9 @@ impl Record for OperationAnswer {
                 let is_known = match counter.name {
                     "sent_bytes" => row.sent_bytes().is_some(),
                     "received_bytes" => row.received_bytes().is_some(),
-                    "queue_us_sum" | "rtt_us_sum" => row.has_parts(),
+                    "queue_us_sum" | "rtt_us_sum" | "network_us_sum" | "server_us_sum" => {
+                        row.has_parts()
+                    }
                     "execute_us_sum" | "execute_us_max" => row.timed() > 0,
                     _ => true,
                 };

@@ -208,6 +208,13 @@ impl OperationAnswer {
     pub fn part_per_timed(&self, sum_ns: u64) -> Option<f64> {
         self.per_timed(sum_ns).filter(|_| self.has_parts())
     }
+
+    /// Like [`Self::part_per_timed`], for a part of the time until the reply; `None` if neither the network's nor the
+    /// server's is known.
+    pub fn side_per_timed(&self, sum_ns: u64) -> Option<f64> {
+        let mean = self.part_per_timed(sum_ns);
+        mean.filter(|_| self.sums.is_split())
+    }
 }
 
 /// How many operations on the wire have no known time, and how many have a time without parts. An import knows one time of an operation, or

@@ -280,6 +280,8 @@ fn of_row(
             errors: d.errors,
             queue_ns_sum: d.queue_ns_sum,
             rtt_ns_sum: d.rtt_ns_sum,
+            network_ns_sum: d.network_ns_sum,
+            server_ns_sum: d.server_ns_sum,
             execute_ns_sum: d.latency_ns_sum,
             execute_ns_max: d.latency_ns_max,
             execute: d.latency.clone(),
