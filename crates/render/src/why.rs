@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use trackiops_query::times::{Zone, rfc3339, show, show_length, show_range};
-use trackiops_reports::network_or_server::{Evidence, Split};
+use trackiops_reports::network_or_server::{Bounds, Evidence, Split};
 use trackiops_reports::slow::comparison::Part;
 use trackiops_reports::why::cause::Facts;
 use trackiops_reports::why::load::{Load, Measure, Owner};
@@ -120,6 +120,7 @@ pub fn object(of: &Moment) -> Value {
         "p99_us_before": some(facts.before.p99_us), "p99_us": some(facts.now.p99_us),
         "part": facts.part.map(part),
         "network_or_server": facts.split().map(Split::name),
+        "network_or_server_us": some(facts.network_or_server.and_then(|of| of.bounds).map(|of| of.surely_us)),
         "tcp_rtt_us_before": some(tcp.map(|of| of.rtt_us[0])),
         "tcp_rtt_us": some(tcp.map(|of| of.rtt_us[1])),
         "tcp_retrans_share_before": some(tcp.map(|of| of.retrans_share[0])),
@@ -364,6 +365,11 @@ fn with_connections(sentence: String, facts: &Facts) -> String {
 
 /// What TCP shows of network and server.
 fn by_connections(of: &Evidence) -> String {
+    if let Some(Bounds { surely_us, rtt_us }) = of.bounds {
+        let [surely, all] = [surely_us, rtt_us].map(units::latency);
+        let side = of.split.name();
+        return format!("Of {all} until the reply, at least {surely} were spent in the {side}.");
+    }
     let verdict = match of.split {
         Split::Network => "The connections show that it was the network",
         Split::Server => "The network was as quick as before",

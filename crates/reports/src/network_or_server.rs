@@ -1,6 +1,8 @@
-//! Network or server? In some cases, what TCP knew of connections shows which of the two took more time.
+//! Network or server? In some cases, rows or what TCP knew of connections show which of the two took more time.
 //!
-//! A wrong culprit is worse than none, so each of the two has to explain the time by itself:
+//! A wrong culprit is worse than none, so each of the two has to explain the time by itself. Rows have bounds of both
+//! ([`OperationSums::network_ns_sum`]): a side explains it if its lower bound exceeds its upper bound of before by half of
+//! the added time. Otherwise the connections may tell:
 //!
 //! * Network: the RTT rose by at least half of the added time, and by more than delayed acknowledgements explain; or segments were lost, and
 //!   the RTT or the waits for retransmissions explain as much.
@@ -8,6 +10,7 @@
 //!   The client does not see which segments the server sends again. That half of the replies of a segment or a few are lost is no network
 //!   on which a connection lasts.
 
+use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::tcp::TcpSums;
 
 use crate::connections::Used;
@@ -74,6 +77,17 @@ pub struct Evidence {
     pub split: Split,
     /// What TCP knew; `None` if that is too little.
     pub tcp: Option<Tcp>,
+    /// Bounds that tell; `None` if they do not.
+    pub bounds: Option<Bounds>,
+}
+
+/// Means of requests in the slow time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Time that was surely the side's, us.
+    pub surely_us: f64,
+    /// Time until the reply, us.
+    pub rtt_us: f64,
 }
 
 /// Figures of connections, before and in the slow time.
@@ -88,16 +102,41 @@ pub struct Tcp {
 /// Judges the connections of two times. `added_us` is what network and server took more for each request in the second one.
 pub fn judge([before, now]: &[Used; 2], added_us: f64) -> Evidence {
     let path = Path::new(before, now);
-    path.known().map_or(
-        Evidence {
-            split: Split::FewReadings,
-            tcp: None,
-        },
-        |tcp| Evidence {
-            split: path.split(tcp, added_us),
-            tcp: Some(tcp),
-        },
-    )
+    let tcp = path.known();
+    let by_bounds = by_bounds([before, now], added_us);
+    let by_tcp = || tcp.map_or(Split::FewReadings, |tcp| path.split(tcp, added_us));
+    Evidence {
+        split: by_bounds.map_or_else(by_tcp, |(split, _)| split),
+        tcp,
+        bounds: by_bounds.map(|(_, bounds)| bounds),
+    }
+}
+
+/// The side whose time surely grew by half of the added time, if there is one.
+fn by_bounds(times: [&Used; 2], added_us: f64) -> Option<(Split, Bounds)> {
+    let [before, now] = times.map(|used| {
+        let mut all = OperationSums::default();
+        used.ops.values().for_each(|op| all.merge(op));
+        all
+    });
+    let mean_us = |of: &OperationSums, ns: u64| Some(of.per_request(ns)? / 1000.0);
+    let grown = |side: fn(&OperationSums) -> u64, other: fn(&OperationSums) -> u64| {
+        let most_before = before.rtt_ns_sum.saturating_sub(other(&before));
+        let bounds = Bounds {
+            surely_us: mean_us(&now, side(&now))?,
+            rtt_us: mean_us(&now, now.rtt_ns_sum)?,
+        };
+        let grown_us = bounds.surely_us - mean_us(&before, most_before)?;
+        let is_known = bounds.surely_us > 0.0;
+        (is_known && grown_us >= EXPLAINS * added_us).then_some(bounds)
+    };
+    let network = grown(|of| of.network_ns_sum, |of| of.server_ns_sum);
+    let server = grown(|of| of.server_ns_sum, |of| of.network_ns_sum);
+    match (network, server) {
+        (Some(bounds), None) => Some((Split::Network, bounds)),
+        (None, Some(bounds)) => Some((Split::Server, bounds)),
+        _ => None,
+    }
 }
 
 /// The connections of the mounts, before and now.
@@ -272,6 +311,61 @@ mod tests {
             ..usual
         };
         assert_eq!(split(usual, again, 20_000), Split::Partly);
+    }
+
+    /// A second of 1,000 WRITEs that took `rtt_us` until the reply, with lower bounds for network and server.
+    fn bounded(rtt_us: u64, network_us: u64, server_us: u64) -> Used {
+        let mut used = used([], rtt_us);
+        for op in used.ops.values_mut() {
+            op.rtt_ns_sum = 1_000_000 * rtt_us;
+            op.network_ns_sum = 1_000_000 * network_us;
+            op.server_ns_sum = 1_000_000 * server_us;
+        }
+        used
+    }
+
+    #[test]
+    fn bounds_tell_what_connections_cannot() {
+        for (before, now, expected) in [
+            (
+                bounded(400, 0, 0),
+                bounded(20_400, 0, 15_000),
+                Split::Server,
+            ),
+            (
+                bounded(400, 0, 0),
+                bounded(20_400, 15_000, 0),
+                Split::Network,
+            ),
+            (
+                bounded(400, 0, 0),
+                bounded(20_400, 5000, 5000),
+                Split::FewReadings,
+            ),
+            // The server may have taken as long before.
+            (
+                bounded(14_000, 0, 0),
+                bounded(34_000, 0, 15_000),
+                Split::FewReadings,
+            ),
+            (
+                bounded(14_000, 13_000, 0),
+                bounded(34_000, 13_000, 15_000),
+                Split::Server,
+            ),
+        ] {
+            let Evidence { split, bounds, .. } = judge(&[before, now], 20_000.0);
+            assert_eq!(
+                (split, bounds.is_some()),
+                (expected, split != Split::FewReadings)
+            );
+        }
+        let found = judge(&[bounded(400, 0, 0), bounded(20_400, 0, 15_000)], 20_000.0);
+        let bounds = Bounds {
+            surely_us: 15_000.0,
+            rtt_us: 20_400.0,
+        };
+        assert_eq!((found.bounds, found.tcp), (Some(bounds), None));
     }
 
     #[test]

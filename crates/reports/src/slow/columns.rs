@@ -82,6 +82,9 @@ pub fn of_times() -> Vec<Column<SlowTime>> {
     columns.push(Column::text("network_or_server", |row: &SlowTime| {
         Value::some_text(row.network_or_server.map(|of| of.split.name()))
     }));
+    columns.push(us("network_or_server_us", |row| {
+        Some(row.network_or_server?.bounds?.surely_us)
+    }));
     let tcp: [(&str, Unit, TcpOf); 4] = [
         ("tcp_rtt_us_before", Unit::Microseconds, |of| of.rtt_us[0]),
         ("tcp_rtt_us", Unit::Microseconds, |of| of.rtt_us[1]),
