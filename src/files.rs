@@ -8,7 +8,8 @@ use trackiops_process::progress::with_progress;
 use trackiops_query::ask_files;
 
 use crate::outcome;
-use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
+use crate::output_flags::OutputFlags;
+use crate::question_flags::{ColumnsFlag, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     rows: RowFlags,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
 }
 
 /// Runs the command. Status 0: there are files; 1: nothing matched.

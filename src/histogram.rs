@@ -9,18 +9,17 @@ use trackiops_process::progress::with_progress;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::ask_call_latencies;
 use trackiops_query::{GroupBy, Outcome, Projection, Question, ask, ask_operation_latencies};
-use trackiops_render::suffix::{DISTRIBUTIONS, format_of};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{
     DistributionFormat, write_call_distribution, write_distribution, write_distributions,
 };
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
 
-use crate::help_headings::{OUTPUT, ROWS};
+use crate::help_headings::ROWS;
 use crate::outcome;
+use crate::output_flags::OutputFlags;
 use crate::query::op_names;
 use crate::question_flags::SelectionFlags;
-use crate::umask_flag::UmaskFlag;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,37 +52,14 @@ pub struct Args {
     /// `--app-latency`; where their sums have no times, single calls of applications, of recordings with `--levels app --requests`.
     #[arg(long, value_name = "OP", help_heading = ROWS)]
     op: Option<String>,
-    /// table, csv or json [default: by --output, or table]
-    ///
-    /// JSON is an object for each direction, and CSV a line for each bucket: direction, bounds in us, count. Both have all buckets.
-    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
-    format: Option<DistributionFormat>,
-    /// The same as --format json
-    #[arg(long, conflicts_with_all = ["format", "csv"], help_heading = OUTPUT)]
-    json: bool,
-    /// The same as --format csv
-    #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
-    csv: bool,
-    /// Write into this file, which is replaced atomically; - is stdout
-    ///
-    /// Its ending chooses the format: .csv, .json (.jsonl, .ndjson), .txt for a table.
-    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
-    output: Option<PathBuf>,
     #[command(flatten)]
-    access: UmaskFlag,
+    form: OutputFlags<DistributionFormat>,
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.selection.add_files(mem::take(&mut args.named));
-    let output = Output::new(args.output.clone(), args.access)?;
-    let asked = match args.format {
-        _ if args.json => Some((DistributionFormat::Json, "--json")),
-        _ if args.csv => Some((DistributionFormat::Csv, "--csv")),
-        format => format.map(|format| (format, "--format")),
-    };
-    let path = args.output.as_deref();
-    let format = format_of(path, DISTRIBUTIONS, asked, DistributionFormat::Table)?;
+    let (format, output) = args.form.choose()?;
     let question = args.selection.question()?;
     let ops = op_names(args.op.as_slice())?;
     let named = ops.first().map(|op| op.to_lowercase());

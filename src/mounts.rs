@@ -7,7 +7,7 @@ use trackiops_query::times::Zone;
 
 use crate::help_headings::WHAT;
 use crate::outcome;
-use crate::question_flags::FormatFlags;
+use crate::output_flags::OutputFlags;
 use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
 }
 
 /// Runs the command. Status 0: there were mounts; 1: none; 3: the catalog lacks segments, and maybe mounts.

@@ -26,7 +26,8 @@ use trackiops_schemas::level::IoLevel;
 use crate::counts::from_zero;
 use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
+use crate::output_flags::OutputFlags;
+use crate::question_flags::{ColumnsFlag, RowFlags, SelectionFlags};
 use crate::{drawing, outcome};
 
 const EXAMPLES: &str = "\
@@ -88,7 +89,7 @@ pub struct Args {
     #[arg(long, help_heading = OUTPUT)]
     parts: bool,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
     /// Draw the answer here, not as a table (-), or also into FILE.svg or .png
     ///
     /// With windows, the file has a heat map of latencies, and a chart for each column that is a number (--columns chooses). A chart
@@ -382,7 +383,7 @@ fn target(args: &Args) -> anyhow::Result<Option<Target>> {
     let Some(path) = args.plot.clone() else {
         return Ok(None);
     };
-    let target = Target::parse(path, args.form.access)?;
+    let target = Target::parse(path, args.form.output.access)?;
     if let Target::Stdout = target {
         refuse_besides_picture(args)?;
     }

@@ -4,27 +4,24 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use trackiops_process::output::Output;
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
-    Columns, Condition, Explain, Figures, FileSelector, GroupBy, Projection, Question, Range,
-    Record, Sort, Step, add_absolute,
+    Columns, Condition, Explain, FileSelector, GroupBy, Projection, Question, Range, Record, Sort,
+    Step, add_absolute,
 };
 use trackiops_render::Format;
-use trackiops_render::formats::Texts;
-use trackiops_render::suffix;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
 use crate::counts::from_one;
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::notes::say_moment;
-use crate::shorthands::Shorthands;
+use crate::output_flags::OutputFlags;
 use crate::store_flag::StoreFlags;
 use crate::tenant_rules;
-use crate::umask_flag::UmaskFlag;
 
 /// Which files.
 #[derive(clap::Args, Clone, Default)]
@@ -232,7 +229,7 @@ pub struct ListFlags {
     #[command(flatten)]
     range: RangeFlags,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
 }
 
 impl ListFlags {
@@ -321,51 +318,5 @@ impl RowFlags {
             top: self.top,
             ..question
         }
-    }
-}
-
-/// How an answer is written, and where to.
-#[derive(clap::Args)]
-pub struct FormatFlags {
-    /// table, csv, json, parquet, arrow [default: by --output, or table]
-    ///
-    /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
-    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
-    format: Option<Format>,
-    #[command(flatten)]
-    short: Shorthands,
-    /// Write into this file, which is replaced atomically; - is stdout
-    ///
-    /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table.
-    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    pub access: UmaskFlag,
-}
-
-impl FormatFlags {
-    /// The format, and the destination of the answer. Fails if they contradict each other.
-    pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
-        let output = Output::new(self.output.clone(), self.access)?;
-        let option = match self.format {
-            None => self.short.option(),
-            Some(format) => Some((format, format!("--format {}", format.name()))),
-        };
-        let mut format = suffix::format_of(
-            self.output.as_deref(),
-            suffix::ANSWERS,
-            option.as_ref().map(|(format, option)| (*format, &**option)),
-            Format::Table(Figures::Rates),
-        )?;
-        let is_csv = matches!(format, Format::Csv(_));
-        if self.short.is_for_spreadsheets(is_csv, format.name())? {
-            format = Format::Csv(Texts::ForSpreadsheets);
-        }
-        if format.is_binary() && output.is_terminal() {
-            bail!(
-                "refusing to write Parquet or Arrow to a terminal; use --output FILE, or pipe it to a program that reads it"
-            );
-        }
-        Ok((format, output))
     }
 }

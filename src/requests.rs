@@ -11,8 +11,9 @@ use trackiops_render::Render;
 
 use crate::help_headings::ROWS;
 use crate::outcome;
+use crate::output_flags::OutputFlags;
 use crate::query::{op_names, style};
-use crate::question_flags::{ColumnsFlag, FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{ColumnsFlag, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +54,7 @@ pub struct Args {
     #[command(flatten)]
     rows: RowFlags,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
 }
 
 /// Runs the command. Status 0: there are requests; 1: nothing matched.

@@ -12,7 +12,7 @@ use trackiops_store::{GranularitySet, Retention};
 
 use crate::help_headings::WHAT;
 use crate::outcome;
-use crate::question_flags::FormatFlags;
+use crate::output_flags::OutputFlags;
 use crate::record::{DEFAULT_GRANULARITIES, DEFAULT_RETENTION, parse_store_size};
 use crate::store_flag::StoreFlag;
 
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_store_size, help_heading = WHAT)]
     store_size: Option<u64>,
     #[command(flatten)]
-    form: FormatFlags,
+    form: OutputFlags,
 }
 
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.

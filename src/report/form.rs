@@ -1,49 +1,34 @@
 //! Format and destination of a report: tables for people and programs, or a page.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use trackiops_process::output::{Output, say};
-use trackiops_query::Figures;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::file_rows::Nothing;
 use trackiops_query::times::Zone;
-use trackiops_render::Format;
-use trackiops_render::formats::Texts;
 use trackiops_render::report::{ReportFormat, ReportTable, write_page, write_report};
 use trackiops_render::suffix;
 use trackiops_render::terminal_style::Style;
 use trackiops_reports::report::About;
 
 use crate::help_headings::OUTPUT;
-use crate::shorthands::Shorthands;
+use crate::output_flags::{FormatFlag, OutputFlag};
 use crate::umask_flag::UmaskFlag;
 use crate::{notes, outcome};
 
 /// How the report is written, and where to.
 #[derive(clap::Args)]
 pub struct FormFlags {
-    /// table, csv, json, parquet, arrow, html [default: by --output, or table]
-    ///
-    /// JSON is one object per line. html is a page with all tables, notes and the method; it runs no script and loads nothing. All but
-    /// tables and pages have raw units and UTC.
-    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
-    format: Option<ReportFormat>,
     #[command(flatten)]
-    short: Shorthands,
+    format: FormatFlag<ReportFormat>,
     /// Which table of the report to write [default: all, or the first]
     ///
     /// Formats for programs hold one table: without --table that is the first.
     #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
     table: Option<String>,
-    /// Write into this file, which is replaced atomically; - is stdout
-    ///
-    /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table, .html (.htm).
-    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
-    output: Option<PathBuf>,
     #[command(flatten)]
-    access: UmaskFlag,
+    output: OutputFlag<ReportFormat>,
 }
 
 /// The chosen format and destination.
@@ -56,7 +41,7 @@ pub struct Form {
 impl FormFlags {
     /// Who may read the output.
     pub fn access(&self) -> UmaskFlag {
-        self.access
+        self.output.access
     }
 
     /// The requested table.
@@ -66,34 +51,7 @@ impl FormFlags {
 
     /// Checks that the flags suit each other, and a report with these tables.
     pub fn choose(self, tables: &[&str]) -> anyhow::Result<Form> {
-        let output = Output::new(self.output.clone(), self.access)?;
-        let option = match self.format {
-            None => {
-                let short = self.short.option();
-                short.map(|(format, option)| (ReportFormat::Rows(format), option))
-            }
-            Some(format) => Some((format, format!("--format {}", format.name()))),
-        };
-        let mut format = suffix::format_of(
-            self.output.as_deref(),
-            suffix::REPORTS,
-            option.as_ref().map(|(format, option)| (*format, &**option)),
-            ReportFormat::Rows(Format::Table(Figures::Rates)),
-        )?;
-        let is_csv = matches!(format, ReportFormat::Rows(Format::Csv(_)));
-        if self.short.is_for_spreadsheets(is_csv, format.name())? {
-            format = ReportFormat::Rows(Format::Csv(Texts::ForSpreadsheets));
-        }
-        let for_a_file = match format {
-            ReportFormat::Rows(format) => format.is_binary(),
-            ReportFormat::Html => true,
-        };
-        if for_a_file && output.is_terminal() {
-            bail!(
-                "refusing to write {} to a terminal; use --output FILE",
-                format.name()
-            );
-        }
+        let (format, output) = self.format.choose(&self.output)?;
         if let Some(table) = self.table.as_deref().filter(|name| !tables.contains(name)) {
             let known = suffix::list_with_or(tables.iter().map(|name| (*name).to_owned()));
             bail!("--table: this report has no table `{table}`; write {known}");
