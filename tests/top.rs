@@ -9,14 +9,15 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::row::{ClosedWindow, Row};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::{T0, connection, file, reads, stalled, window};
+use trackiops_testkit::windows::{T0, connection, file, reads, stalled, used_by, window};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -191,7 +192,7 @@ fn files_are_ranked_and_one_is_shown_in_full() {
     screen.until("reversed", |text| {
         text.find("/mnt/b/y").unwrap_or(0) < text.find("/mnt/a/x").unwrap_or(0)
     });
-    screen.keys("rS");
+    screen.keys("rSS");
     screen.has(">p99");
     screen.keys("j\r");
     let text = screen.has("Requests");
@@ -337,9 +338,9 @@ trackiops top  store  PAST  2026-11-21 03:52:20 to 03:52:30 (10 s)
 2 rows, 34.5 requests/s, 138 KiB/s
 IOPS ▃▃▄▄▄▅▅▆▆▆▇▇███ 39.0   p99 ███████████████ 300 us
 1:files  2:tree  3:mounts  4:tenants  5:operations  6:stalls  7:volumes
-name                          IOPS  throughput    >took      p99    q/n/c errors
-/mnt/a/x                      29.5   118 KiB/s  82.5 ms   300 us  0/0/100      0
-/mnt/b/y                      5.00  20.0 KiB/s  12.0 ms   300 us  0/0/100      0
+name                        IOPS  throughput    >took     lost      p99    q/n/c
+/mnt/a/x                    29.5   118 KiB/s  82.5 ms        0   300 us  0/0/100
+/mnt/b/y                    5.00  20.0 KiB/s  12.0 ms        0   300 us  0/0/100
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80));
@@ -351,6 +352,130 @@ name                          IOPS  throughput    >took      p99    q/n/c errors
         text.contains("/mnt/b/y") && !text.contains("/mnt/a") && text.is_ascii(),
         "{text}"
     );
+}
+
+/// A minute in which a file is read in 1 ms each, and then ten seconds in which a backup begins, and the file's reads take 3 ms.
+fn a_backup_that_begins(start_ms: i64) -> Vec<ClosedWindow> {
+    let of = |bytes: u64, us: u64| {
+        let mut row = Row::default();
+        row.read.requests = 10;
+        row.read.bytes = 10 * bytes;
+        row.read.latency_ns_sum = 10 * us * 1000;
+        row.read.latency_ns_max = us * 1000;
+        (0..10).for_each(|_| row.read.latency.record(us * 1000));
+        row
+    };
+    let orders = used_by(&file(1, 49, Some("/mnt/db/orders.db")), "7:/db");
+    let backup = used_by(&file(2, 49, Some("/mnt/scratch/backup.tar")), "8:/batch");
+    let second = |second: i64| {
+        let is_on = second >= 60;
+        let mut rows = vec![(orders.clone(), of(4096, if is_on { 3000 } else { 1000 }))];
+        rows.extend(is_on.then(|| (backup.clone(), of(1 << 20, 50_000))));
+        window(start_ms + 1000 * second, rows)
+    };
+    (0..70).map(second).collect()
+}
+
+/// The lost time of a row, which follows name, IOPS, throughput and time.
+fn lost(text: &str, name: &str) -> String {
+    let words = line(text, name).split_whitespace();
+    words.skip(6).take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn time_lost_beyond_the_usual_is_compared_with_the_store_which_is_read_once() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let start_ms = (now.as_secs().cast_signed() - 100) / 10 * 10_000;
+    let windows = a_backup_that_begins(start_ms);
+    let recording = Recording::begin();
+    // Only the store knows the time before.
+    recording.put(&windows[..60]);
+    let mut screen = Screen::open(&recording, &[], (24, 80));
+    screen.has("LIVE");
+    recording.put(&windows[60..65]);
+    // 50 reads took 2 ms longer.
+    screen.until("lost time", |text| lost(text, "orders.db") == "100 ms");
+    // From here on, the store cannot be read.
+    let store = recording.store();
+    let elsewhere = store.with_file_name("elsewhere");
+    fs::rename(&store, &elsewhere).unwrap();
+    recording.put(&windows[65..]);
+    let text = screen.until("more lost time", |text| lost(text, "orders.db") == "200 ms");
+    // New files have nothing to compare with.
+    assert!(lost(&text, "backup.tar").starts_with("- "), "{text}");
+    assert!(text.find("backup.tar") < text.find("orders.db"), "{text}");
+    screen.keys("S");
+    screen.until("an order by it", |text| {
+        text.contains(">lost") && text.find("orders.db") < text.find("backup.tar")
+    });
+    for (tab, name) in [("2", "/mnt/db"), ("3", "srv:/export"), ("4", "7:/db")] {
+        screen.keys(tab);
+        screen.until(name, |text| {
+            text.contains(">lost") && lost(text, name) == "200 ms"
+        });
+    }
+    fs::rename(&elsewhere, &store).unwrap();
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn lost_time_of_the_past_is_that_of_the_query_it_prints() {
+    let recording = Recording::begin();
+    recording.put(&a_backup_that_begins(T0));
+    let mut command = trackiops();
+    command.args(["top", "--since", "2026-11-21T03:53:00Z", "--store"]);
+    command.arg(recording.store());
+    let mut screen = Screen::of(command, (24, 100));
+    screen.until("lost time", |text| lost(text, "orders.db") == "200 ms");
+    screen.keys("Sy");
+    let text = screen.has("--sort lost");
+    let printed = text
+        .lines()
+        .skip_while(|line| !line.contains("trackiops query"));
+    let printed = printed.map(str::trim).collect::<Vec<_>>().join(" ");
+    let mut query = trackiops();
+    query.args(printed.split_whitespace().skip(1)).arg("--json");
+    let output = query
+        .arg("--store")
+        .arg(recording.store())
+        .output()
+        .unwrap();
+    let rows = String::from_utf8(output.stdout).unwrap();
+    let first = rows.lines().next().unwrap();
+    assert!(
+        first.contains("/mnt/db/orders.db") && first.contains("\"lost_us\":200000"),
+        "{printed}: {rows}"
+    );
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn a_figure_that_rows_are_sorted_by_is_shown_where_others_give_way() {
+    let recording = Recording::begin();
+    recording.put(&of_two_files(T0, 60));
+    let mut command = trackiops();
+    command.args(["top", "--since", "2026-11-21T03:52:20Z", "--store"]);
+    command.arg(recording.store());
+    let mut screen = Screen::of(command, (24, 80));
+    let text = screen.has("/mnt/a/x");
+    let titles = line(&text, "name ");
+    assert!(
+        titles.contains("lost") && !titles.contains("errors"),
+        "{text}"
+    );
+    // From the time to the errors.
+    screen.keys("SSSSSS");
+    let text = screen.has(">errors");
+    assert!(!line(&text, "name ").contains("q/n/c"), "{text}");
+    screen.resize(24, 100);
+    screen.until("all of them", |text| {
+        let titles = line(text, "name ");
+        titles.contains("q/n/c") && titles.contains(">errors")
+    });
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
 }
 
 #[test]
@@ -557,12 +682,8 @@ fn each_connection_is_shown_once_with_what_tcp_knows_of_it() {
         let words = words.skip_while(|word| !word.starts_with("tcp-"));
         words.take(8).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(
-        figures("srv tcp-1"),
-        "tcp-1 300 us 300 us 10 0 0.00",
-        "{text}"
-    );
-    assert_eq!(figures("tcp-2"), "tcp-2 41.0 ms 41.0 ms 0 0 0.00", "{text}");
+    assert_eq!(figures("srv tcp-1"), "tcp-1 300 us 300 us 10 0 0", "{text}");
+    assert_eq!(figures("tcp-2"), "tcp-2 41.0 ms 41.0 ms 0 0 0", "{text}");
     screen.keys("y");
     screen.has("--by transport --sort tcp_retrans");
     // Other tabs have no connections, and `a` leads back.

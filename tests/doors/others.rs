@@ -74,7 +74,7 @@ pub fn compare_top(dir: &Path) {
     for line in lines.skip(1).take_while(|line| line.contains("B/s")) {
         let cells: Vec<&str> = line.split("  ").map(str::trim).collect();
         let cells: Vec<&str> = cells.into_iter().filter(|cell| !cell.is_empty()).collect();
-        let [name, iops, throughput, took, p99, _, errors, ..] = cells[..] else {
+        let [name, iops, throughput, took, _, p99, _, errors, ..] = cells[..] else {
             panic!("{line}");
         };
         // Two stores have two hosts.

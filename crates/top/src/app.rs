@@ -8,6 +8,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::times::rfc3339;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::baseline::Baseline;
 use crate::detail::Detail;
 use crate::table::{Tab, Table, TableRow, Target, Wanted};
 use crate::verdict::Verdict;
@@ -40,6 +41,7 @@ pub struct App {
     pub(crate) mode: Mode,
     pub(crate) table: Table,
     pub(crate) verdict: Verdict,
+    baseline: Baseline,
     /// Indices of matching rows, in order.
     pub(crate) order: Vec<usize>,
     /// Index in `order`, and index of the first row on the screen.
@@ -90,6 +92,7 @@ impl App {
             mode: Mode::Rows,
             table: Table::default(),
             verdict: Verdict::default(),
+            baseline: Baseline::default(),
             order: Vec::new(),
             selected: 0,
             offset: 0,
@@ -123,6 +126,10 @@ impl App {
 
     fn ask_rows(&mut self, source: &Source) -> anyhow::Result<()> {
         let id = self.row().map(|row| row.id.clone());
+        let usual = self.view().has_lost().then(|| {
+            let length_ms = self.length.ms();
+            self.baseline.of(source, self.moment, length_ms)
+        });
         self.table = Table::ask(
             source,
             &Wanted {
@@ -133,6 +140,7 @@ impl App {
                 length: self.length,
                 sort: self.sort,
                 courses: COURSES,
+                usual,
             },
         )?;
         self.arrange(id.as_deref());
@@ -264,8 +272,9 @@ impl App {
                 return self.sort_by((self.sort + 1) % self.view().figures.len());
             }
             KeyCode::Char('a') => {
+                let before = self.view();
                 self.of = self.of.next(self.tab);
-                return self.change_view();
+                return self.change_view(before);
             }
             KeyCode::Char('r') => {
                 self.ascending = !self.ascending;
@@ -342,9 +351,12 @@ impl App {
         Next::Draw
     }
 
-    /// Sorts by the default figure of a new view.
-    fn change_view(&mut self) -> Next {
-        self.sort = self.view().sort;
+    /// Sorts a new view by the same figure as before, or else by its default one.
+    fn change_view(&mut self, before: &View) -> Next {
+        let column = before.figures[self.sort].column;
+        let view = self.view();
+        let same = view.figures.iter().position(|of| of.column == column);
+        self.sort = same.unwrap_or(view.sort);
         self.table = Table::default();
         Next::Ask
     }
@@ -353,7 +365,7 @@ impl App {
         let before = self.view();
         self.tab = tab;
         if !std::ptr::eq(before, self.view()) {
-            self.change_view();
+            self.change_view(before);
         }
         self.detail = None;
         self.table = Table::default();

@@ -15,7 +15,7 @@ use trackiops_render::visible::{visible, width, wrap};
 
 use crate::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::table::{Tab, TableRow};
-use crate::view::{Band, View};
+use crate::view::Band;
 
 /// Least cells of a name.
 const LEAST_NAME: usize = 12;
@@ -33,10 +33,10 @@ L      now                                 y         the query for all this
 a      requests; calls; times of both      q         quit
 ?      this
 The mouse selects rows and tabs, and scrolls. Requests took the sum of their
-latencies. q/n/c are the shares of queue, network and server, and completion
-in it, in percent; hit% is that of the bytes read that were in the page cache,
-and amp r/w the bytes requested of the server or device for each byte that
-calls read, and wrote. p99 is green below 1 ms, yellow from 10 ms, red from
+latencies, and lost what is beyond their means of the 10 min before. q/n/c are
+the percentages of queue, network and server, completion in it; hit% are bytes
+read that the page cache had; amp r/w are bytes requested for each byte that
+calls read and wrote. p99 is green below 1 ms, yellow from 10 ms, red from
 100 ms. In operations, a shows connections; limited is by the server's window.";
 
 /// Draws the screen.
@@ -64,7 +64,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
             let end = app.order.len().min(app.offset + app.height);
             for place in app.offset..end {
                 let of = &app.table.rows[app.order[place]];
-                let line = row(app.view(), of, width, look, app.has_colour);
+                let line = row(app, of, width, look);
                 lines.push(match place == app.selected {
                     true => line.style(Modifier::REVERSED),
                     false => line,
@@ -197,30 +197,35 @@ fn tabs(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The layout of a line: the width of the name, the number of figures, and whether there is a course.
+/// The layout of a line: the width of the name, the cells of figures, and whether there is a course.
 struct Shape {
     name: usize,
-    figures: usize,
+    /// Indices in [`View::cells`].
+    cells: Vec<usize>,
     has_course: bool,
 }
 
 impl Shape {
-    /// The layout of a line whose figures have these widths. Figures that do not fit are left out, the last ones first.
-    fn new(taken: impl Iterator<Item = usize>, width: usize) -> Self {
+    /// The layout of a line whose figures have these widths. The figure that rows are sorted by is shown if any is; those that do not fit
+    /// give way, the last ones first.
+    fn new(taken: &[usize], sorted_by: Option<usize>, width: usize) -> Self {
+        let least = LEAST_NAME.max(3 * width / 10);
+        let others = (0..taken.len()).filter(|at| Some(*at) != sorted_by);
         let mut rest = width;
-        let mut figures = 0;
-        for cells in taken {
-            match rest.checked_sub(cells + 1) {
-                Some(left) if left >= LEAST_NAME => rest = left,
+        let mut cells = Vec::new();
+        for at in sorted_by.into_iter().chain(others) {
+            match rest.checked_sub(taken[at] + 1) {
+                Some(left) if left >= least => rest = left,
                 _ => break,
             }
-            figures += 1;
+            cells.push(at);
         }
-        let has_course = width >= WIDE && rest > LEAST_NAME + COURSE;
+        cells.sort_unstable();
+        let has_course = width >= WIDE && rest > 2 * LEAST_NAME + COURSE;
         let course = if has_course { COURSE + 1 } else { 0 };
         Self {
             name: rest - course,
-            figures,
+            cells,
             has_course,
         }
     }
@@ -228,10 +233,11 @@ impl Shape {
 
 fn titles(app: &App, width: usize) -> String {
     let view = app.view();
-    let shape = Shape::new(view.cells.iter().map(|cell| cell.width), width);
+    let taken: Vec<_> = view.cells.iter().map(|cell| cell.width).collect();
+    let shape = Shape::new(&taken, view.cell_of(app.sort), width);
     let mark = if app.ascending { "<" } else { ">" };
     let mut line = format!("{:<1$}", "name", shape.name);
-    for cell in view.cells.iter().take(shape.figures) {
+    for cell in shape.cells.iter().map(|at| &view.cells[*at]) {
         let mark = match cell.figures.contains(&app.sort) {
             true => mark,
             false => "",
@@ -245,28 +251,33 @@ fn titles(app: &App, width: usize) -> String {
     line
 }
 
-fn row(view: &View, row: &TableRow, width: usize, look: Look, has_colour: bool) -> Line<'static> {
+fn row(app: &App, row: &TableRow, width: usize, look: Look) -> Line<'static> {
+    let view = app.view();
     let shown = view.cells.iter().map(|cell| {
         let text = cell.show(view, row);
         format!("{text:>0$}", cell.width)
     });
     let shown: Vec<_> = shown.collect();
-    let shape = Shape::new(shown.iter().map(|text| self::width(text)), width);
+    let taken: Vec<_> = shown.iter().map(|text| self::width(text)).collect();
+    let shape = Shape::new(&taken, view.cell_of(app.sort), width);
     let mut line = vec![Span::raw(padded(&visible(&row.name), shape.name, look))];
-    for (cell, text) in view.cells.iter().zip(shown).take(shape.figures) {
+    for at in shape.cells {
         line.push(Span::raw(" "));
-        line.push(match cell.band(view, row).filter(|_| has_colour) {
-            Some(band) => Span::styled(text, colour(band)),
-            None => Span::raw(text),
-        });
+        let band = view.cells[at].band(view, row);
+        line.push(coloured(app, shown[at].clone(), band));
     }
     if shape.has_course {
-        line.push(Span::raw(format!(
-            " {}",
-            look.sparkline(&row.course, COURSE)
-        )));
+        let course = look.sparkline(&row.course, COURSE);
+        line.push(Span::raw(format!(" {course}")));
     }
     Line::from(line)
+}
+
+fn coloured(app: &App, text: String, band: Option<Band>) -> Span<'static> {
+    match band.filter(|_| app.has_colour) {
+        Some(band) => Span::styled(text, colour(band)),
+        None => Span::raw(text),
+    }
 }
 
 /// The terminal's own colours, which suit its background.

@@ -4,8 +4,10 @@
 //! from a [`Source`](trackiops_live::Source): the last windows of a recorder, or a store.
 
 mod app;
+mod baseline;
 mod detail;
 mod draw;
+mod last_read;
 mod screen;
 mod table;
 mod verdict;

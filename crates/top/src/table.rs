@@ -11,7 +11,7 @@ use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
-    Outcome, QueryError, Question, Record, Sort, Step, ask, ask_operations,
+    Outcome, QueryError, Question, Record, Sort, Step, UsualLatencies, ask, ask_operations,
 };
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -117,12 +117,15 @@ pub struct Wanted<'a> {
     pub sort: usize,
     /// Rows with courses.
     pub courses: usize,
+    /// What lost time is compared with.
+    pub usual: Option<Arc<UsualLatencies>>,
 }
 
 impl Table {
     /// Fetches the rows of a tab, in no particular order.
     pub fn ask(source: &Source, wanted: &Wanted<'_>) -> anyhow::Result<Self> {
         let mut question = source.question(wanted.moment, wanted.length.ms())?;
+        question.usual.clone_from(&wanted.usual);
         if let Some(dir) = wanted.dir {
             question.files.push(FileSelector::below(Path::new(dir))?);
         }

@@ -4,7 +4,8 @@ use trackiops_live::{Moment, Source};
 use trackiops_query::times::{Zone, show};
 use trackiops_render::why::headline;
 use trackiops_reports::why::make;
-use trackiops_schemas::time::UtcMs;
+
+use crate::last_read::LastRead;
 
 /// The time to judge, ms.
 const RANGE_MS: i64 = 600_000;
@@ -14,7 +15,7 @@ const EVERY_MS: i64 = 10_000;
 /// The slow moments before a time.
 #[derive(Default)]
 pub struct Verdict {
-    until: Option<UtcMs>,
+    last: LastRead,
     /// The line for the screen.
     pub text: String,
     /// Whether something was slow.
@@ -24,18 +25,9 @@ pub struct Verdict {
 impl Verdict {
     /// Judges the time before a moment, unless this was done recently.
     pub fn ask(&mut self, source: &Source, moment: Moment) {
-        let until = match (moment, source.until()) {
-            (Moment::Until(until), _) | (_, Ok(until)) => until,
-            (_, Err(_)) => return,
-        };
-        let is_old = |of: UtcMs| match moment {
-            Moment::Live => (until.0 - of.0).abs() >= EVERY_MS,
-            Moment::Until(_) => until != of,
-        };
-        if !self.until.is_none_or(is_old) {
+        let Some(until) = self.last.due(source, moment, EVERY_MS) else {
             return;
-        }
-        self.until = Some(until);
+        };
         let question = source.question(Moment::Until(until), RANGE_MS);
         let why = question.ok().and_then(|question| make(&question).ok());
         (self.text, self.is_slow) = match why {

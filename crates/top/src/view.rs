@@ -15,7 +15,7 @@ pub struct Figure {
 /// Figures that share a place in a line.
 pub struct Cell {
     pub title: &'static str,
-    /// Width on the screen.
+    /// Width on the screen, with room for the mark of an order.
     pub width: usize,
     /// Indices in [`View::figures`].
     pub figures: &'static [usize],
@@ -62,7 +62,37 @@ const fn cell(title: &'static str, width: usize, figures: &'static [usize]) -> C
     }
 }
 
+/// Time lost beyond the usual.
+const LOST: &str = "lost";
+
 static WIRE: View = View {
+    figures: &[
+        figure("iops", Unit::PerSecond),
+        figure("throughput", Unit::BytesPerSecond),
+        figure("took", Unit::Microseconds),
+        figure(LOST, Unit::Microseconds),
+        figure("p99", Unit::Microseconds),
+        figure("queue_share", Unit::Share),
+        figure("network_share", Unit::Share),
+        figure("completion_share", Unit::Share),
+        figure("errors", Unit::Count),
+    ],
+    cells: &[
+        cell("IOPS", 7, &[0]),
+        cell("throughput", 11, &[1]),
+        cell("took", 8, &[2]),
+        cell(LOST, 8, &[3]),
+        cell("p99", 8, &[4]),
+        cell("q/n/c", 8, &[5, 6, 7]),
+        cell("errors", 7, &[8]),
+    ],
+    sort: 2,
+    is_of_calls: false,
+    is_of_connections: false,
+    sums: &[(0, " requests/s"), (1, "")],
+};
+
+static OPERATIONS: View = View {
     figures: &[
         figure("iops", Unit::PerSecond),
         figure("throughput", Unit::BytesPerSecond),
@@ -79,7 +109,7 @@ static WIRE: View = View {
         cell("took", 8, &[2]),
         cell("p99", 8, &[3]),
         cell("q/n/c", 8, &[4, 5, 6]),
-        cell("errors", 6, &[7]),
+        cell("errors", 7, &[7]),
     ],
     sort: 2,
     is_of_calls: false,
@@ -103,7 +133,7 @@ static CALLS: View = View {
         cell("requested", 11, &[2]),
         cell("hit%", 5, &[3]),
         cell("amp r/w", 9, &[4, 5]),
-        cell("errors", 6, &[6]),
+        cell("errors", 7, &[6]),
     ],
     sort: 1,
     is_of_calls: true,
@@ -122,8 +152,8 @@ static TIMES: View = View {
     ],
     cells: &[
         cell("calls", 7, &[0]),
-        cell("requests", 8, &[1]),
-        cell("read p99", 8, &[2]),
+        cell("requests", 9, &[1]),
+        cell("read p99", 9, &[2]),
         cell("request", 8, &[3]),
         cell("wr. p99", 8, &[4]),
         cell("request", 8, &[5]),
@@ -167,11 +197,12 @@ impl Of {
         }
     }
 
-    /// The figures of a tab. Operations have no calls, and only they have connections.
+    /// The figures of a tab. Operations have no calls and no lost time, and only they have connections.
     pub fn view(self, tab: Tab) -> &'static View {
         match (self, tab) {
             (Self::Connections, Tab::Operations) => &CONNECTIONS,
-            (_, Tab::Operations) | (Self::Wire | Self::Connections, _) => &WIRE,
+            (_, Tab::Operations) => &OPERATIONS,
+            (Self::Wire | Self::Connections, _) => &WIRE,
             (Self::Calls, _) => &CALLS,
             (Self::Times, _) => &TIMES,
         }
@@ -183,6 +214,17 @@ impl View {
     pub fn names(&self) -> String {
         let names: Vec<_> = self.figures.iter().map(|figure| figure.column).collect();
         names.join(",")
+    }
+
+    /// Index of the cell that shows a figure.
+    pub fn cell_of(&self, figure: usize) -> Option<usize> {
+        let has = |cell: &Cell| cell.figures.contains(&figure);
+        self.cells.iter().position(has)
+    }
+
+    /// Whether a figure is lost time.
+    pub fn has_lost(&self) -> bool {
+        self.figures.iter().any(|figure| figure.column == LOST)
     }
 }
 
@@ -233,6 +275,7 @@ impl Figure {
     pub fn show(&self, value: Option<f64>) -> String {
         match (value, self.unit) {
             (None, _) => "-".to_owned(),
+            (Some(0.0), Unit::Microseconds) => "0".to_owned(),
             (Some(share), Unit::Share) => format!("{:.0}", 100.0 * share),
             (Some(ratio), Unit::Ratio) if ratio < 99.95 => format!("{ratio:.1}"),
             (Some(ratio), Unit::Ratio) => format!("{ratio:.0}"),
