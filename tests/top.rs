@@ -479,6 +479,56 @@ fn a_figure_that_rows_are_sorted_by_is_shown_where_others_give_way() {
 }
 
 #[test]
+fn latencies_have_colours_unless_no_color_is_set() {
+    let recording = Recording::begin();
+    recording.put(&of_two_files(T0, 60));
+    for (no_color, expected) in [("", true), ("1", false)] {
+        let mut command = trackiops();
+        command.args(["top", "--since", "2026-11-21T03:52:20Z", "--store"]);
+        command.arg(recording.store()).env("NO_COLOR", no_color);
+        let screen = Screen::of(command, (24, 80));
+        let text = screen.still_has("/mnt/b/y");
+        let parser = screen.parser.lock().unwrap();
+        let is_green = |line: u16| {
+            let mut cells = (0..80).filter_map(|column| parser.screen().cell(line, column));
+            cells.any(|cell| cell.fgcolor() == vt100::Color::Idx(2))
+        };
+        let green: Vec<_> = (0..24).filter(|line| is_green(*line)).collect();
+        let lines: Vec<_> = text.lines().collect();
+        let has = green
+            .iter()
+            .all(|line| lines[usize::from(*line)].contains("300 us"));
+        assert!(
+            has && green.len() == if expected { 3 } else { 0 },
+            "{green:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_wide_screen_has_longer_courses_and_says_which_rows_it_shows() {
+    let recording = Recording::begin();
+    let windows = (0..60).map(|second| {
+        let row = |id: u64| (file(id, 49, Some(&format!("/mnt/a/{id}"))), reads(60 - id));
+        window(T0 + 1000 * second, (0..40).map(row).collect())
+    });
+    recording.put(&windows.collect::<Vec<_>>());
+    let mut command = trackiops();
+    command.args(["top", "--since", "2026-11-21T03:52:50Z", "--store"]);
+    command.arg(recording.store());
+    let mut screen = Screen::of(command, (24, 200));
+    let text = screen.has("1-16 of 40 rows, ");
+    let bars = line(&text, "/mnt/a/0").chars().filter(|c| !c.is_ascii());
+    assert!(bars.count() > 50, "{text}");
+    screen.keys("G");
+    screen.has("25-40 of 40 rows, ");
+    screen.resize(60, 200);
+    screen.until("all", |text| text.contains("\n40 rows, "));
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
 fn a_frame_of_nothing_is_no_success() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");

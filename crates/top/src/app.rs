@@ -190,7 +190,8 @@ impl App {
 
     fn scroll(&mut self) {
         let height = self.height.max(1);
-        self.offset = self.offset.min(self.selected);
+        let last = self.order.len().saturating_sub(height);
+        self.offset = self.offset.min(self.selected).min(last);
         if self.selected >= self.offset + height {
             self.offset = self.selected + 1 - height;
         }

@@ -17,10 +17,12 @@ use crate::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::table::{Tab, TableRow};
 use crate::view::Band;
 
-/// Least cells of a name.
+/// Least cells of a name, and enough for most.
 const LEAST_NAME: usize = 12;
-/// Width of a course, and least width of a screen with courses.
+const LONG_NAME: usize = 60;
+/// Least and most width of a course, and least width of a screen with courses.
 const COURSE: usize = 10;
+const LONGEST_COURSE: usize = 60;
 const WIDE: usize = 100;
 
 const HELP: &str = "\
@@ -49,7 +51,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
         verdict(app),
         bold(heading(app, source)),
         Line::raw(sums(app, source, width)),
-        Line::raw(whole(app, width, look)),
+        whole(app, width, look),
         tabs(app),
     ];
     match (&app.detail, app.tab) {
@@ -140,6 +142,15 @@ fn heading(app: &App, source: &Source) -> String {
     .into_owned()
 }
 
+/// The rows on the screen, unless all are there: `17-32 of `.
+fn place(app: &App) -> String {
+    let end = app.order.len().min(app.offset + app.height);
+    match app.detail.is_none() && end - app.offset.min(end) < app.order.len() {
+        true => format!("{}-{end} of ", app.offset + 1),
+        false => String::new(),
+    }
+}
+
 /// Sums of the rows, and problems. Parts that do not fit are left out completely: a number without its last digits would be wrong.
 fn sums(app: &App, source: &Source, cells: usize) -> String {
     let sum = |figure: usize| -> f64 {
@@ -149,7 +160,7 @@ fn sums(app: &App, source: &Source, cells: usize) -> String {
             .fold(0.0, |sum, value| sum + value)
     };
     let view = app.view();
-    let mut parts = vec![plural(app.order.len() as u64, "row")];
+    let mut parts = vec![place(app), plural(app.order.len() as u64, "row")];
     for (figure, of) in view.sums {
         let sum = view.figures[*figure].show(Some(sum(*figure)));
         parts.push(format!(", {sum}{of}"));
@@ -197,12 +208,13 @@ fn tabs(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The layout of a line: the width of the name, the cells of figures, and whether there is a course.
+/// The layout of a line: the width of the name, the cells of figures, and the width of the course.
 struct Shape {
     name: usize,
     /// Indices in [`View::cells`].
     cells: Vec<usize>,
-    has_course: bool,
+    /// `None` without room for a course.
+    course: Option<usize>,
 }
 
 impl Shape {
@@ -222,11 +234,13 @@ impl Shape {
         }
         cells.sort_unstable();
         let has_course = width >= WIDE && rest > 2 * LEAST_NAME + COURSE;
-        let course = if has_course { COURSE + 1 } else { 0 };
+        // A name stays near its figures: further room is the course's.
+        let course = rest.saturating_sub(LONG_NAME + 1);
+        let course = has_course.then(|| course.clamp(COURSE, LONGEST_COURSE));
         Self {
-            name: rest - course,
+            name: rest - course.map_or(0, |course| course + 1),
             cells,
-            has_course,
+            course,
         }
     }
 }
@@ -245,7 +259,7 @@ fn titles(app: &App, width: usize) -> String {
         let title = format!("{mark}{}", cell.title);
         line += &format!(" {title:>0$}", cell.width);
     }
-    if shape.has_course {
+    if shape.course.is_some() {
         line += &format!(" {}", view.cells[0].title);
     }
     line
@@ -266,8 +280,8 @@ fn row(app: &App, row: &TableRow, width: usize, look: Look) -> Line<'static> {
         let band = view.cells[at].band(view, row);
         line.push(coloured(app, shown[at].clone(), band));
     }
-    if shape.has_course {
-        let course = look.sparkline(&row.course, COURSE);
+    if let Some(course) = shape.course {
+        let course = look.sparkline(&row.course, course);
         line.push(Span::raw(format!(" {course}")));
     }
     Line::from(line)
@@ -291,28 +305,27 @@ fn colour(band: Band) -> Color {
 }
 
 /// The activity of all rows together over time.
-fn whole(app: &App, cells: usize, look: Look) -> String {
+fn whole(app: &App, cells: usize, look: Look) -> Line<'static> {
     let whole = &app.table.whole;
-    // Without requests, the latency is meaningless.
-    let latency = |us| match us {
-        0.0 => "-".to_owned(),
-        us => units::latency(us),
-    };
     let room = (cells / 2).saturating_sub(18);
-    let part = |name: &str, values: &[f64], show: fn(f64) -> String| {
-        let last = values.iter().rev().copied().find(|value| !value.is_nan())?;
-        Some(format!(
-            "{name} {} {}",
-            look.sparkline(values, room),
-            show(last)
-        ))
-    };
-    let parts = [
-        part("IOPS", &whole.iops, units::rate),
-        part("p99", &whole.p99_us, latency),
-    ];
-    let parts: Vec<_> = parts.into_iter().flatten().filter(|_| room > 0).collect();
-    parts.join("   ")
+    let mut line = Vec::new();
+    for (name, values) in [("IOPS", &whole.iops), ("p99", &whole.p99_us)] {
+        let last = values.iter().rev().copied().find(|value| !value.is_nan());
+        let Some(last) = last.filter(|_| room > 0) else {
+            continue;
+        };
+        let (text, band) = match name {
+            "IOPS" => (units::rate(last), None),
+            // Without requests, the latency is meaningless.
+            _ if last == 0.0 => ("-".to_owned(), None),
+            _ => (units::latency(last), Some(Band::of_us(last))),
+        };
+        let apart = if line.is_empty() { "" } else { "   " };
+        let course = look.sparkline(values, room);
+        line.push(Span::raw(format!("{apart}{name} {course} ")));
+        line.push(coloured(app, text, band));
+    }
+    Line::from(line)
 }
 
 /// A heading across the whole width.

@@ -237,6 +237,18 @@ pub enum Band {
     Stuck,
 }
 
+impl Band {
+    /// The band of a latency, us.
+    pub fn of_us(us: f64) -> Self {
+        match us {
+            us if us < 1e3 => Self::Fast,
+            us if us < 1e4 => Self::Usual,
+            us if us < 1e5 => Self::Slow,
+            _ => Self::Stuck,
+        }
+    }
+}
+
 impl Cell {
     /// The band of the slowest latency in this cell of a row.
     pub fn band(&self, view: &View, row: &TableRow) -> Option<Band> {
@@ -263,12 +275,7 @@ impl Figure {
     /// The band of a percentile; `None` if the figure is not a request's latency.
     fn band(&self, value: Option<f64>) -> Option<Band> {
         let is_latency = self.unit == Unit::Microseconds && self.column.ends_with("p99");
-        Some(match value.filter(|_| is_latency)? {
-            us if us < 1e3 => Band::Fast,
-            us if us < 1e4 => Band::Usual,
-            us if us < 1e5 => Band::Slow,
-            _ => Band::Stuck,
-        })
+        value.filter(|_| is_latency).map(Band::of_us)
     }
 
     /// The text of a value, `-` for none.
