@@ -1,8 +1,8 @@
 // Compares what `trackiops serve` shows in a browser with the answers of the command. tests/browser.rs starts it.
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { launch, settled as settledOf, violations as violationsOf } from './chromium.mjs';
+import { answerOf, launch, settled as settledOf, tableOf, violations as violationsOf } from './chromium.mjs';
 
 const { ADDRESS, TRACKIOPS, STORE, KNOWN } = process.env;
 const origin = new URL(ADDRESS).origin;
@@ -101,27 +101,11 @@ const figure = (title) => page.locator('section.figure').filter({ has: page.getB
 const words = () => new URL(page.url()).searchParams;
 const span = () => Date.parse(words().get('until')) - Date.parse(words().get('since'));
 
-/** Rows of a table, as raw values; one that says that there are none is not among them. */
-const tableOf = (section) =>
-  section.locator('tbody tr').evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll('td[data-column]')]).filter((cells) => cells.length > 0).map((cells) => Object.fromEntries(cells.map((cell) => [cell.dataset.column, cell.dataset.value]))));
-
 const violations = () => violationsOf(page);
 const showTables = async () => {
   for (const button of await page.getByRole('button', { name: 'table', exact: true }).all()) {
     await button.click();
   }
-};
-
-/** What the command answers that a picture or table offers to copy. */
-const answerOf = async (section) => {
-  const command = await section.locator('button.copy').getAttribute('title');
-  assert.match(command, /^trackiops query /);
-  // The line as a shell reads it, with the program, the store and a format added.
-  const line = `${command.replace(/^trackiops/, '"$TRACKIOPS"')} --json --store "$STORE"`;
-  const { status, stdout } = spawnSync('/bin/sh', ['-c', line], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 64 << 20 });
-  // Status 1: nothing matched.
-  assert.ok(status === 0 || status === 1, `${line}: ${status}`);
-  return stdout.split('\n').filter((one) => one !== '').map((one) => JSON.parse(one));
 };
 
 const text = (value) => (value === null || value === undefined ? '' : String(value));

@@ -1,4 +1,6 @@
-// Drives Chromium for tests, and runs axe on pages.
+// Drives Chromium for tests, runs axe on pages, and asks the command what they show.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -41,3 +43,21 @@ export async function settled(page) {
   await page.waitForFunction(() => document.querySelector('section.figure') !== null && document.querySelector('[aria-busy="true"]') === null);
   await page.waitForTimeout(150);
 }
+
+/** Rows of a table, as raw values; one that says that there are none is not among them. */
+export const tableOf = (section) =>
+  section.locator('tbody tr').evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll('td[data-column]')]).filter((cells) => cells.length > 0).map((cells) => Object.fromEntries(cells.map((cell) => [cell.dataset.column, cell.dataset.value]))));
+
+/** What the command answers, as a page offers to copy it. `TRACKIOPS` and `STORE` of the environment are the program and the store. */
+export function rowsOf(command, name) {
+  assert.ok(command.startsWith(`trackiops ${name}`), command);
+  // The line as a shell reads it, with the program, the store and a format added.
+  const line = `${command.replace(/^trackiops/, '"$TRACKIOPS"')} --json --store "$STORE"`;
+  const { status, stdout } = spawnSync('/bin/sh', ['-c', line], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 64 << 20 });
+  // Status 1: nothing matched.
+  assert.ok(status === 0 || status === 1, `${line}: ${status}`);
+  return stdout.split('\n').filter((one) => one !== '').map((one) => JSON.parse(one));
+}
+
+/** The same for a picture or a table. */
+export const answerOf = async (section) => rowsOf(await section.locator('button.copy').getAttribute('title'), 'query ');

@@ -15,11 +15,10 @@ use trackiops_query::{FileSelector, Question, Range};
 use trackiops_reports::network_or_server::Split;
 use trackiops_reports::why::track::Kind;
 use trackiops_reports::why::{Cause, Confidence, Moment, Why, make};
-use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_testkit::incidents::{
-    self, BEGIN, END, SECONDS, Second, Usual, at, backup_requests, in_windows, is_planted, local,
-    nfs, office, office_of, office_over, recorded, slow_network, usual, written_over,
+    self, BEGIN, END, SECONDS, Usual, at, backup_requests, disk, in_windows, is_planted, local,
+    nfs, office, office_of, office_over, recorded, slow_network, slow_server, usual, written_over,
 };
 use trackiops_testkit::questions::question;
 use trackiops_testkit::stores::{options_of, record, record_with_requests};
@@ -100,21 +99,6 @@ fn culprit(of: &Moment) -> &str {
     of.culprit.as_ref().expect("no culprit").owner.name()
 }
 
-/// The load of a device: a database and other files.
-fn disk(second: &mut Second, times: f64) {
-    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
-    second.reads(&orders, usual(60.0, 8192, 250.0).slower(times));
-    second.writes(&orders, usual(20.0, 8192, 400.0).slower(times));
-    for number in 0..6 {
-        let file = local(
-            "/dev/sdb1",
-            &format!("/data/web/{number}.html"),
-            "/web.service",
-        );
-        second.reads(&file, usual(5.0, 16_384, 300.0).slower(times));
-    }
-}
-
 #[test]
 fn a_noisy_neighbour_on_a_mount() {
     let of = planted(incidents::noisy_neighbour());
@@ -158,13 +142,7 @@ fn a_culprit_has_its_process_where_single_requests_were_kept() {
 
 #[test]
 fn a_noisy_neighbour_on_a_device() {
-    let backup = local("/dev/sdb1", "/data/scratch/backup.tar", "/backup.service");
-    let of = planted(recorded(2, SECONDS, |number, second| {
-        disk(second, if is_planted(number) { 8.0 } else { 1.0 });
-        if is_planted(number) {
-            second.writes(&backup, usual(900.0, 1 << 20, 20_000.0));
-        }
-    }));
+    let of = planted(incidents::noisy_neighbour_on_a_device());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::Neighbour, Confidence::High)
@@ -257,9 +235,7 @@ fn a_neighbour_is_found_by_who_asks_about_the_victim_alone() {
 
 #[test]
 fn a_server_that_is_slower_for_all() {
-    let of = planted(recorded(3, SECONDS, |number, second| {
-        office(second, if is_planted(number) { 3.0 } else { 1.0 });
-    }));
+    let of = planted(incidents::slower_server());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::ServerOrNetwork, Confidence::High)
@@ -376,17 +352,7 @@ fn a_server_whose_neighbour_waits_long_does_answer() {
 
 #[test]
 fn a_server_that_does_not_answer_and_returns() {
-    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
-    let mut windows = recorded(6, SECONDS, |number, second| match number {
-        BEGIN..660 => {}
-        END => second.reads(&orders, usual(30.0, 8192, 60e6).held_up()),
-        _ => office(second, 1.0),
-    });
-    for (number, window) in (BEGIN + 1..END).zip(&mut windows[BEGIN as usize + 1..]) {
-        let age_ms = 1000 * (number - BEGIN).cast_unsigned();
-        window.health.pending = Some(stalled("10.0.0.5", "nas:/data", age_ms, 30));
-    }
-    let of = planted(windows);
+    let of = planted(incidents::stall());
     assert_eq!((of.cause, of.confidence), (Cause::Stall, Confidence::High));
     assert_eq!(first_victim(&of), "/srv/db/orders.db");
 }
@@ -404,14 +370,7 @@ fn a_device_that_stands_still_and_returns() {
 
 #[test]
 fn requests_that_are_sent_again() {
-    let orders = nfs("nas:/data", "/srv/db/orders.db", "1000:/db.service");
-    let of = planted(recorded(8, SECONDS, |number, second| {
-        let usual = usual(50.0, 8192, 400.0);
-        match is_planted(number) {
-            true => second.faulty(&orders, usual.slower(20.0), 0, 6),
-            false => second.faulty(&orders, usual, 0, 0),
-        }
-    }));
+    let of = planted(incidents::retransmissions());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::Retransmissions, Confidence::High)
@@ -431,17 +390,7 @@ fn requests_that_fail_as_fast_as_ever() {
 
 #[test]
 fn a_cache_that_went_cold() {
-    let of = planted(recorded(10, SECONDS, |number, second| {
-        let hit = if is_planted(number) { 0.1 } else { 0.97 };
-        for name in ["a", "b", "c"] {
-            let file = local(
-                "/dev/sdb1",
-                &format!("/data/index/{name}"),
-                "/search.service",
-            );
-            second.calls(&file, usual(80.0, 65_536, 12.0), hit, 900.0);
-        }
-    }));
+    let of = planted(incidents::cold_cache());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::ColdCache, Confidence::High)
@@ -450,17 +399,7 @@ fn a_cache_that_went_cold() {
 
 #[test]
 fn a_storm_of_metadata_operations() {
-    let of = planted(recorded(11, SECONDS, |number, second| {
-        office(second, if is_planted(number) { 5.0 } else { 1.0 });
-        if is_planted(number) {
-            for file in 0..200 {
-                let path = format!("/srv/build/out/{}/{file}.o", number % 60);
-                let file = nfs("nas:/data", &path, "1002:/ci.service");
-                second.operations(&file, "OPEN", usual(2.0, 0, 300.0));
-                second.operations(&file, "RENAME", usual(1.0, 0, 300.0));
-            }
-        }
-    }));
+    let of = planted(incidents::metadata_storm());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::MetadataStorm, Confidence::High)
@@ -471,13 +410,7 @@ fn a_storm_of_metadata_operations() {
 
 #[test]
 fn a_storm_of_syncs() {
-    let of = planted(recorded(12, SECONDS, |number, second| {
-        disk(second, if is_planted(number) { 6.0 } else { 1.0 });
-        let log = local("/dev/sdb1", "/data/queue/log", "/queue.service");
-        let rate = if is_planted(number) { 150.0 } else { 1.0 };
-        let us = if is_planted(number) { 9000.0 } else { 2500.0 };
-        second.operations(&log, "fsync", usual(rate, 0, us));
-    }));
+    let of = planted(incidents::sync_storm());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::SyncStorm, Confidence::High)
@@ -510,28 +443,7 @@ fn files_that_begin_with_a_storm_are_no_victims_of_it() {
 
 #[test]
 fn one_slow_file_of_ten_thousand() {
-    let files: Vec<Arc<FileAttributes>> = (0..10_000)
-        .map(|number| {
-            nfs(
-                "nas:/data",
-                &format!("/srv/img/{}/{number}", number % 100),
-                "7:/w",
-            )
-        })
-        .collect();
-    let of = planted(recorded(13, SECONDS, |number, second| {
-        for (place, file) in files.iter().enumerate() {
-            let slow = place == 4711;
-            if slow || (place as i64 + number) % 100 == 0 {
-                let times = if slow && is_planted(number) {
-                    400.0
-                } else {
-                    1.0
-                };
-                second.reads(file, usual(1.5, 16_384, 600.0).slower(times));
-            }
-        }
-    }));
+    let of = planted(incidents::one_slow_file());
     assert_eq!(
         (of.cause, of.confidence),
         (Cause::OneFile, Confidence::High)
@@ -541,18 +453,7 @@ fn one_slow_file_of_ten_thousand() {
 
 #[test]
 fn a_tenant_that_grows_slowly() {
-    let crawl = nfs("nas:/data", "/srv/crawl/segment", "1003:/crawl.service");
-    let why = verdict(&[(
-        "h",
-        recorded(14, SECONDS, |number, second| {
-            let grown = (number as f64 / SECONDS as f64).powi(2);
-            office(second, 1.0 + 6.0 * grown);
-            second.reads(
-                &crawl,
-                usual(10.0 + 400.0 * grown, 131_072, 900.0 + 5400.0 * grown),
-            );
-        }),
-    )]);
+    let why = verdict(&[("h", incidents::growing_tenant())]);
     let of = why.moments.first().expect("nothing was found");
     assert!(
         matches!(of.cause, Cause::Neighbour | Cause::OwnLoad),
@@ -721,17 +622,6 @@ fn a_network_that_delays_and_loses_segments() {
     assert!((before_us - 400.0).abs() < 1.0 && (38_000.0..=41_000.0).contains(&now_us));
     assert_eq!(tcp.retrans_share[0], 0.0);
     assert!((0.028..=0.031).contains(&tcp.retrans_share[1]));
-}
-
-/// The server is slow 20 times. Its connection has this RTT at that time, us.
-fn slow_server(rtt_us: u64) -> Vec<ClosedWindow> {
-    office_over(20.0, move |is_on| {
-        let (us, rtt_us) = if is_on { (14_000, rtt_us) } else { (700, 400) };
-        vec![
-            written_over("tcp-0", "nas:/data", us),
-            connection("tcp-0", rtt_us, 0, 1000),
-        ]
-    })
 }
 
 #[test]

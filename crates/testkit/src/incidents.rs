@@ -1,20 +1,22 @@
-//! Planted incidents: seconds of a host in which one thing goes wrong, and everything else is normal.
+//! Planted incidents: seconds of a host in which one thing goes wrong, and everything else is normal. [`planted`] lists them.
+
+pub mod planted;
+mod scenes;
 
 use std::f64::consts::E;
 use std::sync::Arc;
 
-use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::request::{ProcessName, Request, RequestBatch};
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::generated::{Numbers, THREE, health};
-use crate::windows::{connection, used_by};
+use crate::windows::used_by;
+
+pub use scenes::*;
 
 /// Begin and end of the incident, in seconds of a scene of [`SECONDS`].
 pub const BEGIN: i64 = 600;
@@ -304,117 +306,4 @@ pub fn in_windows(
         }
     };
     (0..count).map(window).collect()
-}
-
-/// A normal day of a database and other files on an NFS server.
-pub fn office(second: &mut Second, times: f64) {
-    office_of(second, "nas:/data", times);
-}
-
-/// The same for a given mount.
-pub fn office_of(second: &mut Second, mount: &str, times: f64) {
-    let orders = nfs(mount, "/srv/db/orders.db", "1000:/db.service");
-    second.reads(&orders, usual(40.0, 8192, 400.0).slower(times));
-    second.writes(&orders, usual(15.0, 8192, 700.0).slower(times));
-    for number in 0..10 {
-        let file = nfs(
-            mount,
-            &format!("/srv/web/page{number}"),
-            "1001:/web.service",
-        );
-        second.reads(&file, usual(3.0, 16_384, 500.0).slower(times));
-        second.operations(&file, "GETATTR", usual(2.0, 0, 150.0).slower(times));
-    }
-}
-
-/// The office, and from [`BEGIN`] to [`END`] a backup that makes it slow.
-pub fn noisy_neighbour() -> Vec<ClosedWindow> {
-    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
-    recorded(1, SECONDS, |number, second| {
-        let is_on = is_planted(number);
-        office(second, if is_on { 10.0 } else { 1.0 });
-        if is_on {
-            second.writes(&backup, usual(400.0, 1 << 20, 9000.0));
-        }
-    })
-}
-
-/// Single writes of that backup: one in ten by another process than its own.
-pub fn backup_requests() -> RequestBatch {
-    let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
-    let write = |number: i64| {
-        let (pid, process) = match number % 10 {
-            0 => (4712, ProcessName::new(b"cp")),
-            _ => (4711, ProcessName::new(b"tar")),
-        };
-        Request {
-            end_ns: (at(BEGIN).0 + 100 * number) * 1_000_000,
-            file: 0,
-            flags: flags::WRITE,
-            offset: number.cast_unsigned() << 20,
-            asked_bytes: 1 << 20,
-            done_bytes: 1 << 20,
-            latency_ns: 9_000_000,
-            queue_ns: 0,
-            rtt_ns: 8_000_000,
-            xid: number as u32,
-            retransmissions: 0,
-            error: 0,
-            pid,
-            process,
-        }
-    };
-    RequestBatch {
-        files: vec![backup],
-        requests: (0..600).map(write).collect(),
-    }
-}
-
-/// The office, `times` as slow in the planted time. `ops` has the operations and connections of a second, within the planted time or not.
-pub fn office_over(times: f64, ops: impl Fn(bool) -> Vec<OperationRow>) -> Vec<ClosedWindow> {
-    let mut windows = recorded(40, SECONDS, |number, second| {
-        office(second, if is_planted(number) { times } else { 1.0 });
-    });
-    for (number, window) in (0..).zip(&mut windows) {
-        window.health.ops_covered_ms = window.health.covered_ms;
-        window.ops = ops(is_planted(number));
-    }
-    windows
-}
-
-/// The WRITEs of a mount over a connection in a second.
-pub fn written_over(transport: &str, mount: &str, us: u64) -> OperationRow {
-    let mut sums = OperationSums {
-        requests: 15,
-        sent_bytes: 15 * 8192,
-        received_bytes: 15 * 200,
-        rtt_ns_sum: 15 * us * 900,
-        execute_ns_sum: 15 * us * 1000,
-        execute_ns_max: us * 1000,
-        ..OperationSums::default()
-    };
-    (0..15).for_each(|_| sums.execute.record(us * 1000));
-    OperationRow {
-        operation: Operation {
-            mount: Some(mount.to_owned()),
-            op: "WRITE".to_owned(),
-            transport: Some(transport.to_owned()),
-        },
-        sums,
-    }
-}
-
-/// The office over a network that delays and loses segments from [`BEGIN`] to [`END`].
-pub fn slow_network() -> Vec<ClosedWindow> {
-    office_over(100.0, |is_on| {
-        let (us, rtt_us, retrans) = if is_on {
-            (70_000, 41_000, 31)
-        } else {
-            (700, 400, 0)
-        };
-        vec![
-            written_over("tcp-0", "nas:/data", us),
-            connection("tcp-0", rtt_us, retrans, 1000),
-        ]
-    })
 }
