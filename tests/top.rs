@@ -354,7 +354,7 @@ name                        IOPS  throughput    >took     lost      p99    q/n/c
     );
 }
 
-/// A minute in which a file is read in 1 ms each, and then ten seconds in which a backup begins, and the file's reads take 3 ms.
+/// Reads of a file take 1 ms each for a minute. Then a backup begins, and they take 3 ms each for ten seconds.
 fn a_backup_that_begins(start_ms: i64) -> Vec<ClosedWindow> {
     let of = |bytes: u64, us: u64| {
         let mut row = Row::default();

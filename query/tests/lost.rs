@@ -279,7 +279,7 @@ fn what_is_usual_is_read_once_for_many_questions() {
     let dir = tempfile::tempdir().unwrap();
     let asked = asked(dir.path());
     let usual = ask_usual_latencies(&asked).unwrap();
-    // A later range, and windows in memory, of which the usual ones are not a part.
+    // A later range, from the store or from an open view.
     let store = std::iter::once(dir.path());
     for view in [None, Some(Rc::new(Snapshot::open_all(store).unwrap()))] {
         let mut later = Question {

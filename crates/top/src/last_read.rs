@@ -1,9 +1,9 @@
-//! The time of what the screen reads rarely.
+//! When the screen last read something that it reads rarely.
 
 use trackiops_live::{Moment, Source};
 use trackiops_schemas::time::UtcMs;
 
-/// When something was last read.
+/// The time of the last read.
 #[derive(Debug, Default)]
 pub struct LastRead {
     until: Option<UtcMs>,

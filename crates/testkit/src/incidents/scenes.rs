@@ -235,7 +235,7 @@ pub fn sync_storm() -> Vec<ClosedWindow> {
     })
 }
 
-/// Ten thousand files, of which one is slow.
+/// Ten thousand files; one of them is slow.
 pub fn one_slow_file() -> Vec<ClosedWindow> {
     let files: Vec<Arc<FileAttributes>> = (0..10_000)
         .map(|number| {
