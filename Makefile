@@ -209,7 +209,7 @@ compare: setup
 	@[ -n "$(BEFORE)" ] || { echo "error: BEFORE= names no program: give the path of another build of trackiops" >&2; exit 2; }
 	@TRACKIOPS_BEFORE="$(BEFORE)" $(TEST) --test program -- --ignored --nocapture another_build
 
-## make faults      damage 120000 stores, fail and kill a recorder's system calls, cut its power; MUTANTS=, CUTS=, SEED=, KEEP=directory
+## make faults      damage 120000 stores, fail and kill a recorder's system calls, cut its power, forge files; MUTANTS=, CUTS=, BOMBS=, SEED=, KEEP=directory
 faults: setup
 	@bench/faults.sh
 

@@ -8,9 +8,11 @@
 # ALLOCATIONS=2000        number of memory allocations that fail
 # RECORDERS=60            most recorders, chosen from all
 # CUTS=1000               number of power cuts
+# BOMBS=200               forged files for each reader of files
+# TRACKIOPS_BIN=path      the binary that reads forged files, instead of building the release
 # SHORT=1                 about two minutes of it, for `make test-long`
 # REPLAY=host             check the power cuts on this machine, not in the guest: needs root, several times quicker
-# ONLY=cuts               run only this part: mutants, calls, cuts or fuzz
+# ONLY=cuts               run only this part: mutants, calls, cuts, bombs or fuzz
 # FUZZ_SECONDS=0          also run each fuzz target for this long (fuzz/README.md)
 # REPORTS=directory       keep the report of each part there, and skip parts whose report exists: they take hours
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
@@ -83,6 +85,16 @@ cuts() {
     "$faults" cuts --dir "$logs" --replay "${flags[@]}"
 }
 part cuts cuts
+
+# bombs COUNT: prints what the test prints, from its first result to the end of its table.
+bombs() {
+    TRACKIOPS_BIN=$(realpath "${TRACKIOPS_BIN:-$(scripts/release.sh)}") TRACKIOPS_TEST_FORGED=$1 \
+        cargo test --locked --quiet --features fail-points --workspace --test program -- \
+        --ignored --nocapture --exact bombs::every_reader::every_reader_ends_with_200_forged_files |
+        awk '/ forged files and / { shown = 1 } /^test / { shown = 0 } shown { print > "/dev/stdout"; next } { print > "/dev/stderr" }'
+}
+# `make test` has a few of them.
+[ "${SHORT:-}" = 1 ] || part bombs bombs "${BOMBS:-200}"
 [ "${FUZZ_SECONDS:-0}" = 0 ] || part fuzz env FUZZ_SECONDS="$FUZZ_SECONDS" scripts/fuzz.sh
 
 # section TITLE PART INTRODUCTION: the results of the part, or the page's older results.
@@ -105,6 +117,7 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ] && [ "$status" = 0 ]; then
         section 'Damaged stores' mutants ''
         section 'System calls' calls ''
         section 'Power cuts' cuts 'Recorded with Linux 6.12. '
+        section 'Forged files' bombs ''
         section Fuzzing fuzz "Each target for ${FUZZ_SECONDS:-0} s. [What the targets are](../../fuzz/README.md).
 
 "
