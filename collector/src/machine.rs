@@ -1,11 +1,13 @@
 //! Facts about the machine for a bug report. Nothing in them names the machine, its files, users or servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{env, fs};
 
 use rustix::param::page_size;
 use rustix::system::uname;
+
+use crate::names::mountinfo::lines;
 
 /// Options of NFS mounts whose values cannot name a server, a user or a file.
 const NFS_OPTIONS: [&str; 30] = [
@@ -54,7 +56,7 @@ pub fn machine() -> Vec<(String, String)> {
         ("page size".to_owned(), page_size().to_string()),
     ];
     facts.extend(found_below(root));
-    let mounts = read(root, "proc/self/mounts").unwrap_or_default();
+    let mounts = read(root, "proc/self/mountinfo").unwrap_or_default();
     for (place, (options, number)) in nfs_mounts(&mounts).into_iter().enumerate() {
         let name = match place {
             0 => "NFS mounts".to_owned(),
@@ -98,7 +100,7 @@ fn found_below(root: &Path) -> Vec<(String, String)> {
         Some(chosen.to_owned())
     });
     let cgroups = file("proc/self/mountinfo").map(|text| {
-        let is_there = |kind: &str| text.contains(&format!(" - {kind} "));
+        let is_there = |kind: &str| lines(&text).any(|mount| mount.kind == kind);
         match (is_there("cgroup2"), is_there("cgroup")) {
             (true, false) => "version 2",
             (true, true) => "versions 1 and 2",
@@ -138,11 +140,14 @@ fn read(root: &Path, name: &str) -> Option<String> {
 /// The number of NFS mounts with each set of options, as far as these are in [`NFS_OPTIONS`].
 fn nfs_mounts(mounts: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for (_, kind, options) in mounts.lines().filter_map(mount) {
-        if !matches!(kind, "nfs" | "nfs4") {
+    for mount in lines(mounts) {
+        if !matches!(mount.kind, "nfs" | "nfs4") {
             continue;
         }
-        let shown = options.split(',').filter_map(|option| {
+        // The superblock begins with its own `rw` or `ro`.
+        let of_superblock = mount.superblock_options.split(',').skip(1);
+        let options = mount.options.split(',').chain(of_superblock);
+        let shown = options.filter_map(|option| {
             let name = option.split('=').next().unwrap_or_default();
             // The value of `fsc` names a tag of the user's.
             let shown = if name == "fsc" { name } else { option };
@@ -156,23 +161,18 @@ fn nfs_mounts(mounts: &str) -> BTreeMap<String, usize> {
 
 /// How many file systems of each kind are on devices.
 fn on_devices(mounts: &str) -> String {
+    let on_devices = lines(mounts).filter(|mount| mount.source.starts_with("/dev/"));
+    // A file system may have several mounts.
+    let all: BTreeSet<_> = on_devices.map(|mount| (mount.kind, mount.dev)).collect();
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-    for (source, kind, _) in mounts.lines().filter_map(mount) {
-        if source.starts_with("/dev/") {
-            *found.entry(kind).or_default() += 1;
-        }
+    for (kind, _) in all {
+        *found.entry(kind).or_default() += 1;
     }
     let shown: Vec<_> = found
         .iter()
         .map(|(kind, number)| format!("{kind} {number}"))
         .collect();
     listed(&shown)
-}
-
-/// Source, kind and options of a mount.
-fn mount(line: &str) -> Option<(&str, &str, &str)> {
-    let mut words = line.split(' ');
-    Some((words.next()?, words.nth(1)?, words.next()?))
 }
 
 fn listed(values: &[String]) -> String {
@@ -188,16 +188,19 @@ mod tests {
 
     #[test]
     fn mounts_are_described_without_servers_paths_and_addresses() {
-        let mounts = "nas.example:/vol/a /mnt/private nfs4 rw,relatime,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,sec=sys,\
-            clientaddr=10.1.2.3,local_lock=none,addr=10.9.8.7,fsc=secret 0 0\n\
-            nas.example:/vol/b /mnt/other nfs4 rw,relatime,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,sec=sys,\
-            clientaddr=10.1.2.3,local_lock=none,addr=10.9.8.8,fsc 0 0\n\
-            /dev/mapper/vg-home /home ext4 rw 0 0\n";
-        let found = nfs_mounts(mounts);
+        let options = "vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,sec=sys,\
+            clientaddr=10.1.2.3,local_lock=none";
+        let mounts = format!(
+            "36 22 0:49 / /mnt/private rw,relatime - nfs4 nas.example:/vol/a rw,{options},addr=10.9.8.7,fsc=secret\n\
+            37 22 0:50 / /mnt/other rw,relatime - nfs4 nas.example:/vol/b rw,{options},addr=10.9.8.8,fsc\n\
+            38 22 254:1 / /home rw - ext4 /dev/mapper/vg-home rw\n\
+            39 22 254:1 /a /bound rw - ext4 /dev/mapper/vg-home rw\n"
+        );
+        let found = nfs_mounts(&mounts);
         let options =
             "rw,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,sec=sys,local_lock=none,fsc";
         assert_eq!(found, BTreeMap::from([(options.to_owned(), 2)]));
-        assert_eq!(on_devices(mounts), "ext4 1");
+        assert_eq!(on_devices(&mounts), "ext4 1");
     }
 
     #[test]
@@ -212,5 +215,24 @@ mod tests {
         let found: BTreeMap<_, _> = found_below(root.path()).into_iter().collect();
         assert_eq!(found["distribution"], "Debian 12");
         assert_eq!(found["memory"], "unknown");
+        assert_eq!(found["cgroups"], "unknown");
+    }
+
+    #[test]
+    fn versions_of_cgroups_are_those_that_are_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        let version_2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let version_1 = "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+        for (lines, expected) in [
+            (vec![version_2], "version 2"),
+            (vec![version_2, version_1], "versions 1 and 2"),
+            (vec![version_1], "version 1"),
+            (vec!["1 1 0:1 / / rw - ext4 /dev/sda rw\n"], "not mounted"),
+        ] {
+            fs::write(root.path().join("proc/self/mountinfo"), lines.concat()).unwrap();
+            let found: BTreeMap<_, _> = found_below(root.path()).into_iter().collect();
+            assert_eq!(found["cgroups"], expected);
+        }
     }
 }

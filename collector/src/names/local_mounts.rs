@@ -10,7 +10,7 @@ use rustix::system::uname;
 use trackiops_schemas::identity::{Dev, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 
-use crate::names::mountinfo::{HOST, in_octal, unescape};
+use crate::names::mountinfo::{HOST, Line, in_octal, lines, unescape};
 use crate::names::paths::is_below;
 use crate::plan::Levels;
 
@@ -103,16 +103,23 @@ pub fn read(counted: Counted) -> HashMap<Dev, LocalFileSystem> {
         let number = fs::metadata(source).ok()?.rdev();
         Dev::new(major(number), minor(number)).filter(|_| number != 0)
     };
-    parse(&[&own[..], &mine].concat(), counted, device_of)
+    let text = [&own[..], &mine].concat();
+    parse(&text, &filesystems(), counted, device_of)
 }
 
-/// The file systems that count among the lines of a `mountinfo` file; other lines are skipped.
-fn parse(text: &[u8], counted: Counted, device_of: impl Fn(&str) -> Option<Dev>) -> Devices {
+/// The file systems that count among the lines of a `mountinfo` file; other lines are skipped. `filesystems` is a text such as
+/// `/proc/filesystems`.
+fn parse(
+    text: &[u8],
+    filesystems: &str,
+    counted: Counted,
+    device_of: impl Fn(&str) -> Option<Dev>,
+) -> Devices {
+    let nodev = nodev(filesystems);
     let mut devices = Devices::new();
-    for line in in_octal(text).lines() {
-        let Some((dev, source, point)) = parse_line(line, counted) else {
-            continue;
-        };
+    let text = in_octal(text);
+    let mounts = lines(&text).filter_map(|line| local_mount(line, counted, &nodev));
+    for (dev, source, point) in mounts {
         let known = devices.entry(dev).or_insert_with(|| LocalFileSystem {
             device: device_of(&source),
             source,
@@ -132,31 +139,42 @@ fn parse(text: &[u8], counted: Counted, device_of: impl Fn(&str) -> Option<Dev>)
     devices
 }
 
-/// Parses `36 35 254:1 / /srv rw,noatime shared:1 - ext4 /dev/vda1 rw`.
-fn parse_line(line: &str, counted: Counted) -> Option<(Dev, String, LocalMount)> {
-    let (mount, superblock) = line.split_once(" - ")?;
-    let mut superblock = superblock.split(' ');
-    let kind = superblock.next()?;
-    let mut source = unescape(superblock.next()?);
-    let has_device = source.starts_with('/') && !kind.starts_with("fuse");
-    if !has_device && (counted == Counted::OnDevices || NOT_COUNTED.contains(&kind)) {
+/// The mount of a line, if its file system counts: the device of its superblock, its source, and the mount.
+fn local_mount(
+    line: Line<'_>,
+    counted: Counted,
+    nodev: &HashSet<&str>,
+) -> Option<(Dev, String, LocalMount)> {
+    // Without a device, the source is a text of whoever mounted it, and may be the name of a device.
+    let is_named = line.source.starts_with('/');
+    let has_device = is_named && !line.kind.starts_with("fuse") && !nodev.contains(line.kind);
+    if !has_device && (counted == Counted::OnDevices || NOT_COUNTED.contains(&line.kind)) {
         return None;
     }
-    let superblock_options = superblock.next()?;
-    let mut mount = mount.split(' ').skip(2);
-    let dev = mount.next()?.parse().ok()?;
-    let root = unescape(mount.next()?);
-    let mount_point = unescape(mount.next()?);
-    let options = format!("{},{superblock_options}", mount.next()?);
-    if !has_device {
-        source = format!("{kind}:{mount_point}");
-    }
-    let point = LocalMount {
-        root: root.trim_end_matches('/').to_owned(),
-        mount_point,
-        options: unescape(&options),
+    let mount_point = unescape(line.mount_point);
+    let source = match has_device {
+        true => unescape(line.source),
+        false => format!("{}:{mount_point}", line.kind),
     };
-    Some((dev, source, point))
+    let point = LocalMount {
+        root: unescape(line.root).trim_end_matches('/').to_owned(),
+        mount_point,
+        options: line.all_options(),
+    };
+    Some((line.dev, source, point))
+}
+
+/// The types of file systems that need no device, from a text such as `/proc/filesystems`.
+fn nodev(filesystems: &str) -> HashSet<&str> {
+    let lines = filesystems.lines();
+    lines
+        .filter_map(|line| line.strip_prefix("nodev\t"))
+        .collect()
+}
+
+/// What the kernel says of types of file systems.
+fn filesystems() -> String {
+    fs::read_to_string("/proc/filesystems").unwrap_or_default()
 }
 
 impl LocalMounts {
@@ -251,16 +269,14 @@ pub fn device_of(path: &Path, counted: Counted) -> Option<Dev> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let mounts = in_octal(&mounts);
-    let mount_point = |line: &str| Some(unescape(line.split(' ').nth(4)?));
-    let above = mounts.lines().filter_map(|line| {
-        let at = mount_point(line)?;
+    let above = lines(&mounts).filter_map(|line| {
+        let at = unescape(line.mount_point);
         let at = Path::new(&at);
         path.starts_with(at)
             .then(|| (at.components().count(), line))
     });
-    // Of two mounts at one place, the later one hides the other.
     let (_, nearest) = above.max_by_key(|(depth, _)| *depth)?;
-    parse_line(nearest, counted).map(|(dev, ..)| dev)
+    local_mount(nearest, counted, &nodev(&filesystems())).map(|(dev, ..)| dev)
 }
 
 /// The devices of the file systems with a wanted mount, by source and mount point: of the superblock and of the mounted device.
@@ -288,6 +304,8 @@ mod tests {
         33 22 0:5 / /tmp rw - tmpfs tmpfs rw\n\
         34 22 254:0 /srv /mnt/bi\\040nd rw - ext4 /dev/vda rw\n";
 
+    const FILESYSTEMS: &str = "nodev\tproc\nnodev\ttmpfs\n\text4\n\txfs\n\tbtrfs\nnodev\toverlay\nnodev\tnfs4\nnodev\tcifs\n";
+
     fn dev(text: &str) -> Dev {
         text.parse().unwrap()
     }
@@ -295,7 +313,7 @@ mod tests {
     fn mounts(text: &[u8]) -> LocalMounts {
         let mut mounts = LocalMounts::default();
         let device_of = |source: &str| (source == "/dev/vdb").then(|| dev("254:16"));
-        mounts.follow(parse(text, Counted::OnDevices, device_of));
+        mounts.follow(parse(text, FILESYSTEMS, Counted::OnDevices, device_of));
         mounts
     }
 
@@ -331,7 +349,7 @@ mod tests {
             41 22 0:61 / /mnt/s rw - fuse.sshfs u@h:/d rw\n\
             42 22 0:4 / /proc rw - proc proc rw\n";
         let text = [TEXT, lines.as_bytes()].concat();
-        let all = parse(&text, Counted::All, |_| None);
+        let all = parse(&text, FILESYSTEMS, Counted::All, |_| None);
         let source = |of| all.get(&dev(of)).map(|known| known.source.as_str());
         assert_eq!(source("0:5"), Some("tmpfs:/tmp"));
         assert_eq!(source("0:60"), Some("overlay:/"));
@@ -342,20 +360,39 @@ mod tests {
             (None, None),
             "proc and NFS"
         );
-        let on_devices = parse(&text, Counted::OnDevices, |_| None);
+        let on_devices = parse(&text, FILESYSTEMS, Counted::OnDevices, |_| None);
         assert!(!on_devices.contains_key(&dev("0:5")));
+    }
+
+    #[test]
+    fn a_file_system_without_a_device_never_has_the_name_of_a_device() {
+        let text = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            23 22 0:60 / /a rw - tmpfs /dev/vda rw\n\
+            24 22 0:61 / /b rw - tmpfs /dev/vda rw\n\
+            25 22 0:62 / /c rw - cifs //nas/share rw\n\
+            26 22 0:63 / /d rw - cifs //nas/share rw\n\
+            27 22 0:64 / /e rw - btrfs /dev/vdb rw\n";
+        let all = parse(text, FILESYSTEMS, Counted::All, |_| None);
+        let mut sources: Vec<_> = all.values().map(|known| known.source.as_str()).collect();
+        sources.sort_unstable();
+        let expected = [
+            "/dev/vda", "/dev/vdb", "cifs:/c", "cifs:/d", "tmpfs:/a", "tmpfs:/b",
+        ];
+        assert_eq!(sources, expected);
+        let on_devices = parse(text, FILESYSTEMS, Counted::OnDevices, |_| None);
+        assert_eq!(on_devices.len(), 2);
     }
 
     #[test]
     fn what_has_left_is_known_until_the_next_change() {
         let mut mounts = mounts(TEXT);
-        let next = parse(b"", Counted::OnDevices, |_| None);
+        let next = parse(b"", FILESYSTEMS, Counted::OnDevices, |_| None);
         let left = mounts.left(&next);
         assert_eq!(left, [dev("254:0"), dev("0:40"), dev("254:16")].into());
         mounts.follow(next);
         assert_eq!(mounts.source(dev("254:0")), Some("/dev/vda"));
         let another = b"9 1 8:1 / /x rw - xfs /dev/sda1 rw\n";
-        mounts.follow(parse(another, Counted::OnDevices, |_| None));
+        mounts.follow(parse(another, FILESYSTEMS, Counted::OnDevices, |_| None));
         assert_eq!(mounts.source(dev("254:0")), None);
         assert!(mounts.take_news() && !mounts.take_news());
     }

@@ -37,7 +37,7 @@ impl NfsMount {
 
 /// The NFS mounts among the lines of a `mountinfo` file; other lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
-    in_octal(text).lines().filter_map(parse_line).collect()
+    lines(&in_octal(text)).filter_map(nfs_mount).collect()
 }
 
 /// Decodes a text of the kernel. Bytes that are not UTF-8 are escaped like blanks, so that none is lost.
@@ -55,27 +55,66 @@ pub fn in_octal(text: &[u8]) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Parses `36 35 0:49 / /mnt/nfs rw shared:1 - nfs4 srv:/exp rw,vers=4.2`.
-fn parse_line(line: &str) -> Option<NfsMount> {
-    let (mount, superblock) = line.split_once(" - ")?;
-    let mut superblock = superblock.split(' ');
-    if !matches!(superblock.next()?, "nfs" | "nfs4") {
-        return None;
-    }
-    let source = unescape(superblock.next()?);
-    let superblock_options = superblock.next()?;
-    let mut mount = mount.split(' ');
-    let mount_id = mount.next()?.parse().ok()?;
-    let dev = mount.nth(1)?.parse().ok()?;
-    let mount_point = unescape(mount.nth(1)?);
-    let options = format!("{},{superblock_options}", mount.next()?);
-    Some(NfsMount {
-        mount_id,
-        dev,
-        source,
-        mount_point,
-        options: unescape(&options),
+/// The mount of an NFS line.
+fn nfs_mount(line: Line<'_>) -> Option<NfsMount> {
+    matches!(line.kind, "nfs" | "nfs4").then(|| NfsMount {
+        mount_id: line.mount_id,
+        dev: line.dev,
+        source: unescape(line.source),
+        mount_point: unescape(line.mount_point),
+        options: line.all_options(),
     })
+}
+
+/// One line of a `mountinfo` file, as the kernel wrote it: texts are escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'t> {
+    pub mount_id: u32,
+    /// Device of the superblock.
+    pub dev: Dev,
+    /// The directory of the file system that is mounted.
+    pub root: &'t str,
+    pub mount_point: &'t str,
+    /// Options of the mount.
+    pub options: &'t str,
+    /// Type of the file system.
+    pub kind: &'t str,
+    pub source: &'t str,
+    pub superblock_options: &'t str,
+}
+
+impl<'t> Line<'t> {
+    /// Parses `36 35 0:49 / /mnt/nfs rw shared:1 - nfs4 srv:/exp rw,vers=4.2`.
+    fn parse(line: &'t str) -> Option<Self> {
+        let (mount, superblock) = line.split_once(" - ")?;
+        let (mut mount, mut superblock) = (mount.split(' '), superblock.split(' '));
+        Some(Self {
+            mount_id: mount.next()?.parse().ok()?,
+            dev: mount.nth(1)?.parse().ok()?,
+            root: mount.next()?,
+            mount_point: mount.next()?,
+            options: mount.next()?,
+            kind: superblock.next()?,
+            source: superblock.next()?,
+            superblock_options: superblock.next()?,
+        })
+    }
+
+    /// Options of the mount, then options of its file system.
+    pub fn all_options(&self) -> String {
+        unescape(&format!("{},{}", self.options, self.superblock_options))
+    }
+
+    /// Whether the mount is a hierarchy of cgroups of version 1 with this controller.
+    fn has_controller(&self, controller: &str) -> bool {
+        let mut options = self.superblock_options.split(',');
+        self.kind == "cgroup" && options.any(|option| option == controller)
+    }
+}
+
+/// The lines of a `mountinfo` file, after [`in_octal`]. Other lines are skipped.
+pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    text.lines().filter_map(Line::parse)
 }
 
 /// Mount points of the cgroup hierarchies. Each hierarchy numbers its cgroups separately.
@@ -105,13 +144,13 @@ impl CgroupRoots {
 
     pub(crate) fn of(mountinfo: &[u8]) -> Self {
         let mut roots = Self::default();
-        for mount in cgroup_mounts(&in_octal(mountinfo)) {
-            let root = match mount.controllers {
-                None => &mut roots.unified,
-                Some(_) if mount.has("memory") => &mut roots.memory,
-                Some(_) => continue,
+        for mount in lines(&in_octal(mountinfo)) {
+            let root = match mount.kind {
+                "cgroup2" => &mut roots.unified,
+                "cgroup" if mount.has_controller("memory") => &mut roots.memory,
+                _ => continue,
             };
-            root.get_or_insert(mount.at);
+            root.get_or_insert_with(|| unescape(mount.mount_point).into());
         }
         roots
     }
@@ -120,39 +159,7 @@ impl CgroupRoots {
 /// Whether I/O is charged to the cgroups that have names: version 1 has no hierarchy for I/O or memory.
 pub fn io_cgroups_have_names(mountinfo: &[u8]) -> bool {
     let text = in_octal(mountinfo);
-    !cgroup_mounts(&text).any(|mount| mount.has("blkio") || mount.has("memory"))
-}
-
-/// A mounted hierarchy of cgroups.
-struct CgroupMount<'m> {
-    at: PathBuf,
-    /// Options with the controllers of a hierarchy of version 1. `None` for version 2.
-    controllers: Option<&'m str>,
-}
-
-impl CgroupMount<'_> {
-    /// Whether it is a hierarchy of version 1 with this controller.
-    fn has(&self, controller: &str) -> bool {
-        let mut own = self.controllers.into_iter().flat_map(|all| all.split(','));
-        own.any(|own| own == controller)
-    }
-}
-
-fn cgroup_mounts(mountinfo: &str) -> impl Iterator<Item = CgroupMount<'_>> {
-    mountinfo.lines().filter_map(|line| {
-        let (mount, superblock) = line.split_once(" - ")?;
-        let mut superblock = superblock.split(' ');
-        let is_version_1 = match superblock.next()? {
-            "cgroup" => true,
-            "cgroup2" => false,
-            _ => return None,
-        };
-        let options = superblock.nth(1).unwrap_or_default();
-        Some(CgroupMount {
-            at: PathBuf::from(unescape(mount.split(' ').nth(4)?)),
-            controllers: is_version_1.then_some(options),
-        })
-    })
+    !lines(&text).any(|mount| mount.has_controller("blkio") || mount.has_controller("memory"))
 }
 
 /// Undoes the octal escapes of blanks, backslashes and line ends. Bytes that are not UTF-8 are then written as in paths ([`path_text`]).
