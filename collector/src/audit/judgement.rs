@@ -39,9 +39,12 @@ impl Unprobed {
             missed,
             counted,
         } = self;
-        let percent = 100.0 * *missed as f64 / (*counted).max(1) as f64;
+        let percent = match 100.0 * *missed as f64 / (*counted).max(1) as f64 {
+            small if small < 0.01 => "below 0.01".to_owned(),
+            percent => format!("{percent:.2}"),
+        };
         format!(
-            "missed {} of {} requests of {of}, {percent:.2} %: no probe ran; they are in its row (missed)",
+            "missed {} of {} requests of {of}, {percent} %: no probe ran; they are in its row (missed)",
             grouped(*missed),
             grouped(*counted)
         )
@@ -153,6 +156,7 @@ mod tests {
                 .starts_with("missed 12 of 26,010 requests of vda, 0.05 %: no probe ran;")
         );
         assert!(missed(1_234_567, 1_234_567).contains(" 1,234,567 of 1,234,567 "));
+        assert!(missed(1, 31_624).contains(" of vda, below 0.01 %: "));
         assert!(missed(100, 1000).starts_with("missed 100 of 1,000 "));
     }
 
