@@ -8,6 +8,7 @@ use trackiops_query::group::{Entity, TenantKey};
 use trackiops_query::{AnswerRow, Projection};
 use trackiops_schemas::columns::{FILE_KEY, HOST, MOUNT, PATH};
 use trackiops_schemas::identity::{FileKey, Tenant};
+use trackiops_schemas::row::Row;
 
 use crate::by::ReportBy;
 
@@ -37,6 +38,13 @@ pub struct Subject {
     pub tenant: Arc<Tenant>,
     /// The name for people.
     pub name: Arc<str>,
+}
+
+/// Whether a row of a mount has only requests that the kernel counted and no probe saw. Those to devices belong to no mount, and have no latency.
+pub fn is_only_missed(mount: Option<&str>, row: &Row) -> bool {
+    let has_times = row.read.timed() > 0 || row.write.timed() > 0;
+    let has_calls = row.app_read.calls > 0 || row.app_write.calls > 0;
+    mount.is_none() && !has_times && !has_calls && row.ops.as_slice().is_empty()
 }
 
 /// The stored columns that [`Subject::of`] reads.

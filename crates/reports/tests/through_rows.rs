@@ -198,6 +198,24 @@ fn a_range_is_compared_with_a_baseline_of_its_level() {
 }
 
 #[test]
+fn requests_of_devices_that_no_probe_saw_have_no_remark() {
+    let orders = local("/dev/sdb1", "/data/db/orders.db", "/db.service");
+    let windows = recorded(2, SECONDS, |number, second| {
+        second.reads(&orders, usual(60.0, 8192, 250.0));
+        if number == 605 {
+            second.missed();
+        }
+    });
+    let (_dir, mut question) = stored_as("1s,10s", &windows);
+    question.range.since = Some(at(600));
+    let made = slow::report::make(&question, None, granularity("10s"));
+    let remarks = made.unwrap().unwrap().about.remarks;
+    let of_mounts = remarks.iter().filter(|remark| remark.contains(": "));
+    let of_mounts: Vec<_> = of_mounts.skip(1).collect();
+    assert_eq!(of_mounts, ["/dev/sdb1: nothing was slow"], "{remarks:?}");
+}
+
+#[test]
 fn a_slow_network_is_told_from_a_slow_server() {
     let split = |windows: &[ClosedWindow]| {
         let (_dir, mut question) = stored_as("1s,10s", windows);

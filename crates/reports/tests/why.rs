@@ -152,6 +152,19 @@ fn a_noisy_neighbour_on_a_device() {
 }
 
 #[test]
+fn requests_of_devices_that_no_probe_saw_are_no_place_of_their_own() {
+    let windows = recorded(2, SECONDS, |number, second| {
+        disk(second, if is_planted(number) { 8.0 } else { 1.0 });
+        if number == BEGIN + 5 {
+            second.missed();
+        }
+    });
+    let why = verdict(&[("h", windows)]);
+    is_at(&why, 2);
+    assert!(why.unknown.is_empty(), "{:?}", why.unknown);
+}
+
+#[test]
 fn commits_of_a_large_transfer_are_no_storm() {
     let backup = nfs("nas:/data", "/srv/scratch/backup.tar", "0:/backup.service");
     let of = planted(recorded(2, SECONDS, |number, second| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -195,6 +195,31 @@ impl Second {
                 ..Row::default()
             },
         );
+    }
+
+    /// The kernel counted a request to a device, and no probe saw it.
+    pub fn missed(&mut self) {
+        let id = FileId::missed(Dev(0));
+        let file = FileAttributes {
+            key: FileKey::new(None, id),
+            id,
+            mount: None,
+            path: Some(MISSED.to_owned()),
+            path_inferred: false,
+            tenant: Default::default(),
+            level: IoLevel::Block,
+        };
+        let read = Direction {
+            requests: 1,
+            bytes: 4096,
+            untimed: 1,
+            ..Direction::default()
+        };
+        let row = Row {
+            read,
+            ..Row::default()
+        };
+        self.add(&Arc::new(file), row);
     }
 
     /// A file is read, and some requests fail or are sent again.

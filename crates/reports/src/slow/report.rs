@@ -28,7 +28,7 @@ use crate::connections::Clients;
 use crate::network_or_server::{Evidence, judge};
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
-use crate::subject::{self, Subject, SubjectKey};
+use crate::subject::{self, Subject, SubjectKey, is_only_missed};
 use crate::usual_interval::Proposals;
 
 /// How the numbers are computed.
@@ -377,7 +377,11 @@ fn named(mount: Option<&str>) -> &str {
 fn mounts(set: &SeriesSet<Sum>) -> BTreeMap<&str, Vec<&Series<Sum>>> {
     let mut mounts: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for series in &set.series {
-        let mount = named(series.subject.mount.as_deref());
+        let mount = series.subject.mount.as_deref();
+        if is_only_missed(mount, &series.sum(0..set.intervals.count).0) {
+            continue;
+        }
+        let mount = named(mount);
         mounts.entry(mount).or_default().push(series);
     }
     mounts

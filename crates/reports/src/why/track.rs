@@ -17,6 +17,7 @@ use trackiops_schemas::time::Granularity;
 
 use crate::report::{Made, ReportError};
 use crate::series::{Intervals, RecordedHost, recorded_hosts};
+use crate::subject::is_only_missed;
 
 /// Operations that wait until data is stable.
 const SYNCS: [&str; 2] = ["COMMIT", "fsync"];
@@ -266,6 +267,10 @@ impl Tracks {
             let Some(at) = intervals.place(row.time) else {
                 continue;
             };
+            let sum = row.sum.row();
+            if is_only_missed(row.mount(), &sum) {
+                continue;
+            }
             let place = Place {
                 site: Site::of(row.level, &row.host, row.mount()),
                 host: Arc::clone(&row.host),
@@ -274,7 +279,7 @@ impl Tracks {
             let rows = places
                 .entry(place)
                 .or_insert_with(|| vec![None; intervals.count]);
-            rows[at].get_or_insert_default().merge(&row.sum.row());
+            rows[at].get_or_insert_default().merge(&sum);
         }
         Ok(Self {
             intervals,
