@@ -104,7 +104,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let command = {
         // From here on, the process restores the terminal however it ends.
         lifeline::end_with_terminal(restore).context("cannot start a thread")?;
-        let mut screen = Screen::open(restore)?;
+        signals::notice_stops();
+        let mut screen = Screen::open(restore, stop)?;
         screen.show(&mut app, &mut source, look)?;
         app.command
     };
@@ -118,6 +119,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn restore() {
     signals::ignore_background_output();
     trackiops_top::restore();
+}
+
+/// Gives the terminal back and stops the process, if `is_asked` or a signal asks for it. Returns whether it was stopped.
+fn stop(is_asked: bool) -> bool {
+    signals::stop_if_asked(is_asked, trackiops_top::restore)
 }
 
 /// Prints a frame. Status 0: it is live, or has rows; 1: it has none; 3: a part is damaged.

@@ -75,6 +75,8 @@ pub fn command(kind: Kind, recording: &Recording, dir: &Path, programs: &Path) -
 pub fn below_shells(command: Command, case: Case) -> Command {
     let shells = match case {
         Case::ShellKilled => "\"$@\"; :",
+        // With jobs, whose process groups have the terminal by turns.
+        Case::Stopped => "set -m; \"$@\"; sleep 0.7; fg",
         Case::ParentKilled => "sh -c '\"$@\"; :' sh \"$@\"; sleep 100",
         _ => return command,
     };

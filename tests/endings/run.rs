@@ -175,7 +175,7 @@ impl Run {
     pub fn meets(&mut self, case: Case, ends: bool) -> Result<(), String> {
         let before = cpu(self.pid).ok_or_else(|| format!("it has not begun: {}", self.text()))?;
         let begun = Instant::now();
-        self.happens(case);
+        self.happens(case)?;
         let most = match (ends, self.kind) {
             (false, _) => GOES_ON,
             (true, Kind::Record | Kind::RecordCalls) => RECORD_ENDS,
@@ -210,8 +210,40 @@ impl Run {
                 return Err(format!("{status}"));
             }
         }
+        if case == Case::Stopped {
+            return self.has_the_terminal_again();
+        }
         match ends && self.master.is_some() && case != Case::TerminateBlocked {
             true => self.terminal_is_restored(),
+            false => Ok(()),
+        }
+    }
+
+    /// Stops it as Ctrl-Z does. Its shell continues it.
+    fn stops(&mut self) -> Result<(), String> {
+        kill_process(self.pid, Signal::TSTP).unwrap();
+        let begun = Instant::now();
+        while state(self.pid).as_deref() != Some("T") {
+            if begun.elapsed() > Duration::from_secs(1) {
+                return Err("does not stop".to_owned());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        self.pump();
+        self.terminal_is_restored()
+    }
+
+    fn has_the_terminal_again(&self) -> Result<(), String> {
+        if state(self.pid).is_none_or(|state| state == "T") {
+            return Err("does not go on".to_owned());
+        }
+        if !matches!(self.kind, Kind::Top | Kind::TopOfThePast) {
+            return Ok(());
+        }
+        let modes = tcgetattr(&self.slave).unwrap().local_modes;
+        let screen = self.screen();
+        match modes.contains(LocalModes::ICANON) || !screen.screen().alternate_screen() {
+            true => Err("the terminal does not show it".to_owned()),
             false => Ok(()),
         }
     }
@@ -221,7 +253,7 @@ impl Run {
         !matches!(self.kind, Kind::Watch | Kind::WatchEvents | Kind::Import)
     }
 
-    fn happens(&mut self, case: Case) {
+    fn happens(&mut self, case: Case) -> Result<(), String> {
         let kill = |pid, signal| kill_process(pid, signal).unwrap();
         match case {
             Case::Signal(signal) => kill(self.pid, signal),
@@ -232,6 +264,7 @@ impl Run {
                 sleep(Duration::from_millis(700));
                 kill(self.pid, Signal::TERM);
             }
+            Case::Stopped => return self.stops(),
             Case::TerminalClosed | Case::TerminalClosedUnderNohup => self.master = None,
             Case::ShellKilled => kill(Pid::from_child(&self.child), Signal::KILL),
             Case::ParentKilled => {
@@ -245,6 +278,7 @@ impl Run {
                 fs::rename(&self.store, self.store.with_extension("gone")).unwrap();
             }
         }
+        Ok(())
     }
 
     fn has_something_to_write(&mut self) {
@@ -265,9 +299,7 @@ impl Run {
         if !modes.contains(LocalModes::ICANON | LocalModes::ECHO) {
             return Err("the terminal has other modes".to_owned());
         }
-        let [lines, columns] = SIZE.map(|cells| NonZeroU16::new(cells).unwrap());
-        let mut parser = vt100::Parser::new(lines, columns, 0);
-        parser.process(&self.said);
+        let parser = self.screen();
         let screen = parser.screen();
         if screen.alternate_screen() || screen.hide_cursor() {
             return Err("the terminal shows another screen".to_owned());
@@ -276,6 +308,16 @@ impl Run {
             vt100::MouseProtocolMode::None => Ok(()),
             mode => Err(format!("the mouse is left in {mode:?}")),
         }
+    }
+}
+
+impl Run {
+    /// What its output makes of the terminal's screen.
+    fn screen(&self) -> vt100::Parser {
+        let [lines, columns] = SIZE.map(|cells| NonZeroU16::new(cells).unwrap());
+        let mut parser = vt100::Parser::new(lines, columns, 0);
+        parser.process(&self.said);
+        parser
     }
 }
 
@@ -320,15 +362,25 @@ fn child_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
 }
 
+/// The state of a process, such as `S`.
+fn state(pid: Pid) -> Option<String> {
+    stat(pid)?.into_iter().next()
+}
+
+/// The fields of a process's `stat` after its name, which may contain spaces.
+fn stat(pid: Pid) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some(fields.map(str::to_owned).collect())
+}
+
 /// CPU time of a running process.
 fn cpu(pid: Pid) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The fields after the name, which may contain spaces.
-    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    if matches!(fields[0], "Z" | "X") {
+    let fields = stat(pid)?;
+    if matches!(fields[0].as_str(), "Z" | "X") {
         return None;
     }
-    let ticks: u64 = [fields[11], fields[12]]
+    let ticks: u64 = [&fields[11], &fields[12]]
         .iter()
         .map(|of| of.parse::<u64>().unwrap())
         .sum();

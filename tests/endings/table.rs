@@ -25,6 +25,7 @@ pub enum Kind {
 pub enum Case {
     Signal(Signal),
     TerminateBlocked,
+    Stopped,
     TerminalClosed,
     TerminalClosedUnderNohup,
     ShellKilled,
@@ -36,7 +37,7 @@ pub enum Case {
 }
 
 /// The rows of the table.
-const CASES: [(&str, &[Case]); 11] = [
+const CASES: [(&str, &[Case]); 12] = [
     (
         "SIGINT (Ctrl-C), SIGTERM",
         &[Case::Signal(Signal::INT), Case::Signal(Signal::TERM)],
@@ -45,6 +46,7 @@ const CASES: [(&str, &[Case]); 11] = [
         "SIGTERM, while its terminal or pipe takes no output",
         &[Case::TerminateBlocked],
     ),
+    ("SIGTSTP, then `fg`", &[Case::Stopped]),
     ("SIGHUP", &[Case::Signal(Signal::HUP)]),
     ("its terminal is closed", &[Case::TerminalClosed]),
     (

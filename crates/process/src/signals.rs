@@ -21,6 +21,10 @@ static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Whether a signal has asked the process to end, after [`asked_to_end`].
 static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 
+/// Whether SIGTSTP has asked the process to stop, and whether SIGCONT has continued it, after [`notice_stops`].
+static STOP_ASKED: AtomicBool = AtomicBool::new(false);
+static HAS_CONTINUED: AtomicBool = AtomicBool::new(false);
+
 /// Becomes readable when a signal asks the process to end. It is never closed, because the handler may be writing to it.
 static ASKED: OnceLock<OwnedFd> = OnceLock::new();
 
@@ -70,6 +74,51 @@ pub fn notice_end() {
 /// Whether a signal has asked the process to end, since [`asked_to_end`] or [`notice_end`] was called.
 pub fn was_asked() -> bool {
     WAS_ASKED.load(Ordering::Acquire)
+}
+
+/// From now on, [`stop_if_asked`] stops the process instead of SIGTSTP. An ignored SIGTSTP stays ignored.
+pub fn notice_stops() {
+    // SAFETY: the handlers only store to atomics, and they are never unloaded.
+    unsafe {
+        if !is_ignored(libc::SIGTSTP) {
+            libc::signal(
+                libc::SIGTSTP,
+                ask_to_stop as *const () as libc::sighandler_t,
+            );
+        }
+        libc::signal(
+            libc::SIGCONT,
+            note_continued as *const () as libc::sighandler_t,
+        );
+    }
+}
+
+extern "C" fn ask_to_stop(_: c_int) {
+    STOP_ASKED.store(true, Ordering::Release);
+}
+
+extern "C" fn note_continued(_: c_int) {
+    HAS_CONTINUED.store(true, Ordering::Release);
+}
+
+/// Calls `before` and stops the process until SIGCONT, if the caller or SIGTSTP asks for it. Returns whether the process was stopped since
+/// the last call, however that happened.
+pub fn stop_if_asked(by_caller: bool, before: fn()) -> bool {
+    if (STOP_ASKED.swap(false, Ordering::AcqRel) || by_caller) && !is_ignored(libc::SIGTSTP) {
+        before();
+        // SAFETY: the default action runs no code of this process, and `notice_stops` has the reason for the handler.
+        unsafe {
+            libc::signal(libc::SIGTSTP, libc::SIG_DFL);
+            // The kernel does not stop a process group that no shell could continue.
+            libc::raise(libc::SIGTSTP);
+            libc::signal(
+                libc::SIGTSTP,
+                ask_to_stop as *const () as libc::sighandler_t,
+            );
+        }
+        HAS_CONTINUED.store(true, Ordering::Release);
+    }
+    HAS_CONTINUED.swap(false, Ordering::AcqRel)
 }
 
 /// Makes [`ASKED`] readable.

@@ -73,6 +73,8 @@ pub enum Next {
     Draw,
     /// Ask again, then draw.
     Ask,
+    /// Stop the process, as Ctrl-Z does.
+    Stop,
     Quit,
 }
 
@@ -220,8 +222,12 @@ impl App {
     }
 
     fn on_key(&mut self, key: KeyEvent, source: &Source) -> Next {
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Next::Quit;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return Next::Quit,
+                KeyCode::Char('z') => return Next::Stop,
+                _ => {}
+            }
         }
         match self.mode {
             Mode::Help => {

@@ -10,7 +10,9 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{LeaveAlternateScreen, disable_raw_mode};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use trackiops_live::{Moment, Source};
@@ -28,22 +30,40 @@ pub struct Screen {
     /// Not dropped: its drop would panic if it cannot show the cursor, because the terminal is gone. [`restore`] shows the cursor.
     terminal: ManuallyDrop<ratatui::DefaultTerminal>,
     restore: fn(),
+    stop: fn(bool) -> bool,
 }
 
 impl Screen {
-    /// Takes the terminal. At the end, it calls the given function, which calls [`restore`].
-    pub fn open(restore: fn()) -> anyhow::Result<Self> {
+    /// Takes the terminal. At the end, it calls `restore`, which calls [`restore`](fn@restore). `stop` calls it as well and stops the process, if
+    /// its parameter or a signal asks for that. It returns whether the process was stopped.
+    pub fn open(restore: fn(), stop: fn(bool) -> bool) -> anyhow::Result<Self> {
         // Its panic hook restores the terminal before the message.
         let terminal = ratatui::try_init().context("cannot use the terminal")?;
         let terminal = ManuallyDrop::new(terminal);
         execute!(io::stdout(), EnableMouseCapture).context("cannot use the mouse")?;
-        Ok(Self { terminal, restore })
+        Ok(Self {
+            terminal,
+            restore,
+            stop,
+        })
+    }
+
+    /// Takes the terminal again after a shell had it. In the background, this stops the process until it has the terminal.
+    fn take_again(&mut self) -> anyhow::Result<()> {
+        // Without this, crossterm does not set modes that it has set before.
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture)?;
+        Ok(self.terminal.clear()?)
     }
 
     /// Shows the screen until the user ends it.
     pub fn show(&mut self, app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<()> {
         let mut next = Next::Ask;
         loop {
+            if next == Next::Stop && (self.stop)(true) {
+                self.take_again()?;
+            }
             if next == Next::Ask {
                 if let Some(detail) = &mut app.detail {
                     detail.look = look;
@@ -53,6 +73,10 @@ impl Screen {
             }
             self.terminal.draw(|frame| draw(frame, app, source, look))?;
             let is_new = loop {
+                if (self.stop)(false) {
+                    self.take_again()?;
+                    break Some(Next::Draw);
+                }
                 if event::poll(LOOK_EVERY)? {
                     break None;
                 }
