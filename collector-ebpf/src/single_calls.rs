@@ -1,7 +1,7 @@
 //! Single calls of applications, where they are kept: when a system call that reads, writes, opens or syncs a file returns, its record goes
 //! into a separate ring. Sums of requests do not include these records.
 
-use core::ptr;
+use core::{array, ptr};
 
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
@@ -18,7 +18,7 @@ use trackiops_schemas::ebpf::{
     file_op_sums::NFS_SUPER_MAGIC,
     local::FILE_SYSTEM_HASH,
     ring::{NO_OFFSET, RequestRecord, flags},
-    syscalls::{RING_BEGINS as RINGS, RingBegin, kept},
+    syscalls::{RING_BUCKETS, RING_PLACES, RingBegin, kept, ring_place},
 };
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     cgroup, filter,
     globals::{DIRECT, FILTER},
     io_submit::{self, Batches, MOST_BATCHES},
-    kernel_memory::{Address, Memory, Probe, global, now_ns, zero},
+    kernel_memory::{Address, Memory, Probe, exchange, global, now_ns, opaque, zero},
     local, maps,
     syscalls::{self, Ended, MADE_UP, file_of},
 };
@@ -41,7 +41,10 @@ static CALLS_LEFT_OUT: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// When requests of io_uring began, by a hash of the request's address.
 #[map]
-static RING_BEGINS: Array<RingBegin> = Array::with_max_entries(1, 0);
+static RING_BEGINS: Array<Bucket> = Array::with_max_entries(1, 0);
+
+/// Requests whose addresses have the same hash.
+type Bucket = [RingBegin; RING_PLACES];
 
 /// Stands for the file's position before the call.
 pub const POSITION: u64 = NO_OFFSET - 1;
@@ -187,23 +190,53 @@ fn submit(record: *mut RequestRecord) {
 }
 
 #[inline(always)]
-fn begin_of_ring(request: u64) -> Option<*mut RingBegin> {
-    let place = Address::<Probe>::new(request).hash::<{ RINGS.ilog2() }>();
-    RING_BEGINS.get_ptr_mut(place)
+fn bucket_of(request: u64) -> Option<*mut RingBegin> {
+    let number = Address::<Probe>::new(request).hash::<{ RING_BUCKETS.ilog2() }>();
+    Some(RING_BEGINS.get_ptr_mut(number)?.cast())
+}
+
+/// The word of a place that tells its request.
+///
+/// # Safety
+///
+/// `nth` is below [`RING_PLACES`].
+#[inline(always)]
+unsafe fn request_of(bucket: *mut RingBegin, nth: usize) -> *mut u64 {
+    // SAFETY: only computes an address; the caller guarantees that `nth` is inside the bucket.
+    unsafe { &raw mut (*bucket.add(nth)).request }
 }
 
 /// A request of io_uring begins.
 #[inline(always)]
 pub fn ring_begun(request: u64) {
-    if let Some(begin) = begin_of_ring(request) {
-        let what = RingBegin {
-            request,
-            begin_ns: now_ns(),
-            thread: bpf_get_current_pid_tgid(),
-            position: Address::<Probe>::new(request).field_or_zero(&DIRECT.syscalls.ring_position),
-        };
-        // SAFETY: an element of an array. Requests that share it overwrite each other; the stored address reveals that at the end.
-        unsafe { begin.write_volatile(what) };
+    let Some(bucket) = bucket_of(request) else {
+        return;
+    };
+    let what = RingBegin {
+        request,
+        begin_ns: now_ns(),
+        thread: bpf_get_current_pid_tgid(),
+        position: Address::<Probe>::new(request).field_or_zero(&DIRECT.syscalls.ring_position),
+    };
+    // Again if another CPU takes the place at the same time.
+    for _ in 0..RING_PLACES {
+        // SAFETY: each place is inside the bucket. Only the one whose exchange succeeds writes the rest of it, and only that request's completion
+        // reads it.
+        unsafe {
+            let requests = array::from_fn(|nth| request_of(bucket, nth).read_volatile());
+            let begins_ns =
+                array::from_fn(|nth| (&raw const (*bucket.add(nth)).begin_ns).read_volatile());
+            let (nth, before) = ring_place(requests, begins_ns, request);
+            // The verifier requires this bound.
+            let nth = opaque(nth as u64) as usize & (RING_PLACES - 1);
+            if exchange(request_of(bucket, nth), before, request) == before {
+                let begin = bucket.add(nth);
+                (&raw mut (*begin).begin_ns).write_volatile(what.begin_ns);
+                (&raw mut (*begin).thread).write_volatile(what.thread);
+                (&raw mut (*begin).position).write_volatile(what.position);
+                return;
+            }
+        }
     }
 }
 
@@ -215,18 +248,27 @@ pub fn of_ring(request: u64, is_sync: bool) -> Kept {
         begin_ns: 0,
         thread: bpf_get_current_pid_tgid(),
     };
-    if let Some(begin) = begin_of_ring(request) {
-        // SAFETY: an element of an array, copied at once. A torn copy fails the comparison of the request's address or has a wrong time at worst.
+    let Some(bucket) = bucket_of(request) else {
+        return kept;
+    };
+    for nth in 0..RING_PLACES {
+        // SAFETY: each place is inside the bucket. Its request is this one, so no other program writes to it, except that one for which the bucket
+        // is full takes the place.
         unsafe {
-            let known = begin.read_volatile();
-            if known.request == request && valid_begin::<Probe>(known.begin_ns) != 0 {
-                (&raw mut (*begin).request).write_volatile(0);
+            if request_of(bucket, nth).read_volatile() != request {
+                continue;
+            }
+            let known = bucket.add(nth).read_volatile();
+            if exchange(request_of(bucket, nth), request, 0) == request
+                && valid_begin::<Probe>(known.begin_ns) != 0
+            {
                 (kept.thread, kept.begin_ns) = (known.thread, known.begin_ns);
                 if !is_sync && known.position.cast_signed() >= 0 {
                     kept.at = known.position;
                 }
             }
         }
+        break;
     }
     kept
 }

@@ -15,7 +15,7 @@ use trackiops_schemas::ebpf::ring::{
 };
 use trackiops_schemas::ebpf::spans::{SPAN_ENTRIES, SPANS_MAP};
 use trackiops_schemas::ebpf::syscalls::{
-    CALL_BEGINS_MAP, CALL_RING_MAP, RING_BEGINS, RING_BEGINS_MAP, SYSCALLS, SYSCALLS_GLOBAL,
+    CALL_BEGINS_MAP, CALL_RING_MAP, RING_BEGINS_MAP, RING_BUCKETS, SYSCALLS, SYSCALLS_GLOBAL,
 };
 
 use crate::filter::Filter;
@@ -148,7 +148,7 @@ impl ProgramGlobals {
             loader.map_max_entries(SPANS_MAP, SPAN_ENTRIES);
         }
         if self.keeps_calls {
-            loader.map_max_entries(RING_BEGINS_MAP, RING_BEGINS);
+            loader.map_max_entries(RING_BEGINS_MAP, RING_BUCKETS);
         }
         if self.times_calls {
             loader.map_max_entries(APP_LATENCIES_MAP, self.cpus * APP_LATENCIES_OF_CPU as u32);
