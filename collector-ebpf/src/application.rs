@@ -442,7 +442,7 @@ fn sum_of<M: Memory>(program: Program, file: u64, now_ns: u64) -> Option<NonNull
         && filter::is_left_out(
             program as u32,
             File::below(inode, || entry(of_file)),
-            Who::calling(uid, cgroup),
+            Who::calling(|| uid, || cgroup),
         )
     {
         return None;
@@ -637,7 +637,7 @@ fn begin(places: *mut AppPlaces, nth: u64, file: u64, now_ns: u64) -> Option<Non
         filter::leave_out(
             program_of(nth),
             File::below(inode, || entry(of_file)),
-            Who::calling(key.uid, key.cgroup),
+            Who::calling(|| key.uid, || key.cgroup),
         );
         return None;
     }

@@ -8,15 +8,16 @@ use trackiops_schemas::ebpf::{
     block::BLOCK_STATUSES,
     left_out::table,
     local::FILE_SYSTEM_HASH,
-    ring::{NO_USER, RequestRecord, flags},
+    ring::{NO_USER, RequestRecord, filters, flags},
 };
 
 use crate::{
+    application,
     completion::Completion,
-    filter,
+    filter::{self, Who},
     globals::{BLOCK_ERRNOS, DIRECT, FILTER, PATHS},
     kernel_memory::{
-        Address, Memory, Probe, copy_words, global, if_zero, now_ns, opaque, untraced,
+        Address, Memory, Probe, Reader, copy_words, global, if_zero, now_ns, opaque, untraced,
         verified_once, word,
     },
     left_out, local, paths,
@@ -81,7 +82,6 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     if part == 0 || operation == DISCARD {
         return;
     }
-    let end_ns = now_ns();
     let mut bits = flags::BLOCK;
     if operation & WRITES != 0 {
         bits |= flags::WRITE;
@@ -92,17 +92,11 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
     if left != bytes || request.held_or_zero::<u64>(&own.request_end) != 0 {
         bits |= flags::PIECE;
     }
-    let course = Course {
-        end_ns,
-        start_ns: request.held_or_zero(&own.request_start),
-        issued_ns: request.held_or_zero(&own.request_issued),
-        error: errno(status),
-    };
     // Most requests have one bio and take this short way.
     if M::SINCE_6_2 {
         let bio = request.follow(&own.request_bio);
         if bio.field_or_zero::<u32>(&own.bio_bytes) >= bytes
-            && of_one::<M>(request, bio, part, bits, bytes, &course)
+            && of_one::<M>(request, bio, part, bits, bytes, status)
         {
             return;
         }
@@ -114,6 +108,8 @@ fn account<M: Memory>(request: Address<M::Trusted>, status: u32, bytes: u32) {
         }
         return;
     };
+    let course = Course::of(request, status);
+    let end_ns = course.end_ns;
     // SAFETY: `take` returned this element, and only this program writes to it until `leave`.
     unsafe {
         (&raw mut (*scratch).record.end_ns).write_volatile(end_ns);
@@ -179,6 +175,18 @@ struct Course {
 }
 
 impl Course {
+    /// That of a request which completes now.
+    #[inline(always)]
+    fn of(request: Address<impl Reader>, status: u32) -> Self {
+        let own = &DIRECT.block;
+        Self {
+            end_ns: now_ns(),
+            start_ns: request.held_or_zero(&own.request_start),
+            issued_ns: request.held_or_zero(&own.request_issued),
+            error: errno(status),
+        }
+    }
+
     /// Writes the members that all records of a request share, and returns the flags of the first record.
     ///
     /// # Safety
@@ -230,7 +238,7 @@ fn of_one<M: Memory>(
     part: u64,
     bits: u32,
     bytes: u32,
-    course: &Course,
+    status: u32,
 ) -> bool {
     let own = &DIRECT.block;
     let device: u32 = Address::<M>::new(part).field_or_zero(&own.part_dev);
@@ -252,7 +260,8 @@ fn of_one<M: Memory>(
         None => File::device(device),
     };
     let bits = untraced(bits | direct);
-    if global(&FILTER) != 0 && is_left_out(bits, group(bio), &file, inode, bytes) {
+    // Nothing more is read of a request that is left out.
+    if global(&FILTER) != 0 && is_left_out_lately(bits, bio, &file, inode, bytes) {
         return true;
     }
     let Some(slot) = Completion::free_slot::<M>() else {
@@ -261,6 +270,7 @@ fn of_one<M: Memory>(
     let Some(completion) = Completion::seen::<M>() else {
         return true;
     };
+    let course = Course::of(request, status);
     // SAFETY: `free_slot` returned this slot, and only this CPU writes to it until `in_slot` publishes it.
     unsafe {
         write!(slot.flags, course.note(slot, bits));
@@ -810,20 +820,55 @@ fn group<M: Memory>(bio: Address<M>) -> u64 {
     node.held_or_zero(&DIRECT.cgroup.node_id)
 }
 
+/// [`is_left_out`], which first looks whether the filter has left out the file lately. The program must not interrupt itself.
+#[inline(always)]
+fn is_left_out_lately<B: Memory>(
+    bits: u32,
+    bio: Address<B>,
+    file: &File,
+    inode: u64,
+    bytes: u32,
+) -> bool {
+    let kind = filter::BLOCK_REQUESTS + u32::from(bits & flags::WRITE != 0);
+    let its = application::File {
+        inode,
+        fileid: file.fileid,
+        generation: u64::from(file.dev) << 32 | u64::from(file.handle_hash),
+    };
+    let who = Who {
+        pid: 0,
+        uid: 0,
+        cgroup: match global(&FILTER) & filters::CGROUPS {
+            0 => 0,
+            _ => group(bio),
+        },
+    };
+    if filter::is_left_out(kind, its, who) {
+        count_left_out(bits, bytes);
+        return true;
+    }
+    let is_left_out = is_left_out(bits, who.cgroup, file, inode, bytes);
+    if is_left_out {
+        filter::leave_out(kind, its, who);
+    }
+    is_left_out
+}
+
 /// Whether the filter leaves out a request on a file; if so, counts it as left out.
 #[inline(always)]
 fn is_left_out(bits: u32, cgroup: u64, file: &File, inode: u64, bytes: u32) -> bool {
     if filter::admits_block(bits, cgroup, file.dev, file.fileid, inode) {
         return false;
     }
-    let requests = u64::from(bits & flags::PIECE == 0);
-    left_out::count(
-        left_out::table(table::BLOCK, bits),
-        0,
-        requests,
-        bytes.into(),
-    );
+    count_left_out(bits, bytes);
     true
+}
+
+#[inline(always)]
+fn count_left_out(bits: u32, bytes: u32) {
+    let requests = u64::from(bits & flags::PIECE == 0);
+    let table = left_out::table(table::BLOCK, bits);
+    left_out::count(table, 0, requests, bytes.into());
 }
 
 #[inline(always)]

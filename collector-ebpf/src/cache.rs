@@ -53,8 +53,8 @@ fn count<M: Memory>(program: Program, folio: Address<M::Trusted>) -> Option<()> 
     let file = file_of(inode);
     let who = who::<M>(program == Program::PagesEvicted);
     let (uid, cgroup) = who;
-    if global(&FILTER) != 0 && filter::is_left_out(program as u32, file, Who::calling(uid, cgroup))
-    {
+    let caller = Who::calling(|| uid, || cgroup);
+    if global(&FILTER) != 0 && filter::is_left_out(program as u32, file, caller) {
         return None;
     }
     let bytes = bytes::<M>(folio);
@@ -172,7 +172,7 @@ fn begin<M: Memory>(
     let has_path =
         magic != NFS_SUPER_MAGIC && key.direction & FILE_SYSTEM == 0 && direction != PAGES_EVICTED;
     if global(&FILTER) != 0 && !filter::admits_pages(&key, pid as u32, inode) {
-        filter::leave_out(program, file_of(object), Who::calling(uid, cgroup));
+        filter::leave_out(program, file_of(object), Who::calling(|| uid, || cgroup));
         return None;
     }
     let sum = application::claim(places, nth, file_of(object), &mut key, pid, begin_ns)?;

@@ -33,17 +33,19 @@ pub struct Who {
 }
 
 impl Who {
-    /// The calling process, with the user that owns the open file.
+    /// The calling process, with the user that owns the open file. What the filter does not ask for is 0: it would split entries that are left out
+    /// alike.
     #[inline(always)]
-    pub fn calling(uid: u32, cgroup: u64) -> Self {
+    pub fn calling(uid: impl FnOnce() -> u32, cgroup: impl FnOnce() -> u64) -> Self {
+        let asks = |kind: u32| global(&FILTER) & kind != 0;
         Self {
-            // 0 unless the filter asks for it: a process id would split entries that are left out alike.
-            pid: match global(&FILTER) & filters::PIDS {
-                0 => 0,
-                _ => (bpf_get_current_pid_tgid() >> 32) as u32,
+            pid: if asks(filters::PIDS) {
+                (bpf_get_current_pid_tgid() >> 32) as u32
+            } else {
+                0
             },
-            uid,
-            cgroup,
+            uid: if asks(filters::UIDS) { uid() } else { 0 },
+            cgroup: if asks(filters::CGROUPS) { cgroup() } else { 0 },
         }
     }
 }
@@ -60,7 +62,9 @@ struct LeftOut {
 /// Kinds of left-out entries, after the numbers of the programs of [`crate::application`].
 pub const READ_REQUESTS: u32 = APP_PROGRAMS as u32;
 pub const WRITE_REQUESTS: u32 = READ_REQUESTS + 1;
-const KINDS: usize = APP_PROGRAMS + 2;
+/// Kinds for requests to block devices: reads, then writes.
+pub const BLOCK_REQUESTS: u32 = WRITE_REQUESTS + 1;
+const KINDS: usize = APP_PROGRAMS + 4;
 /// Elements of each kind on a CPU; a power of two.
 const ELEMENTS: usize = 32;
 /// How long an entry holds, in `jiffies`: 0.1 s at 1000 HZ, 1 s at 100 HZ. Then a file may have moved.
@@ -90,14 +94,18 @@ pub fn is_left_out(kind: u32, file: File, who: Who) -> bool {
     let Some(element) = element(kind, file.inode) else {
         return false;
     };
-    // SAFETY: `element` is valid; only this CPU and program write it.
+    let kinds = global(&FILTER);
+    // SAFETY: `element` is valid; only this CPU and program write it. Members that the filter does not ask for are 0 in all entries.
     unsafe {
         (&raw const (*element).file.inode).read_volatile() == file.inode
             && (&raw const (*element).file.fileid).read_volatile() == file.fileid
             && (&raw const (*element).file.generation).read_volatile() == file.generation
-            && (&raw const (*element).who.uid).read_volatile() == who.uid
-            && (&raw const (*element).who.cgroup).read_volatile() == who.cgroup
-            && (&raw const (*element).who.pid).read_volatile() == who.pid
+            && (kinds & filters::UIDS == 0
+                || (&raw const (*element).who.uid).read_volatile() == who.uid)
+            && (kinds & filters::CGROUPS == 0
+                || (&raw const (*element).who.cgroup).read_volatile() == who.cgroup)
+            && (kinds & filters::PIDS == 0
+                || (&raw const (*element).who.pid).read_volatile() == who.pid)
             && jiffies().wrapping_sub((&raw const (*element).at).read_volatile()) < VALID
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     globals::DIRECT,
     kernel_memory::{Address, Memory, Probe, copy_words, global},
     single_calls::{self, Kept},
-    syscalls::{Ended, First, add_or_first, count_first, keeps, name},
+    syscalls::{Ended, First, add_or_first, count_first, is_left_out, keeps, name},
 };
 
 /// The program number that counts this operation (`enum io_uring_op`, include/uapi/linux/io_uring.h).
@@ -71,6 +71,9 @@ fn count<M: Memory>(program: u32, file: u64, result: i64, request: u64) {
     let mut kept = Kept::NOT;
     if keeps::<M>() {
         kept = single_calls::of_ring(request, program == Program::RingSync as u32);
+    }
+    if is_left_out::<M>(M::thread(), program, file) {
+        return;
     }
     let mut is_first = false;
     // SAFETY: an element of a per-CPU map, which only this program uses. The stack has no room for it.

@@ -139,6 +139,14 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
     let first: u32 = call.held_or_zero(&own.first);
     let begin_ns = application::begin_ns::<M>(&CALL_BEGINS);
     let of_kind = kind & !kinds::AT;
+    let mut file = 0;
+    if of_kind <= kinds::WRITES {
+        // First, because a filter excludes most calls.
+        let Some(its) = wanted::<M>(thread, program_of(of_kind), first) else {
+            return 0;
+        };
+        file = its;
+    }
     if AT_ONCE && of_kind <= kinds::WRITES {
         let ended = Ended {
             calls: 1,
@@ -146,7 +154,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
             begin_ns,
             kept: Kept::NOT,
         };
-        return add_or_leave::<M>(thread, program_of(of_kind), first, &ended);
+        return add_or_leave::<M>(thread, program_of(of_kind), file, &ended);
     }
     let mut kept = Kept::NOT;
     if !AT_ONCE && keeps::<M>() {
@@ -178,7 +186,7 @@ fn count<M: Memory, const AT_ONCE: bool>(registers: u64, result: u64, kind: u8) 
         kept,
     });
     match of_kind {
-        kinds::READS | kinds::WRITES => count_descriptor::<M>(program_of(of_kind), first),
+        kinds::READS | kinds::WRITES => count_file::<M>(program_of(of_kind), file),
         kinds::SENDS => transferred::<M>(call.held_or_zero(&own.second), first),
         kinds::COPIES => transferred::<M>(first, call.held_or_zero(&own.third)),
         kinds::SYNCS | kinds::OPENS => operated::<M>(of_kind, first, result, is_kept),
@@ -315,33 +323,40 @@ fn note_end(ended: Ended) {
 }
 
 /// Counts the ended calls for the file of a descriptor. Returns 1 if it left them to [`count_firsts`], else 0.
-#[inline(always)]
+#[inline(never)]
 fn count_descriptor<M: Memory>(program: u32, descriptor: u32) -> u64 {
-    verified_once!(M, descriptor_by_cast, descriptor_by_probe: count_of(program: u32, descriptor: u32))
+    match wanted::<M>(M::thread(), program, descriptor) {
+        Some(file) => count_file::<M>(program, file),
+        None => 0,
+    }
+}
+
+/// [`count_descriptor`] for a `struct file`.
+#[inline(always)]
+fn count_file<M: Memory>(program: u32, file: u64) -> u64 {
+    verified_once!(M, file_by_cast, file_by_probe: count_of(program: u32, file: u64))
 }
 
 #[inline(always)]
-fn count_of<M: Memory>(program: u32, descriptor: u32) -> u64 {
+fn count_of<M: Memory>(program: u32, file: u64) -> u64 {
     let Some(scratch) = FIRSTS.get_ptr_mut(0) else {
         return 0;
     };
     // SAFETY: an element of a per-CPU map, which only this program uses.
     let ended = unsafe { &(*scratch).ended };
-    add_or_leave::<M>(M::thread(), program, descriptor, ended)
+    add_or_leave::<M>(M::thread(), program, file, ended)
 }
 
-/// Adds the calls to the sum of the descriptor's file, or leaves them to [`count_firsts`]; returns 1 in that case.
+/// Adds the calls to the sum of the file, or leaves them to [`count_firsts`]; returns 1 in that case.
 #[inline(always)]
 fn add_or_leave<M: Memory>(
     thread: Address<M::Trusted>,
     program: u32,
-    descriptor: u32,
+    file: u64,
     ended: &Ended,
 ) -> u64 {
     let mut left = 0;
-    if let Some(file) = file_of::<M>(thread, descriptor) {
-        add_or_first::<M>(thread, program, file, ended, |sum| left = leave(sum, ended));
-    }
+    add_or_first::<M>(thread, program, file, ended, |sum| left = leave(sum, ended));
     left
 }
 
@@ -454,6 +469,29 @@ pub fn file_of<M: Memory>(thread: Address<M::Trusted>, descriptor: u32) -> Optio
     (file != 0).then_some(file)
 }
 
+/// The `struct file` of a descriptor, unless the filter has just left it out.
+#[inline(always)]
+fn wanted<M: Memory>(thread: Address<M::Trusted>, program: u32, descriptor: u32) -> Option<u64> {
+    let file = file_of::<M>(thread, descriptor)?;
+    (!is_left_out::<M>(thread, program, file)).then_some(file)
+}
+
+/// Whether the filter has just left out calls on a file.
+#[inline(always)]
+pub fn is_left_out<M: Memory>(thread: Address<M::Trusted>, program: u32, file: u64) -> bool {
+    if global(&FILTER) == 0 {
+        return false;
+    }
+    let of_file = M::file(file);
+    let inode = Address::<M::Typed>::new(of_file.field_or_zero(&DIRECT.app.file_inode));
+    let uid = || {
+        let cred = Address::<M::Typed>::new(of_file.field_or_zero(&DIRECT.app.file_cred));
+        cred.held_or_zero(&DIRECT.cred_uid)
+    };
+    let who = Who::calling(uid, || cgroup::of_local_thread::<M>(|| thread));
+    filter::is_left_out(program, which(inode), who)
+}
+
 /// Adds calls to the sum in the place of their file. If the file has none, calls `first` to begin a sum.
 #[inline(always)]
 pub fn add_or_first<M: Memory>(
@@ -476,9 +514,6 @@ pub fn add_or_first<M: Memory>(
     let uid: u32 = cred.held(&DIRECT.cred_uid)?;
     let file_now = which(inode);
     let cgroup = cgroup::of_local_thread::<M>(|| thread);
-    if global(&FILTER) != 0 && filter::is_left_out(program, file_now, Who::calling(uid, cgroup)) {
-        return None;
-    }
     let flags: u32 = of_file.field(&DIRECT.syscalls.file_flags)?;
     let now_ns = now_ns();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
@@ -606,7 +641,8 @@ fn begin(places: *mut AppPlaces, first: *const First, hash: u64) -> Option<NonNu
     let pid = bpf_get_current_pid_tgid() >> 32;
     if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
         let kind = application::program_of(nth);
-        filter::leave_out(kind, which(inode), Who::calling(key.uid, key.cgroup));
+        let who = Who::calling(|| key.uid, || key.cgroup);
+        filter::leave_out(kind, which(inode), who);
         return None;
     }
     key.direction |= uncounted;
