@@ -1,348 +1,86 @@
-//! Adds up the partial rows of each group and window.
+//! Adds up rows that belong together.
 
-use std::sync::Arc;
+use std::hash::Hash;
 
 use indexmap::IndexMap;
 use indexmap::map::Entry;
-use trackiops_schemas::identity::Tenant;
-use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::row::Row;
-use trackiops_schemas::time::UtcMs;
 
-use crate::group::{Entity, TenantKey};
-use crate::lost::Lost;
-use crate::origin::{File, HostIndex};
-use crate::sparse_row::SparseRow;
+use crate::error::QueryError;
 
-/// The values that rows of one group have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GroupKey {
-    /// Start of the window of the answer.
-    pub window: UtcMs,
-    /// The host that recorded the rows.
-    pub host: HostIndex,
-    /// The file, directory, mount or host that the rows belong to.
-    pub of: Entity,
-    /// The tenant, if the query groups by it: see [`crate::GroupBy::tenant`].
-    pub tenant: Option<TenantKey>,
-    /// The level at which the I/O was observed. Levels are never added up.
-    pub level: IoLevel,
+/// A sum of rows. The order of the rows does not change it.
+pub(crate) trait Sum {
+    /// A row, as it is added.
+    type Row<'r>;
+
+    /// The sum of one row.
+    fn of(row: Self::Row<'_>) -> Self;
+
+    /// Adds a row.
+    fn add(&mut self, row: Self::Row<'_>);
+
+    /// Adds another sum.
+    fn absorb(&mut self, other: Self);
 }
 
-/// The sum of a group's rows.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// The file, as the latest row with a name describes it. A group of several files has any of them.
-    pub file: Arc<File>,
-    /// The tenant of the rows. A name, uid or cgroup is present only if all rows have the same one. A tenant answers
-    /// only for its own requests. Names of the user and the container are the latest ones of that uid and cgroup.
-    /// Labels are the latest ones of that name.
-    pub tenant: Arc<Tenant>,
-    /// The counters.
-    pub sum: SparseRow,
-    /// Lost time; unknown if nothing is compared.
-    pub lost: Lost,
-    latest: Age,
-    /// Ages of the rows that supplied the names of the user and the container, and the labels.
-    named: [Age; 3],
+/// Sums, in the order of their first rows. This order is close to that of an answer, so sorting takes little time.
+pub(crate) type Sums<K, S> = IndexMap<K, S, foldhash::fast::RandomState>;
+
+/// Adds up the rows of each key.
+#[derive(Debug)]
+pub(crate) struct Aggregator<K, S> {
+    sums: Sums<K, S>,
+    limit: usize,
 }
 
-/// Age of a row: the end of its window, then the position of its segment among the segments of that window.
-pub type Age = (UtcMs, usize);
+impl<K: Eq + Hash, S: Sum> Aggregator<K, S> {
+    /// Without rows. `limit` is the largest number of sums.
+    pub(crate) fn new(limit: Option<usize>) -> Self {
+        Self {
+            sums: Sums::default(),
+            limit: limit.unwrap_or(usize::MAX),
+        }
+    }
 
-/// Groups, in the order of their first rows. This order is close to that of an answer, so sorting takes little time.
-pub type Groups = IndexMap<GroupKey, Group, foldhash::fast::RandomState>;
-
-/// Adds up rows. Their order does not change the sums.
-#[derive(Debug, Default)]
-pub struct Aggregator {
-    groups: Groups,
-}
-
-impl Aggregator {
-    /// Adds a row, and what its requests lost.
-    pub fn add(
-        &mut self,
-        key: GroupKey,
-        age: Age,
-        file: &Arc<File>,
-        tenant: &Arc<Tenant>,
-        row: Row,
-        lost: Lost,
-    ) {
-        match self.groups.entry(key) {
+    /// Adds a row. Ignores it if there are too many sums: [`Self::check`] fails then.
+    pub(crate) fn add(&mut self, key: K, row: S::Row<'_>) {
+        if self.sums.len() > self.limit {
+            return;
+        }
+        match self.sums.entry(key) {
             Entry::Vacant(entry) => {
-                entry.insert(Group {
-                    file: Arc::clone(file),
-                    tenant: Arc::clone(tenant),
-                    sum: row.into(),
-                    lost,
-                    latest: age,
-                    named: [age; 3],
-                });
+                entry.insert(S::of(row));
             }
-            Entry::Occupied(mut entry) => {
-                let group = entry.get_mut();
-                group.sum.merge(&row);
-                group.lost.add(lost);
-                group.add_file(age, file);
-                group.add_tenant([age; 3], tenant);
-            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(row),
         }
     }
 
-    /// Number of groups.
-    pub fn len(&self) -> usize {
-        self.groups.len()
-    }
-
-    /// Whether there are no groups.
-    pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
-    /// Adds the groups of another aggregator.
-    pub fn absorb(&mut self, other: Self) {
-        if self.groups.is_empty() {
-            self.groups = other.groups;
+    /// Adds the sums of another aggregator.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        if self.sums.is_empty() {
+            self.sums = other.sums;
             return;
         }
-        self.groups.reserve(other.groups.len());
-        for (key, group) in other.groups {
-            match self.groups.entry(key) {
+        self.sums.reserve(other.sums.len());
+        for (key, sum) in other.sums {
+            match self.sums.entry(key) {
                 Entry::Vacant(entry) => {
-                    entry.insert(group);
+                    entry.insert(sum);
                 }
-                Entry::Occupied(mut entry) => {
-                    let known = entry.get_mut();
-                    known.sum.merge(&group.sum.row());
-                    known.lost.add(group.lost);
-                    known.add_file(group.latest, &group.file);
-                    known.add_tenant(group.named, &group.tenant);
-                }
+                Entry::Occupied(mut entry) => entry.get_mut().absorb(sum),
             }
         }
     }
 
-    /// Returns the groups.
-    pub fn finish(self) -> Groups {
-        self.groups
-    }
-}
-
-/// The later of the known names. Sets `named` to its age.
-fn latest(
-    (own, named): (&Option<Arc<str>>, &mut Age),
-    (other, age): (&Option<Arc<str>>, Age),
-) -> Option<Arc<str>> {
-    if (other.is_some(), age) < (own.is_some(), *named) {
-        return own.clone();
-    }
-    *named = age;
-    other.clone()
-}
-
-impl Group {
-    /// Keeps the name, the uid and the cgroup only if both tenants have the same value.
-    fn add_tenant(&mut self, ages: [Age; 3], tenant: &Arc<Tenant>) {
-        if self.tenant == *tenant {
-            for (named, age) in self.named.iter_mut().zip(ages) {
-                *named = age.max(*named);
-            }
-            return;
-        }
-        let own = &self.tenant;
-        let [user_age, container_age, labels_age] = &mut self.named;
-        let user = latest((&own.user, user_age), (&tenant.user, ages[0]));
-        let container = latest(
-            (&own.container, container_age),
-            (&tenant.container, ages[1]),
-        );
-        let labels = latest((&own.labels, labels_age), (&tenant.labels, ages[2]));
-        let uid = own.uid.filter(|_| own.uid == tenant.uid);
-        let cgroup = own.cgroup.clone().filter(|_| own.cgroup == tenant.cgroup);
-        let name = own.name.clone().filter(|_| own.name == tenant.name);
-        let joined = Tenant {
-            uid,
-            user: user.filter(|_| uid.is_some()),
-            container: container.filter(|_| cgroup.is_some()),
-            cgroup,
-            labels: labels.filter(|_| name.is_some()),
-            name,
-        };
-        if joined != **own {
-            self.tenant = Arc::new(joined);
+    /// Fails if there are too many sums.
+    pub(crate) fn check(&self) -> Result<(), QueryError> {
+        match self.sums.len() > self.limit {
+            true => Err(QueryError::TooManyRows),
+            false => Ok(()),
         }
     }
 
-    fn add_file(&mut self, age: Age, file: &Arc<File>) {
-        if is_better(&file.path, age, self) {
-            self.file = Arc::clone(file);
-            self.latest = age;
-        }
-    }
-}
-
-/// A named file wins over one without a name, and a later name wins over an earlier one.
-/// Within one window, the later segment has the later name.
-fn is_better(path: &Option<String>, age: Age, than: &Group) -> bool {
-    (path.is_some(), age) >= (than.file.path.is_some(), than.latest)
-}
-
-#[cfg(test)]
-mod tests {
-    use trackiops_schemas::identity::{Dev, FileKey};
-
-    use super::*;
-    use crate::group::GroupBy;
-
-    fn file(path: Option<&str>) -> Arc<File> {
-        Arc::new(File {
-            key: FileKey(7),
-            dev: Dev(49),
-            fileid: 42,
-            mount: None,
-            path: path.map(Into::into),
-            path_inferred: None,
-            level: IoLevel::Wire,
-        })
-    }
-
-    fn requests(n: u64) -> Row {
-        let mut row = Row::default();
-        row.read.requests = n;
-        row.read.untimed = n;
-        row
-    }
-
-    #[test]
-    fn the_latest_name_stands_for_the_group_whatever_the_order_of_arrival() {
-        let rows = [(1, Some("/a")), (3, Some("/c")), (4, None), (2, Some("/b"))];
-        for first in 0..rows.len() {
-            let mut aggregator = Aggregator::default();
-            for (time, path) in rows.iter().cycle().skip(first).take(rows.len()) {
-                let key = GroupKey {
-                    window: UtcMs(0),
-                    host: 0,
-                    of: Entity::File(FileKey(7)),
-                    tenant: None,
-                    level: IoLevel::Wire,
-                };
-                let tenant = tenant("0", None);
-                let (age, file) = ((UtcMs(*time), 0), file(*path));
-                let lost = Lost::default();
-                aggregator.add(key, age, &file, &tenant, requests(1), lost);
-            }
-            let groups = aggregator.finish();
-            assert_eq!(groups.len(), 1);
-            assert_eq!(groups[0].file.path.as_deref(), Some("/c"));
-            assert_eq!(groups[0].tenant, tenant("0", None));
-            assert_eq!(*groups[0].sum.row(), requests(4));
-        }
-    }
-
-    fn tenant(packed: &str, user: Option<&str>) -> Arc<Tenant> {
-        Arc::new(Tenant {
-            user: user.map(Into::into),
-            ..packed.parse().unwrap()
-        })
-    }
-
-    /// Adds up rows of these tenants, one row per second. Returns the tenant and the number of rows of each group.
-    fn added_up(by: GroupBy, tenants: &[(usize, &Arc<Tenant>)]) -> Vec<(Arc<Tenant>, u64)> {
-        let mut mergers = [Aggregator::default(), Aggregator::default()];
-        for (i, (time, tenant)) in tenants.iter().enumerate() {
-            let key = GroupKey {
-                window: UtcMs(0),
-                host: 0,
-                of: Entity::File(FileKey(7)),
-                tenant: by.tenant(tenant),
-                level: IoLevel::Wire,
-            };
-            let age = (UtcMs(1000 * *time as i64), 0);
-            let lost = Lost::default();
-            mergers[i % 2].add(key, age, &file(None), tenant, requests(1), lost);
-        }
-        let [mut aggregator, other] = mergers;
-        aggregator.absorb(other);
-        let groups = aggregator.finish().into_values();
-        let mut groups: Vec<_> = groups
-            .map(|group| (group.tenant, group.sum.read().requests))
-            .collect();
-        groups.sort_by_key(|(tenant, _)| tenant.to_string());
-        groups
-    }
-
-    /// Tries several orders, because the order of rows must not change the sums.
-    fn check(by: GroupBy, tenants: &[Arc<Tenant>], expected: &[(Arc<Tenant>, u64)]) {
-        let mut order: Vec<_> = tenants.iter().enumerate().collect();
-        for _ in 0..order.len() {
-            order.rotate_left(1);
-            assert_eq!(added_up(by, &order), expected, "{order:?}");
-            let backwards: Vec<_> = order.iter().rev().copied().collect();
-            assert_eq!(added_up(by, &backwards), expected, "{backwards:?}");
-        }
-    }
-
-    #[test]
-    fn a_row_of_several_tenants_has_what_they_have_in_common() {
-        let [root, alice] = [("0:/a", Some("root")), ("1000:/a", Some("alice"))]
-            .map(|(packed, user)| tenant(packed, user));
-        let tenants = [root.clone(), alice.clone(), root.clone()];
-        check(GroupBy::FILE, &tenants, &[(tenant("?:/a", None), 3)]);
-        check(
-            GroupBy::FILE_TENANT,
-            &tenants,
-            &[(root.clone(), 2), (alice.clone(), 1)],
-        );
-        let elsewhere = tenant("1000:/b", Some("alice"));
-        let tenants = [elsewhere.clone(), alice.clone(), elsewhere.clone()];
-        check(
-            GroupBy::FILE,
-            &tenants,
-            &[(tenant("1000", Some("alice")), 3)],
-        );
-        check(
-            GroupBy::FILE_TENANT,
-            &tenants,
-            &[(alice.clone(), 1), (elsewhere, 2)],
-        );
-        let unknown = Arc::<Tenant>::default();
-        let tenants = [unknown.clone(), alice.clone(), alice.clone()];
-        check(GroupBy::FILE, &tenants, &[(unknown.clone(), 3)]);
-        check(GroupBy::FILE_TENANT, &tenants, &[(alice, 2), (unknown, 1)]);
-    }
-
-    #[test]
-    fn a_user_who_was_renamed_is_one_tenant_with_the_last_known_name() {
-        let named = [None, Some("alice"), Some("bob"), None];
-        let tenants = named.map(|user| tenant("1000:/a", user));
-        for by in [GroupBy::FILE, GroupBy::FILE_TENANT] {
-            check(by, &tenants, &[(tenants[2].clone(), 4)]);
-        }
-    }
-
-    #[test]
-    fn names_of_a_user_and_of_a_container_are_the_latest_of_each() {
-        let named = |user: Option<&str>, container: Option<&str>| {
-            let tenant = Tenant {
-                container: container.map(Into::into),
-                ..(*tenant("1000:/a", user)).clone()
-            };
-            Arc::new(tenant)
-        };
-        let tenants = [
-            named(Some("alice"), None),
-            named(None, Some("shop/web")),
-            named(None, Some("shop/web/nginx")),
-            named(Some("bob"), None),
-        ];
-        let both = named(Some("bob"), Some("shop/web/nginx"));
-        for by in [GroupBy::FILE, GroupBy::FILE_TENANT] {
-            check(by, &tenants, &[(both.clone(), 4)]);
-        }
-        let elsewhere = tenant("1000:/b", None);
-        let tenants = [both, elsewhere.clone(), elsewhere];
-        check(GroupBy::FILE, &tenants, &[(tenant("1000", Some("bob")), 3)]);
+    /// Returns the sums.
+    pub(crate) fn finish(self) -> Sums<K, S> {
+        self.sums
     }
 }

@@ -12,18 +12,19 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::{AppCalls, Direction};
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::aggregation::{Group, GroupKey, Groups};
 use crate::answer::{Answer, AnswerRow, EmptyReason, OrEmpty, Outcome, Which};
 use crate::ask::{ask_with, asked, nothing, recorded, within};
 use crate::columns::Column;
 use crate::coverage::needed_notes::{calls_out_of_percentiles, folded, notes};
-use crate::coverage::note::Note;
+use crate::coverage::note::{Note, OtherLevels};
 use crate::coverage::recorded_time::HostTimes;
 use crate::coverage::{Gap, Interval};
 use crate::error::QueryError;
-use crate::execute::{Found, OtherLevels, Recorded, execute};
+use crate::execute::Recorded;
 use crate::explain::Stage;
+use crate::file_groups::{Group, GroupKey, Groups};
 use crate::file_selector::{FileSelection, FileSelector, resolve};
+use crate::file_sums::{FileRows, Found};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping, TenantKey};
 use crate::lost::Lost;
@@ -163,16 +164,15 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     if projection.has_lost() && !ranks_by_lost && plan.step == Step::All {
         usual = UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?;
     }
-    let row_limit = question.row_limit;
-    let mut found = execute(
-        &plan,
-        wanted.as_ref(),
+    let rows = FileRows {
+        plan: &plan,
+        wanted: wanted.as_ref(),
         projection,
-        &grouping,
-        &usual,
-        row_limit,
+        grouping: &grouping,
+        usual: &usual,
         explain,
-    )?;
+    };
+    let mut found = rows.add_up(question.row_limit)?;
     other_levels = other_levels.or(found.other_levels.take());
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
@@ -380,15 +380,15 @@ fn rank(
     }
     let only_transfers = question.projection.is_of_transfers() || !question.ops.is_empty();
     let projection = needs.only_transfers(only_transfers);
-    let mut found = execute(
-        &plan,
+    let rows = FileRows {
+        plan: &plan,
         wanted,
         projection,
         grouping,
         usual,
-        None,
-        &question.explain,
-    )?;
+        explain: &question.explain,
+    };
+    let mut found = rows.add_up(None)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
     let asked = Asked {

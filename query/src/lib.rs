@@ -4,14 +4,14 @@
 //!
 //! 1. look up the files in the catalog ([`mod@file_selector`]);
 //! 2. choose one granularity for each journal in the range ([`mod@plan`]);
-//! 3. read the needed pages ([`scan`]) and add up their rows ([`mod@execute`], [`mod@group`], [`aggregation`]);
+//! 3. read the needed pages ([`scan`]) and add up their rows (`execute`, `aggregation`, [`mod@group`]);
 //! 4. find unrecorded time ([`coverage`]).
 //!
 //! [`ask_operations`] does the same for operations ([`mod@operations`]).
 //! The [`columns`] of an answer decide which pages a query reads.
 //! The crate `trackiops-render` formats answers.
 
-pub mod aggregation;
+mod aggregation;
 pub mod answer;
 pub mod ask;
 pub mod captures;
@@ -20,10 +20,12 @@ pub mod condition;
 pub mod coverage;
 pub mod error;
 pub mod events;
-pub mod execute;
+mod execute;
 pub mod explain;
+mod file_groups;
 pub mod file_rows;
 pub mod file_selector;
+mod file_sums;
 pub mod files;
 pub mod filter_and_sort;
 #[cfg(feature = "fuzzing")]

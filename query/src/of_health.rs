@@ -7,8 +7,9 @@ use crate::ask::{ask_with, nothing, recorded, within};
 use crate::coverage::needed_notes::{gaps, notes};
 use crate::coverage::{Coverage, Gap};
 use crate::error::QueryError;
-use crate::execute::{Recorded, execute};
+use crate::execute::Recorded;
 use crate::file_selector::FileSelection;
+use crate::file_sums::FileRows;
 use crate::group::{GroupBy, Grouping};
 use crate::plan::plan;
 use crate::projection::Projection;
@@ -48,16 +49,15 @@ fn ask_once<T>(
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let grouping = Grouping::all(GroupBy::HOST);
     let no_file = FileSelection::default();
-    let found = execute(
-        &plan,
-        Some(&no_file),
-        Projection::bytes(),
-        &grouping,
-        &UsualLatencies::default(),
-        None,
-        &question.explain,
-    )?;
-    let Recorded { mut hosts, covered } = found.recorded;
+    let rows = FileRows {
+        plan: &plan,
+        wanted: Some(&no_file),
+        projection: Projection::bytes(),
+        grouping: &grouping,
+        usual: &UsualLatencies::default(),
+        explain: &question.explain,
+    };
+    let Recorded { mut hosts, covered } = rows.add_up(None)?.recorded;
     let mut rows = Vec::new();
     for (host, (coverage, span)) in plan.hosts.iter().zip(&mut hosts) {
         let gaps = span.map(|span| gaps(coverage, &plan, question, span));

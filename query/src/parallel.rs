@@ -9,23 +9,24 @@ const MAX_THREADS: usize = 8;
 /// One thread finishes fewer rows before another one has started.
 const MIN_ROWS: u64 = 20_000;
 
-/// Runs each job once; `rows` is their total number of rows. Each thread collects the results of its jobs in one `S`.
-/// If several jobs fail, returns the error of the first one.
-pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
+/// Runs each job once; `rows` is their total number of rows. Each thread collects the results of its jobs in one `S`,
+/// which begins as `empty`. If several jobs fail, returns the error of the first one.
+pub(crate) fn share_out<J: Sync, S: Send, E: Send>(
     jobs: &[J],
     rows: u64,
+    empty: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, &J) -> Result<(), E> + Sync,
 ) -> Result<Vec<S>, E> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.min(MAX_THREADS).min(jobs.len());
     if threads <= 1 || rows < MIN_ROWS {
-        let mut share = S::default();
+        let mut share = empty();
         jobs.iter().try_for_each(|job| work(&mut share, job))?;
         return Ok(vec![share]);
     }
     let next = AtomicUsize::new(0);
     let run = || {
-        let mut share = S::default();
+        let mut share = empty();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(place) else {
@@ -75,7 +76,7 @@ pub fn in_order<J: Sync, T: Send, E: Send>(
         done.push((*place, work(job)?));
         Ok(())
     };
-    let shares = share_out(&jobs, rows, work)?;
+    let shares = share_out(&jobs, rows, Vec::new, work)?;
     let mut done: Vec<_> = shares.into_iter().flatten().collect();
     done.sort_unstable_by_key(|(place, _)| *place);
     Ok(done.into_iter().map(|(_, done)| done).collect())
@@ -94,7 +95,7 @@ mod tests {
                 *share += job;
                 Ok(())
             };
-            let shares = share_out::<_, _, QueryError>(&jobs, rows, sum).unwrap();
+            let shares = share_out::<_, _, QueryError>(&jobs, rows, || 0, sum).unwrap();
             assert_eq!(shares.iter().sum::<usize>(), 499_500);
             let same = in_order(&jobs, rows, |job| Ok::<_, QueryError>(*job));
             assert_eq!(same.unwrap(), jobs);
@@ -103,7 +104,7 @@ mod tests {
                     true => Err(QueryError::Vanished(job.to_string().into())),
                     false => Ok(()),
                 };
-                let error = share_out(&jobs, rows, fail).unwrap_err();
+                let error = share_out(&jobs, rows, || (), fail).unwrap_err();
                 assert!(error.to_string().contains(&bad.to_string()), "{error}");
             }
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trackiops_schemas::captured::StreamBytes;
+use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::shed::Details;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_schemas::unit::grouped;
@@ -11,9 +12,17 @@ use trackiops_schemas::unit::grouped;
 use crate::coverage::captures::Lacking;
 use crate::coverage::stalls::{Stall, stalled};
 use crate::coverage::{Gap, Interval, Losses};
-use crate::execute::OtherLevels;
 use crate::group::{GroupBy, Level};
 use crate::times::{Zone, show, show_length, show_offset, show_range};
+
+/// Levels with rows in the range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherLevels {
+    /// The level of the answer.
+    pub shown: IoLevel,
+    /// The other levels.
+    pub others: Vec<IoLevel>,
+}
 
 /// A fact about an answer, one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]

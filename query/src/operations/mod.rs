@@ -1,6 +1,7 @@
 //! Operations of mounts and of files.
 
 mod filter_and_sort;
+mod mount_sums;
 mod of_files;
 mod of_mounts;
 

@@ -1,49 +1,30 @@
 //! Operations of mounts, from a separate dataset.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::ops::{CONNECTION, OperationRow, OperationSums};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
 use super::filter_and_sort::filter_and_sort;
+use super::mount_sums::{Group, Key, MountRows};
 use super::of_files::ask_operations_by;
 use super::{Connections, KnownBytes, OperationAnswer, without_times};
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
-use crate::coverage::account::Account;
 use crate::coverage::needed_notes::notes;
 use crate::coverage::recorded_time::HostTimes;
 use crate::error::QueryError;
-use crate::execute::{Recorded, in_stages};
+use crate::execute::Recorded;
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
-use crate::parallel::share_out;
-use crate::plan::{Plan, Tail, plan};
+use crate::plan::plan;
 use crate::question::Question;
-use crate::scan;
 use crate::step::Step;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    window: UtcMs,
-    host: HostIndex,
-    mount: Option<Arc<str>>,
-    op: Arc<str>,
-    /// The connection, if connections are separate.
-    transport: Option<Arc<str>>,
-}
-
-struct Group {
-    /// `None` if the group has several connections.
-    transport: Option<Arc<str>>,
-    sums: OperationSums,
-}
 
 /// Answers a question about operations of mounts. For selected files, tenants or another level than the wire, the
 /// answer comes from rows of files, grouped by mount. The same applies to local files if NFS mounts had none of the
@@ -118,10 +99,12 @@ fn ask_once(
         return Ok(nothing(why));
     }
     let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
-    let (mut groups, Recorded { covered, hosts }) = execute(&plan, connections, question)?;
-    if connections == Connections::Apart {
-        repeat_connections(&mut groups);
-    }
+    let rows = MountRows {
+        plan: &plan,
+        connections,
+        explain: &question.explain,
+    };
+    let (mut groups, Recorded { covered, hosts }) = rows.add_up(question.row_limit)?;
     let any = !groups.is_empty();
     let counted = groups.keys().filter_map(|key| key.mount.as_deref());
     let shared = mounts.as_ref().and_then(|mounts| mounts.shared(counted));
@@ -192,111 +175,6 @@ fn ask_once(
         recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
     };
     Ok(filter_and_sort(question, &terms, connections, answer))
-}
-
-type Groups = HashMap<Key, Group>;
-
-/// Adds up operations like [`execute()`](crate::execute::execute) adds up rows of files.
-fn execute(
-    plan: &Plan<'_>,
-    connections: Connections,
-    question: &Question,
-) -> Result<(Groups, Recorded), QueryError> {
-    let explain = &question.explain;
-    let row_limit = question.row_limit.unwrap_or(usize::MAX);
-    let key = |time, host, mount: Option<Arc<str>>, op: Arc<str>, transport| Key {
-        window: plan.window(time),
-        host,
-        mount,
-        op,
-        transport,
-    };
-    let segments = |groups: &mut Groups| {
-        let jobs: Vec<_> = plan
-            .journals
-            .iter()
-            .flat_map(|journal| journal.rows.iter().map(move |segment| (journal, segment)))
-            .collect();
-        let rows = jobs.iter().map(|(_, segment)| segment.rows).sum();
-        explain.expect(rows);
-        let shares = share_out(&jobs, rows, |share: &mut Groups, (journal, segment)| {
-            let has_tcp = connections != Connections::Together;
-            scan::ops(segment, has_tcp, explain, &mut |stored| {
-                if journal.bounds.contains(stored.time) && share.len() <= row_limit {
-                    let mount = stored.mount.map(Into::into);
-                    let transport = stored.transport.map(Into::into);
-                    let op = stored.op.into();
-                    let key = key(stored.time, journal.host, mount, op, transport);
-                    add(share, connections, key, &stored.sums);
-                }
-            })
-        })?;
-        for (key, group) in shares.into_iter().flatten() {
-            merge(groups, key, group.transport, &group.sums);
-        }
-        Ok(())
-    };
-    let tail = |groups: &mut Groups, account: &mut Account<'_>, tail: &Tail<'_>| {
-        tail.tail.windows(&mut |window| {
-            account.window(tail, window.start, window.health);
-        })?;
-        tail.tail.operations(&mut |start, rows| {
-            if !tail.bounds.contains(start) || groups.len() > row_limit {
-                return;
-            }
-            for OperationRow { operation, sums } in rows {
-                let mount = operation.mount.map(Into::into);
-                let transport = operation.transport.map(Into::into);
-                let key = key(start, tail.host, mount, operation.op.into(), transport);
-                add(groups, connections, key, &sums);
-            }
-        })?;
-        Ok(())
-    };
-    let mut groups = Groups::new();
-    let recorded = in_stages(plan, explain, &mut groups, segments, tail)?;
-    match groups.len() > row_limit {
-        true => Err(QueryError::TooManyRows),
-        false => Ok((groups, recorded)),
-    }
-}
-
-fn add(groups: &mut Groups, connections: Connections, mut key: Key, sums: &OperationSums) {
-    let transport = match connections {
-        Connections::Together if *key.op == *CONNECTION => return,
-        Connections::Together => key.transport.take(),
-        Connections::Apart | Connections::Stored => key.transport.clone(),
-    };
-    merge(groups, key, transport, sums);
-}
-
-/// Copies what TCP knows of a connection to each of its operations. Without any, the connection keeps its row.
-fn repeat_connections(groups: &mut Groups) {
-    let connection = |key: &Key| (key.window, key.host, key.transport.clone());
-    let rows = groups.extract_if(|key, _| *key.op == *CONNECTION);
-    let rows = rows.map(|(key, group)| (connection(&key), (key, group)));
-    let mut rows: HashMap<_, _> = rows.collect();
-    let mut used = HashSet::new();
-    for (key, group) in &mut *groups {
-        let of = connection(key);
-        if let Some((_, row)) = rows.get(&of) {
-            group.sums.tcp = row.sums.tcp;
-            used.insert(of);
-        }
-    }
-    rows.retain(|of, _| !used.contains(of));
-    groups.extend(rows.into_values());
-}
-
-fn merge(groups: &mut Groups, key: Key, transport: Option<Arc<str>>, sums: &OperationSums) {
-    let group = groups.entry(key).or_insert_with(|| Group {
-        transport: transport.clone(),
-        sums: OperationSums::default(),
-    });
-    if group.transport != transport {
-        group.transport = None;
-    }
-    group.sums.merge(sums);
 }
 
 /// Sorts by time and mount. Operations of a mount are sorted by name; rows for the whole range, by requests.

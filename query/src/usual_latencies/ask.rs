@@ -11,8 +11,8 @@ use crate::ask::recorded;
 use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
-use crate::execute::execute;
 use crate::file_selector::FileSelection;
+use crate::file_sums::FileRows;
 use crate::group::{GroupBy, Grouping, Level};
 use crate::lost::{Usual, begin_before};
 use crate::plan::{asked, plan};
@@ -83,16 +83,15 @@ impl UsualLatencies {
         // The same files, whatever their names were.
         let wanted = wanted.map(|wanted| FileSelection::of(wanted.keys().iter().copied()));
         let most = question.row_limit.unwrap_or(MOST_USES).min(MOST_USES);
-        let found = execute(
-            &plan,
-            wanted.as_ref(),
-            needs(),
-            &grouping,
-            &Self::default(),
-            Some(most),
-            &question.explain,
-        );
-        let groups = match found {
+        let rows = FileRows {
+            plan: &plan,
+            wanted: wanted.as_ref(),
+            projection: needs(),
+            grouping: &grouping,
+            usual: &Self::default(),
+            explain: &question.explain,
+        };
+        let groups = match rows.add_up(Some(most)) {
             Ok(found) => found.groups,
             Err(QueryError::TooManyRows) => {
                 return Ok(Self {
