@@ -112,6 +112,29 @@ impl<R> Answer<R> {
         }
     }
 
+    /// The same answer with other rows.
+    pub fn with_rows<S>(self, rows: Vec<S>) -> Answer<S> {
+        Answer {
+            rows,
+            step: self.step,
+            by: self.by,
+            range: self.range,
+            notes: self.notes,
+            recorded: self.recorded,
+        }
+    }
+
+    /// The outcome. `why` says why there is no row.
+    pub fn or_nothing(self, why: impl FnOnce() -> EmptyReason) -> Outcome<R> {
+        match self.rows.is_empty() {
+            true => Outcome::Nothing {
+                why: why(),
+                notes: self.notes,
+            },
+            false => Outcome::Found(self),
+        }
+    }
+
     /// Keeps the first `most` rows, and adds a note with the number of dropped rows.
     pub fn keep_first(&mut self, most: usize) {
         let count = self.rows.len().saturating_sub(most);

@@ -3,19 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::ops::Range;
+use std::sync::Arc;
 
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::Segment;
 
 use crate::aggregation::{Aggregator, Sum, Sums};
+use crate::answer::Answer;
 use crate::coverage::account::Account;
-use crate::coverage::recorded_time::RecordedTime;
-use crate::coverage::{Coverage, Interval};
+use crate::coverage::needed_notes::notes;
+use crate::coverage::note::Note;
+use crate::coverage::recorded_time::{HostTimes, RecordedTime};
+use crate::coverage::{Coverage, Interval, Losses};
 use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
 use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
+use crate::question::Question;
 
 /// Rows of a dataset: how to read them, and how they add up.
 pub(crate) trait Rows: Sync {
@@ -84,6 +89,28 @@ pub(crate) struct Recorded {
     pub(crate) covered: RecordedTime,
     /// Coverage of each host, and the time of all of its data.
     pub(crate) hosts: Vec<(Coverage, Option<Interval>)>,
+}
+
+impl Recorded {
+    /// The answer with these rows. Adds notes about the range and its recorded time, and about `folded` requests.
+    pub(crate) fn answer<R>(
+        self,
+        plan: &Plan<'_>,
+        question: &Question,
+        rows: Vec<R>,
+        told: Vec<Note>,
+        folded: Option<Losses>,
+    ) -> Answer<R> {
+        let Self { covered, hosts } = self;
+        Answer {
+            notes: notes(told, hosts, plan, question, rows.is_empty(), folded),
+            rows,
+            step: plan.step,
+            by: question.by,
+            range: plan.asked,
+            recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
+        }
+    }
 }
 
 /// Executes a plan in stages: reads the rows of segments, finds the recorded time of their journals, and reads tails.

@@ -1,7 +1,7 @@
 //! Answers about files, and about groups of files: select, rank, add up, sort.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,9 +15,8 @@ use trackiops_store::{Dataset, Snapshot};
 use crate::answer::{Answer, AnswerRow, EmptyReason, OrEmpty, Outcome, Which};
 use crate::ask::{ask_with, asked, nothing, recorded, within};
 use crate::columns::Column;
-use crate::coverage::needed_notes::{calls_out_of_percentiles, folded, notes};
+use crate::coverage::needed_notes::{calls_out_of_percentiles, folded};
 use crate::coverage::note::{Note, OtherLevels};
-use crate::coverage::recorded_time::HostTimes;
 use crate::coverage::{Gap, Interval};
 use crate::error::QueryError;
 use crate::execute::Recorded;
@@ -33,7 +32,7 @@ use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
 use crate::projection::Projection;
 use crate::question::{Question, READ, Sort, WRITE};
-use crate::ranking;
+use crate::ranking::{self, Ranked};
 use crate::step::Step;
 use crate::usual_latencies::UsualLatencies;
 use crate::volume_names::VolumeNames;
@@ -139,17 +138,22 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         true => UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?,
         false => Arc::default(),
     };
-    let (ranks, mut only_metadata, mut other_levels) = match question.top {
-        None => (None, 0, None),
-        Some(top) => {
-            let wanted = wanted.as_ref();
-            let first = (top, &*usual);
-            let (ranks, only_metadata, other_levels) =
-                rank(snapshot, span, question, &terms, wanted, &grouping, first)?;
-            (Some(ranks), only_metadata, other_levels)
-        }
+    let projection = question.projection.with(of_terms);
+    let rows = FileRows {
+        plan: &plan,
+        wanted: wanted.as_ref(),
+        projection,
+        grouping: &grouping,
+        usual: &usual,
+        explain,
     };
-    if let Some(OtherLevels { shown, .. }) = &other_levels {
+    let rank = |top| rank(snapshot, span, question, &terms, rows, top);
+    let (ranks, first) = question.top.map(rank).transpose()?.unzip();
+    if let Some(Found {
+        other_levels: Some(OtherLevels { shown, .. }),
+        ..
+    }) = &first
+    {
         grouping.levels = vec![*shown];
     }
     if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
@@ -159,7 +163,6 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         });
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
-    let projection = question.projection.with(of_terms);
     // Without such an order, the first files are known here: only their latencies are read.
     if projection.has_lost() && !ranks_by_lost && plan.step == Step::All {
         usual = UsualLatencies::ask(snapshot, span, question, wanted.as_ref())?;
@@ -173,7 +176,12 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         explain,
     };
     let mut found = rows.add_up(question.row_limit)?;
-    other_levels = other_levels.or(found.other_levels.take());
+    // The ranking has read the rows of all entities.
+    let (only_metadata, other_levels) = match first {
+        Some(first) => (first.only_metadata, first.other_levels),
+        None => (found.only_metadata, None),
+    };
+    let other_levels = other_levels.or(found.other_levels.take());
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
@@ -182,9 +190,6 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     // With ranks, an answer without groups may mean that rows exist but none meets the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
-    if ranks.is_none() {
-        only_metadata = found.only_metadata;
-    }
     if groups.is_empty() && only_metadata == 0 && any_asked && question.names_mounts() {
         let hint = MountFilter::hint(snapshot, &question.mounts, &question.volumes)?;
         return Ok(nothing(EmptyReason::NoMount(hint)));
@@ -197,12 +202,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         let (count, by) = (only_metadata, question.by);
         told.push(Note::OnlyMetadata { count, by });
     }
-    let asked = Asked {
-        plan: &plan,
-        question,
-        terms: &terms,
-        volumes: &grouping.volumes,
-    };
+    let asked = Asked::new(question, &terms, &rows);
     Ok(explain.time(Stage::Finish, || {
         asked.outcome(groups, found, span, ranks.as_ref(), told)
     }))
@@ -356,19 +356,25 @@ fn ranked(row: &AnswerRow, by: GroupBy) -> RankKey {
     (row.of.clone(), by.tenant(&row.tenant), row.level)
 }
 
-/// Ranks entities, reading few columns of the coarsest granularities. Also returns the number of files that were
-/// neither read nor written. If the answer has one row for the whole range, only entities whose row meets the
-/// conditions get a rank.
+impl Ranked for AnswerRow {
+    fn add(&mut self, other: &Self) {
+        self.sum.merge(&other.sum.row());
+        self.lost.add(other.lost);
+        // Hosts record the same time in parallel, so take the longest time instead of the sum.
+        self.covered_ms = self.covered_ms.max(other.covered_ms);
+    }
+}
+
+/// Ranks entities, reading few columns of the coarsest granularities. If the answer has one row for the whole range,
+/// only entities whose row meets the conditions get a rank.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
     question: &Question,
     terms: &FilterAndSort<AnswerRow>,
-    wanted: Option<&FileSelection>,
-    grouping: &Grouping,
-    (top, usual): (NonZeroUsize, &UsualLatencies),
-) -> Result<(Ranks, usize, Option<OtherLevels>), QueryError> {
-    let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
+    rows: FileRows<'_>,
+    top: NonZeroUsize,
+) -> Result<(Ranks, Found), QueryError> {
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
         Some(column) => column.needs(),
@@ -380,44 +386,25 @@ fn rank(
     }
     let only_transfers = question.projection.is_of_transfers() || !question.ops.is_empty();
     let projection = needs.only_transfers(only_transfers);
+    let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let rows = FileRows {
         plan: &plan,
-        wanted,
         projection,
-        grouping,
-        usual,
-        explain: &question.explain,
+        ..rows
     };
     let mut found = rows.add_up(None)?;
-    keep_ops(&mut found.groups, &question.ops);
-    let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
-    let asked = Asked {
-        plan: &plan,
-        question,
-        terms,
-        volumes: &grouping.volumes,
-    };
-    for row in asked.rows(found.groups, &found.recorded) {
-        let meets = !conditions || terms.hold(&row);
-        match sums.entry(ranked(&row, question.by)) {
-            Entry::Vacant(entry) => {
-                entry.insert((row, meets));
-            }
-            Entry::Occupied(mut entry) => {
-                let (all, any) = entry.get_mut();
-                all.sum.merge(&row.sum.row());
-                all.lost.add(row.lost);
-                // Hosts record the same time in parallel, so take the longest time instead of the sum.
-                all.covered_ms = all.covered_ms.max(row.covered_ms);
-                *any |= meets;
-            }
-        }
-    }
-    let place = |row: &AnswerRow| place(row, question, terms);
-    let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
-    let places = met.map(|(of, (row, _))| (place(&row), of));
-    let ranks = ranking::rank(places, top);
-    Ok((ranks, found.only_metadata, found.other_levels))
+    let mut groups = mem::take(&mut found.groups);
+    keep_ops(&mut groups, &question.ops);
+    let asked = Asked::new(question, terms, &rows);
+    let rows = asked.rows(groups, &found.recorded);
+    let ranks = ranking::rank(
+        rows.into_iter().map(Cow::Owned),
+        |row| ranked(row, question.by),
+        |row| !conditions || terms.hold(row),
+        |row| place(row, question, terms),
+        top,
+    );
+    Ok((ranks, found))
 }
 
 /// Finds rows whose requests and calls have the same tenants and time, so that they can be compared.
@@ -482,7 +469,20 @@ struct Asked<'q> {
     volumes: &'q VolumeNames,
 }
 
-impl Asked<'_> {
+impl<'q> Asked<'q> {
+    fn new(
+        question: &'q Question,
+        terms: &'q FilterAndSort<AnswerRow>,
+        rows: &FileRows<'q>,
+    ) -> Self {
+        Self {
+            plan: rows.plan,
+            question,
+            terms,
+            volumes: &rows.grouping.volumes,
+        }
+    }
+
     fn rows(&self, groups: Groups, recorded: &Recorded) -> Vec<AnswerRow> {
         let Self {
             plan,
@@ -536,37 +536,28 @@ impl Asked<'_> {
         } = *self;
         let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
         let mut rows = self.rows(groups, &found.recorded);
-        let Recorded { covered, hosts } = found.recorded;
-        let recorded = covered.is_any();
+        let is_recorded = found.recorded.covered.is_any();
         rows.retain(|row| terms.hold(row));
         self.sort(&mut rows, ranks);
         let folded = folded(plan, &rows);
-        let mut notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
-        notes.extend(calls_out_of_percentiles(question, &rows));
-        if rows.is_empty() {
-            let asked = plan.asked;
-            let files = Which::of(&question.files);
-            let why = match recorded {
-                _ if chosen || recorded && !question.tenants.is_empty() => {
-                    let conditions = in_words(question);
-                    EmptyReason::NoRow { conditions, asked }
-                }
-                true if !question.ops.is_empty() => EmptyReason::NoneOf {
-                    what: format!("{} requests", question.ops.join(" or ")),
-                    asked,
-                },
-                true => EmptyReason::Idle { asked, files },
-                false => EmptyReason::NotRecorded { asked, span },
-            };
-            return Outcome::Nothing { why, notes };
-        }
-        Outcome::Found(Answer {
-            rows,
-            step: plan.step,
-            by: question.by,
-            range: plan.asked,
-            notes,
-            recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
+        let percentiles = calls_out_of_percentiles(question, &rows);
+        let mut answer = found.recorded.answer(plan, question, rows, told, folded);
+        answer.notes.extend(percentiles);
+        let asked = plan.asked;
+        answer.or_nothing(|| match is_recorded {
+            _ if chosen || is_recorded && !question.tenants.is_empty() => EmptyReason::NoRow {
+                conditions: in_words(question),
+                asked,
+            },
+            true if !question.ops.is_empty() => EmptyReason::NoneOf {
+                what: format!("{} requests", question.ops.join(" or ")),
+                asked,
+            },
+            true => EmptyReason::Idle {
+                asked,
+                files: Which::of(&question.files),
+            },
+            false => EmptyReason::NotRecorded { asked, span },
         })
     }
 

@@ -1,6 +1,7 @@
 //! Lists files: their names, when they were seen, their requests and calls, and the bytes of both.
 
 use std::cmp::Reverse;
+use std::mem;
 use std::sync::Arc;
 
 use trackiops_store::{FileHistory, Snapshot};
@@ -95,32 +96,28 @@ fn choose(
         }
         rows.truncate(top.get());
     }
-    match rows.is_empty() {
-        true => Outcome::Nothing {
-            why: EmptyReason::NoRow {
-                conditions: in_words(question),
-                asked: answer.range,
-            },
-            notes: answer.notes,
-        },
-        false => Outcome::Found(answer),
-    }
+    let asked = answer.range;
+    answer.or_nothing(|| EmptyReason::NoRow {
+        conditions: in_words(question),
+        asked,
+    })
 }
 
 fn with_histories(
     snapshot: &Snapshot,
-    answer: Answer<AnswerRow>,
+    mut answer: Answer<AnswerRow>,
 ) -> Result<Answer<FileActivity>, QueryError> {
     let files = answer.rows.iter().filter_map(|row| row.file.as_ref());
     let mut keys: Vec<_> = files.map(|file| file.key).collect();
     keys.sort_unstable();
     keys.dedup();
     let histories = snapshot.histories(&keys)?;
+    let range = answer.range;
     let activity = |row: AnswerRow| {
         let file = row.file?;
         let history = histories.get(&file.key).cloned();
         let whole = || FileHistory {
-            seen: (answer.range.start, answer.range.end),
+            seen: (range.start, range.end),
             names: Vec::new(),
         };
         let (read, write) = (row.sum.read(), row.sum.write());
@@ -139,18 +136,12 @@ fn with_histories(
             app_write_called_bytes: app_write.all_bytes(),
         })
     };
-    let mut rows: Vec<_> = answer.rows.into_iter().filter_map(activity).collect();
+    let rows = mem::take(&mut answer.rows).into_iter();
+    let mut rows: Vec<_> = rows.filter_map(activity).collect();
     let name = |row: &FileActivity| {
         let file = &row.file;
         (file.path.is_none(), file.path.clone(), file.key)
     };
     rows.sort_by(|a, b| (name(a), &a.host).cmp(&(name(b), &b.host)));
-    Ok(Answer {
-        rows,
-        step: answer.step,
-        by: answer.by,
-        range: answer.range,
-        notes: answer.notes,
-        recorded: answer.recorded,
-    })
+    Ok(answer.with_rows(rows))
 }

@@ -65,20 +65,12 @@ fn ask_once<T>(
     }
     let notes = notes(Vec::new(), hosts, &plan, question, rows.is_empty(), None);
     let asked = plan.asked;
-    if rows.is_empty() {
-        let why = match covered.is_any() {
-            true => EmptyReason::NoneOf {
-                what: what.to_owned(),
-                asked,
-            },
-            false => EmptyReason::NotRecorded { asked, span },
-        };
-        return Ok(Outcome::Nothing { why, notes });
-    }
-    Ok(Outcome::Found(Answer::of_range(
-        rows,
-        GroupBy::HOST,
-        asked,
-        notes,
-    )))
+    let answer = Answer::of_range(rows, GroupBy::HOST, asked, notes);
+    Ok(answer.or_nothing(|| match covered.is_any() {
+        true => EmptyReason::NoneOf {
+            what: what.to_owned(),
+            asked,
+        },
+        false => EmptyReason::NotRecorded { asked, span },
+    }))
 }

@@ -148,21 +148,13 @@ pub fn ask_processes(question: &Question) -> Result<Outcome<ProcessActivity>, Qu
     if let Some(top) = question.top {
         rows.truncate(top.get());
     }
-    if rows.is_empty() {
-        let why = match (is_kept, any) {
-            (false, _) => none,
-            (true, false) => none_of(question, range),
-            (true, true) => EmptyReason::NoRow {
-                conditions: in_words(question),
-                asked: range,
-            },
-        };
-        return Ok(Outcome::Nothing { why, notes });
-    }
-    Ok(Outcome::Found(Answer::of_range(
-        rows,
-        GroupBy::HOST,
-        range,
-        notes,
-    )))
+    let answer = Answer::of_range(rows, GroupBy::HOST, range, notes);
+    Ok(answer.or_nothing(|| match (is_kept, any) {
+        (false, _) => none,
+        (true, false) => none_of(question, range),
+        (true, true) => EmptyReason::NoRow {
+            conditions: in_words(question),
+            asked: range,
+        },
+    }))
 }

@@ -122,23 +122,15 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
     let is_kept = first.is_kept;
     let (rows, any) = first.finish();
     let (range, none, notes) = kept.finish(question);
-    if rows.is_empty() {
-        let why = match any {
-            false if is_kept && !question.ops.is_empty() => none_of(question, range),
-            false => none,
-            true => EmptyReason::NoRow {
-                conditions: in_words(question),
-                asked: range,
-            },
-        };
-        return Ok(Outcome::Nothing { why, notes });
-    }
-    Ok(Outcome::Found(Answer::of_range(
-        rows,
-        GroupBy::FILE,
-        range,
-        notes,
-    )))
+    let answer = Answer::of_range(rows, GroupBy::FILE, range, notes);
+    Ok(answer.or_nothing(|| match any {
+        false if is_kept && !question.ops.is_empty() => none_of(question, range),
+        false => none,
+        true => EmptyReason::NoRow {
+            conditions: in_words(question),
+            asked: range,
+        },
+    }))
 }
 
 /// Whether an operation is one of these. Without any, every operation is.
@@ -189,19 +181,11 @@ pub fn ask_call_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, Q
     })?;
     let (range, none, notes) = kept.finish(&question);
     rows.retain(|(_, sums)| sums.requests > 0);
-    if rows.is_empty() {
-        let why = match is_kept {
-            false => none,
-            true => none_of(&question, range),
-        };
-        return Ok(Outcome::Nothing { why, notes });
-    }
-    Ok(Outcome::Found(Answer::of_range(
-        rows,
-        GroupBy::HOST,
-        range,
-        notes,
-    )))
+    let answer = Answer::of_range(rows, GroupBy::HOST, range, notes);
+    Ok(answer.or_nothing(|| match is_kept {
+        false => none,
+        true => none_of(&question, range),
+    }))
 }
 
 /// Requests exist, but none of the question's operations.

@@ -238,19 +238,9 @@ fn from_answer(
     let rows: Vec<_> = there
         .map(|(frames, value)| Stack { frames, value })
         .collect();
-    if rows.is_empty() {
-        let (what, asked, notes) = (graph.title(), answer.range, answer.notes);
-        let why = EmptyReason::NoneOf { what, asked };
-        return Ok(Outcome::Nothing { why, notes });
-    }
-    Ok(Outcome::Found(Answer {
-        rows,
-        step: answer.step,
-        by: answer.by,
-        range: answer.range,
-        notes: answer.notes,
-        recorded: answer.recorded,
-    }))
+    let (what, asked) = (graph.title(), answer.range);
+    let answer = answer.with_rows(rows);
+    Ok(answer.or_nothing(|| EmptyReason::NoneOf { what, asked }))
 }
 
 /// Rounds to us, and carries the rounding error on to the next stack, so the sum is rounded only once.

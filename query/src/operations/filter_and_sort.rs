@@ -1,7 +1,7 @@
 //! Filters and sorts operations.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::coverage::note::Note;
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::TenantKey;
 use crate::question::{Question, READ};
-use crate::ranking::rank;
+use crate::ranking::{Ranked, rank};
 use crate::step::Step;
 
 /// The READ procedure of NFS 4.2. Rows of files count it as READ.
@@ -58,13 +58,7 @@ pub(super) fn filter_and_sort(
     if question.top.is_none() {
         terms.sort(&mut answer.rows);
     }
-    match answer.rows.is_empty() {
-        true => Outcome::Nothing {
-            why,
-            notes: answer.notes,
-        },
-        false => Outcome::Found(answer),
-    }
+    answer.or_nothing(|| why)
 }
 
 /// Whether an operation is a selected one. READ also selects READ_PLUS. Names of calls are in lower case.
@@ -100,6 +94,20 @@ impl OperationKey {
     }
 }
 
+impl Ranked for OperationAnswer {
+    fn add(&mut self, other: &Self) {
+        self.sums.merge(&other.sums);
+        for (sum, more) in [
+            (&mut self.untimed, other.untimed),
+            (&mut self.unsplit, other.unsplit),
+            (&mut self.mount_requests, other.mount_requests),
+            (&mut self.covered_ms, other.covered_ms),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 /// Keeps the first operations over the whole range, by `--sort` or else by the time that they took. If the answer has
 /// one row for the whole range, only rows that meet the conditions count.
 fn keep_top(
@@ -108,39 +116,12 @@ fn keep_top(
     connections: Connections,
     top: NonZeroUsize,
 ) {
-    let mut sums: HashMap<OperationKey, OperationAnswer> = HashMap::new();
-    for row in &answer.rows {
-        match sums.entry(OperationKey::of(row, connections)) {
-            Entry::Vacant(entry) => {
-                entry.insert(row.clone());
-            }
-            Entry::Occupied(mut entry) => {
-                let sum = entry.get_mut();
-                sum.sums.merge(&row.sums);
-                for (sum, more) in [
-                    (&mut sum.untimed, row.untimed),
-                    (&mut sum.unsplit, row.unsplit),
-                    (&mut sum.mount_requests, row.mount_requests),
-                    (&mut sum.covered_ms, row.covered_ms),
-                ] {
-                    *sum = sum.saturating_add(more);
-                }
-            }
-        }
-    }
-    if answer.step == Step::All {
-        sums.retain(|_, row| terms.hold(row));
-    }
+    let rows = &mut answer.rows;
+    let key = |row: &OperationAnswer| OperationKey::of(row, connections);
+    let meets = |row: &OperationAnswer| answer.step != Step::All || terms.hold(row);
     let place =
         |row: &OperationAnswer| terms.place_or(row, row.sums.execute_ns_sum, row.sums.requests);
-    let ranks = rank(sums.into_iter().map(|(of, row)| (place(&row), of)), top);
-    answer
-        .rows
-        .retain(|row| ranks.contains_key(&OperationKey::of(row, connections)));
-    answer.rows.sort_by_key(|row| {
-        (
-            ranks.get(&OperationKey::of(row, connections)).copied(),
-            row.time,
-        )
-    });
+    let ranks = rank(rows.iter().map(Cow::Borrowed), key, meets, place, top);
+    rows.retain(|row| ranks.contains_key(&key(row)));
+    rows.sort_by_key(|row| (ranks.get(&key(row)).copied(), row.time));
 }

@@ -75,7 +75,7 @@ fn ask_by(question: &Question, by: GroupBy) -> Result<Outcome<OperationAnswer>, 
 /// Distributions of the times of the question's operations, over all selected files. Where histograms of files lack
 /// calls, the distribution is that of single calls, if more of these were kept. Finds nothing if no operation has times.
 pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesOf>, QueryError> {
-    let answer = match ask_by(question, GroupBy::HOST)? {
+    let mut answer = match ask_by(question, GroupBy::HOST)? {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, notes } => return Ok(Outcome::Nothing { why, notes }),
     };
@@ -105,18 +105,11 @@ pub fn ask_operation_latencies(question: &Question) -> Result<Outcome<LatenciesO
     if rows.keys().any(|op| is_call(op)) {
         complete(question, answer.range, &mut rows);
     }
-    let mut notes = answer.notes;
     let calls = rows.iter().filter(|(op, _)| is_call(op));
     let counts = calls.map(|(op, sums)| (op.as_str(), sums.latency.total(), sums.timed()));
-    notes.extend(out_of_percentiles(counts));
-    Ok(Outcome::Found(Answer {
-        rows: rows.into_iter().collect(),
-        step: answer.step,
-        by: answer.by,
-        range: answer.range,
-        notes,
-        recorded: answer.recorded,
-    }))
+    let notes: Vec<_> = out_of_percentiles(counts);
+    answer.notes.extend(notes);
+    Ok(Outcome::Found(answer.with_rows(rows.into_iter().collect())))
 }
 
 /// Takes the histogram of single calls in a range for operations whose own histogram has fewer. Single calls that
@@ -165,14 +158,7 @@ fn ask_at(
                 question,
                 terms,
                 Connections::Together,
-                Answer {
-                    rows,
-                    step: answer.step,
-                    by: answer.by,
-                    range: answer.range,
-                    notes: answer.notes,
-                    recorded: answer.recorded,
-                },
+                answer.with_rows(rows),
             )
         }
     })

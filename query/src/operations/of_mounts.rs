@@ -9,20 +9,19 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
 use super::filter_and_sort::filter_and_sort;
-use super::mount_sums::{Group, Key, MountRows};
+use super::mount_sums::{Group, Groups, Key, MountRows};
 use super::of_files::ask_operations_by;
 use super::{Connections, KnownBytes, OperationAnswer, without_times};
-use crate::answer::{Answer, EmptyReason, Outcome};
+use crate::answer::{EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
-use crate::coverage::needed_notes::notes;
-use crate::coverage::recorded_time::HostTimes;
+use crate::coverage::Coverage;
 use crate::error::QueryError;
 use crate::execute::Recorded;
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
-use crate::plan::plan;
+use crate::plan::{Plan, plan};
 use crate::question::Question;
 use crate::step::Step;
 
@@ -104,7 +103,7 @@ fn ask_once(
         connections,
         explain: &question.explain,
     };
-    let (mut groups, Recorded { covered, hosts }) = rows.add_up(question.row_limit)?;
+    let (mut groups, recorded) = rows.add_up(question.row_limit)?;
     let any = !groups.is_empty();
     let counted = groups.keys().filter_map(|key| key.mount.as_deref());
     let shared = mounts.as_ref().and_then(|mounts| mounts.shared(counted));
@@ -118,22 +117,31 @@ fn ask_once(
         };
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
-    let recorded = covered.is_any();
-    let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
-    let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() && snapshot.has_exports() {
         let why = "operations of mounts: `trackiops query --by file,op` has those of files, or ask the store";
         return Ok(nothing(EmptyReason::NotExported(why)));
     }
-    if groups.is_empty() {
-        let asked = plan.asked;
-        let why = match (recorded, left_out) {
-            (true, _) => EmptyReason::NoOperation { asked },
-            (false, true) => EmptyReason::LeftOut { asked },
-            (false, false) => EmptyReason::NotRecorded { asked, span },
-        };
-        return Ok(Outcome::Nothing { why, notes });
+    let asked = plan.asked;
+    let left_out = |(host, _): &(Coverage, _)| host.left_out().is_some();
+    let why = match (
+        recorded.covered.is_any(),
+        recorded.hosts.iter().any(left_out),
+    ) {
+        (true, _) => EmptyReason::NoOperation { asked },
+        (false, true) => EmptyReason::LeftOut { asked },
+        (false, false) => EmptyReason::NotRecorded { asked, span },
+    };
+    let rows = rows_of(groups, &plan, &recorded);
+    let mut answer = recorded.answer(&plan, question, rows, Vec::new(), None);
+    answer.by = GroupBy::MOUNT;
+    match answer.rows.is_empty() {
+        true => Ok(answer.or_nothing(|| why)),
+        false => Ok(filter_and_sort(question, &terms, connections, answer)),
     }
+}
+
+/// The rows of an answer, in order.
+fn rows_of(groups: Groups, plan: &Plan<'_>, recorded: &Recorded) -> Vec<OperationAnswer> {
     let mut mounts: HashMap<(UtcMs, HostIndex, Option<Arc<str>>), u64> = HashMap::new();
     for (key, group) in &groups {
         let mount = (key.window, key.host, key.mount.clone());
@@ -146,7 +154,7 @@ fn ask_once(
         OperationAnswer {
             time: key.window,
             host: Arc::clone(&names[key.host]),
-            covered_ms: plan.rate_ms(&covered, key.host, key.window),
+            covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
             mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
             mount: key.mount,
             op: key.op,
@@ -166,15 +174,7 @@ fn ask_once(
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);
-    let answer = Answer {
-        rows: groups.into_iter().map(row).collect(),
-        step: plan.step,
-        by: GroupBy::MOUNT,
-        range: plan.asked,
-        notes,
-        recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
-    };
-    Ok(filter_and_sort(question, &terms, connections, answer))
+    groups.into_iter().map(row).collect()
 }
 
 /// Sorts by time and mount. Operations of a mount are sorted by name; rows for the whole range, by requests.
