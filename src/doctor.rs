@@ -16,7 +16,7 @@ use trackiops_collector::{
     StartStep, StartTiming, machine, plan,
 };
 use trackiops_process::output::{Output, print, print_json};
-use trackiops_query::coverage::audit::{Audited, ask_audited};
+use trackiops_query::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
 
 use crate::help_headings::{OUTPUT, WHAT};

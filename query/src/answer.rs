@@ -7,11 +7,11 @@ use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::UtcMs;
 
-use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::coverage::recorded_time::HostTimes;
 use crate::file_selector::FileSelector;
 use crate::group::{Entity, GroupBy};
+use crate::interval::Interval;
 use crate::lost::Lost;
 use crate::origin::File;
 use crate::sparse_row::SparseRow;

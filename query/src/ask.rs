@@ -7,10 +7,10 @@ use trackiops_schemas::time::Granularity;
 use trackiops_store::{Snapshot, StoreError};
 
 use crate::answer::{EmptyReason, OrEmpty, Outcome};
-use crate::coverage::Interval;
 use crate::coverage::damage::{LeftOut, of_journals};
 use crate::error::QueryError;
 use crate::explain::Stage;
+use crate::interval::Interval;
 pub use crate::plan::asked;
 use crate::plan::possible_steps;
 use crate::question::{Question, Range};

@@ -8,7 +8,7 @@ use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::time::{Granularity, GranularityError};
 use trackiops_store::StoreError;
 
-use crate::columns::ColumnError;
+use crate::column::ColumnError;
 use crate::condition::ConditionError;
 
 /// Why a question failed.

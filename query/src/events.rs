@@ -7,9 +7,10 @@ use trackiops_store::Mark;
 
 use crate::answer::{Answer, Outcome};
 use crate::coverage::stalls::Stall;
-use crate::coverage::{Coverage, Gap, Interval};
+use crate::coverage::{Coverage, Gap};
 use crate::error::QueryError;
 use crate::group::GroupBy;
+use crate::interval::Interval;
 use crate::marks::marks_in;
 use crate::of_health::ask_of_health;
 use crate::question::Question;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::interval::Interval;
 
 /// Collects statistics if enabled. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,8 @@ use trackiops_schemas::place::absolute_path;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 
-use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::interval::Interval;
 use crate::origin::File;
 use crate::shell_pattern::why_no_pattern;
 use crate::stat_with_timeout::{STAT_LIMIT, Stat, stat};

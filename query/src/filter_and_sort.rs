@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::columns::{Column, Columns, Record};
+use crate::column::{Column, Columns, Record};
 use crate::condition::Bound;
 use crate::error::QueryError;
 use crate::question::Question;

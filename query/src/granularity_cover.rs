@@ -8,7 +8,7 @@
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::coverage::Interval;
+use crate::interval::Interval;
 
 /// A granularity, and the times for which it lacks data.
 #[derive(Clone, Debug)]

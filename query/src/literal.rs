@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::columns::Unit;
+use crate::column::Unit;
 
 /// A number and the unit after it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 use trackiops_schemas::row::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 
-use crate::coverage::Interval;
+use crate::interval::Interval;
 
 /// A range is compared with as long a time before it, and at least with this, ms.
 const LEAST_BEFORE_MS: u64 = 600_000;

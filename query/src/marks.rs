@@ -7,10 +7,10 @@ use trackiops_store::{Mark, Snapshot, marks};
 
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::check;
-use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::group::GroupBy;
+use crate::interval::Interval;
 use crate::question::{Question, Range};
 
 /// The marks of these stores in a range, ordered by time, and notes about unreadable marks. Exports have no marks.

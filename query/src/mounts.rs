@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use trackiops_store::{MountSeen, Snapshot, Unread};
 
 use crate::answer::{Answer, EmptyReason, Outcome};
-use crate::coverage::Interval;
 use crate::coverage::damage::unread;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::group::GroupBy;
+use crate::interval::Interval;
 
 /// Lists all mounts that the recorders of these stores saw, by when they were first seen.
 pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> {

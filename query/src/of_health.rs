@@ -4,13 +4,14 @@ use trackiops_store::{Dataset, Snapshot};
 
 use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
-use crate::coverage::needed_notes::{gaps, notes};
 use crate::coverage::{Coverage, Gap};
 use crate::error::QueryError;
 use crate::execute::Recorded;
 use crate::file_selector::FileSelection;
 use crate::file_sums::FileRows;
-use crate::group::{GroupBy, Grouping};
+use crate::group::GroupBy;
+use crate::grouping::Grouping;
+use crate::needed_notes::{gaps, notes};
 use crate::plan::plan;
 use crate::projection::Projection;
 use crate::question::Question;

@@ -11,11 +11,11 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
-use crate::coverage::Interval;
 use crate::coverage::recorded_time::RecordedTime;
 use crate::error::QueryError;
 use crate::explain::{self, Stage, Stored};
 use crate::granularity_cover::align_up;
+use crate::interval::Interval;
 use crate::origin::HostIndex;
 use crate::question::{Question, Range};
 use crate::step::{Part, Recorded, Step};

@@ -18,10 +18,10 @@ use trackiops_store::batch::{
     StoredOps, StoredRow, decode_health, decode_ops, decode_rows, decode_times,
 };
 
-use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::explain::{Explain, Read};
 use crate::group::GroupBy;
+use crate::interval::Interval;
 use crate::origin::File;
 use crate::plan::Bounds;
 use crate::projection::Projection;

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use trackiops_schemas::time::{DAY_MS, Granularity, GranularityError};
 
-use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::interval::Interval;
 use crate::times::{Zone, show_range};
 
 /// Most windows of an answer without `--step`, if a coarser granularity is stored. A screen or a plot shows about as

@@ -8,11 +8,11 @@ use trackiops_store::{RequestsView, Snapshot};
 
 use crate::answer::Outcome;
 use crate::ask::ask_steps;
-use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::explain::Explain;
 use crate::file_rows::{about_sums, ask};
+use crate::interval::Interval;
 use crate::projection::Projection;
 use crate::question::{Question, READ, Range, WRITE};
 use crate::requests::is_asked;

@@ -6,9 +6,9 @@ use trackiops_schemas::time::{DAY_MS, Granularity};
 use trackiops_store::{Dataset, GranularitySet, Retention, Snapshot};
 
 use crate::answer::{Answer, EmptyReason, Outcome};
-use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::GroupBy;
+use crate::interval::Interval;
 use crate::times::show_length;
 
 /// Bytes per entry by the paper's formula, `(86400 / g) x files x 40` bytes a day. It covers six metrics, without

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use trackiops_query::coverage::audit::ask_audited;
+use trackiops_query::audit::ask_audited;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Answer, Step};
 use trackiops_store::{Dataset, Snapshot};

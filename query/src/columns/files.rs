@@ -12,9 +12,10 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::row::{AppCalls, CachedBytes, Direction};
 
 use super::tenants::tenants;
-use super::value::share;
-use super::{Column, Columns, Estimate, LOST, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
+use crate::column::{
+    Column, Columns, Estimate, LOST, QUANTILES, Record, Unit, Value, per_second, share,
+};
 use crate::origin::File;
 use crate::projection::Projection;
 use crate::volume_names::VolumeName;

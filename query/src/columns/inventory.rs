@@ -10,8 +10,8 @@ use trackiops_schemas::columns::{
 };
 use trackiops_store::{Mark, MountSeen, Seen};
 
-use super::{Column, Record, Unit, Value};
 use crate::captures::HostStream;
+use crate::column::{Column, Record, Unit, Value};
 use crate::events::Event;
 use crate::files::FileActivity;
 use crate::processes::ProcessActivity;

@@ -7,8 +7,7 @@ use trackiops_schemas::tcp::TcpSums;
 
 use super::files::histogram;
 use super::tenants::tenants;
-use super::value::share;
-use super::{Column, Estimate, QUANTILES, Record, Unit, Value, per_second};
+use crate::column::{Column, Estimate, QUANTILES, Record, Unit, Value, per_second, share};
 use crate::operations::{FileNumbers, OperationAnswer};
 
 type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);

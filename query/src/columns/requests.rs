@@ -2,7 +2,7 @@
 
 use trackiops_schemas::columns::{FILE_KEY, FILEID, request_schema};
 
-use super::{Column, Record, Unit, Value};
+use crate::column::{Column, Record, Unit, Value};
 use crate::requests::KeptRequest;
 
 use arrow::datatypes::DataType;

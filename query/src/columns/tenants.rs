@@ -7,7 +7,7 @@ use trackiops_schemas::columns::{CGROUP, CONTAINER, LABELS, TENANT_NAME, UID, US
 use trackiops_schemas::container::{ContainerOf, namespace_and_pod};
 use trackiops_schemas::identity::Tenant;
 
-use super::{Column, Unit, Value};
+use crate::column::{Column, Unit, Value};
 
 /// Id of the cgroup's container, found in the cgroup's path.
 pub const CONTAINER_ID: &str = "container_id";

@@ -4,7 +4,7 @@ mod parser;
 
 use std::fmt::{self, Display};
 
-use crate::columns::{Column, ColumnError, Columns, Record, Unit};
+use crate::column::{Column, ColumnError, Columns, Record, Unit};
 use crate::literal::Literal;
 
 /// A parsed condition.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trackiops_schemas::captured::{Captured, Stream, StreamBytes};
 
-use crate::coverage::interval::Interval;
+use crate::interval::Interval;
 
 /// A stream: one direction of a connection. `stream` is `None` for all streams without separate sums.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Damage, Dataset, JournalTail, Snapshot, StoreError, Unread};
 
-use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
+use crate::interval::Interval;
 use crate::question::Range;
 
 /// Late requests are appended to a journal up to this long after their window closed, ms. A damaged part may contain such

@@ -3,12 +3,8 @@
 //! The recorder writes a health row for every window, with the milliseconds in which its probes were attached.
 //! If these add up to less than the range, there is a gap.
 
-pub(crate) mod account;
-pub mod audit;
 pub mod captures;
 pub mod damage;
-mod interval;
-pub(crate) mod needed_notes;
 pub mod note;
 pub mod recorded_time;
 pub mod stalls;
@@ -21,7 +17,7 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::shed::{Detail, Details};
 use trackiops_schemas::time::UtcMs;
 
-pub use interval::Interval;
+pub use crate::interval::Interval;
 
 use crate::coverage::captures::{CapturedStream, Captures, Lacking};
 use crate::coverage::stalls::{Stall, Stalls};

@@ -11,8 +11,9 @@ use trackiops_schemas::unit::grouped;
 
 use crate::coverage::captures::Lacking;
 use crate::coverage::stalls::{Stall, stalled};
-use crate::coverage::{Gap, Interval, Losses};
+use crate::coverage::{Gap, Losses};
 use crate::group::{GroupBy, Level};
+use crate::interval::Interval;
 use crate::times::{Zone, show, show_length, show_offset, show_range};
 
 /// Levels with rows in the range.

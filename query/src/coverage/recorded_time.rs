@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::coverage::Interval;
+use crate::interval::Interval;
 use crate::origin::HostIndex;
 
 /// Recorded time of all hosts.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trackiops_schemas::pending::{Pending, STALLED_MS, StalledServer};
 
-use crate::coverage::interval::Interval;
+use crate::interval::Interval;
 
 /// Largest distance between two windows of one stall, ms. A request that is sent again starts to wait again.
 const JOIN_MS: u64 = 2000;

@@ -8,8 +8,8 @@ use trackiops_schemas::ops::{CONNECTION, OperationRow, OperationSums};
 use trackiops_schemas::time::UtcMs;
 
 use super::Connections;
+use crate::account::Account;
 use crate::aggregation::{Sum, Sums};
-use crate::coverage::account::Account;
 use crate::error::QueryError;
 use crate::execute::{Job, Recorded, Rows, SumsOf, execute};
 use crate::explain::Explain;

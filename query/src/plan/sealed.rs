@@ -6,9 +6,9 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, StoreIndex};
 
 use super::{Bounds, HealthPart, Journal, Twice};
-use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::granularity_cover::{Level, align_up, cover};
+use crate::interval::Interval;
 use crate::origin::HostIndex;
 use crate::step::{Part, Step};
 

@@ -21,12 +21,12 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::error::QueryError;
 use trackiops_query::file_rows::OrNothing;
 use trackiops_query::files::ask_files;
-use trackiops_query::group::{GroupBy, Grouping, TenantKey};
+use trackiops_query::group::{GroupBy, TenantKey};
 use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
 use trackiops_query::question::{Question, Range};
 use trackiops_query::step::Step;
 use trackiops_query::times::Zone;
-use trackiops_query::{Event, Projection, ask};
+use trackiops_query::{Event, Grouping, Projection, ask};
 use trackiops_reports::events::ask_events;
 use trackiops_reports::report::ReportError;
 use trackiops_schemas::columns::{

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use trackiops_query::AnswerRow;
-use trackiops_query::group::{Entity, Grouping, TenantKey};
+use trackiops_query::group::{Entity, TenantKey};
+use trackiops_query::{AnswerRow, Grouping};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::level::IoLevel;
 use trackiops_schemas::row::Row;

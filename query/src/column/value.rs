@@ -105,7 +105,7 @@ pub fn per_second(count: u64, covered_ms: u64) -> Option<f64> {
 }
 
 /// Ratio; `None` if the whole is 0.
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 

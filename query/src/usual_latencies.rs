@@ -3,8 +3,6 @@
 //! Each row that is read is compared with its file and tenant, and the lost times of a group add up. Where larger requests begin on a mount, its
 //! mean latency rises, but no request takes longer than before.
 
-mod ask;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,18 +15,16 @@ use crate::group::{GroupBy, TenantKey};
 use crate::lost::{Lost, Usual};
 use crate::origin::File;
 
-pub use ask::ask_usual_latencies;
-
 /// A file, and a tenant who uses it.
 type Use = (FileKey, Option<TenantKey>, IoLevel);
 
 /// Usual latencies by host, file and tenant. Without them, all lost time is unknown.
 #[derive(Debug, Default)]
 pub struct UsualLatencies {
-    by: GroupBy,
-    of: HashMap<String, HashMap<Use, Usual, RandomState>, RandomState>,
+    pub(crate) by: GroupBy,
+    pub(crate) of: HashMap<String, HashMap<Use, Usual, RandomState>, RandomState>,
     /// The limit, if there were more files and tenants.
-    exceeded: Option<usize>,
+    pub(crate) exceeded: Option<usize>,
 }
 
 impl UsualLatencies {

@@ -9,10 +9,11 @@ use trackiops_schemas::shed::Detail;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
-use super::recorded_time::RecordedTime;
-use super::{Coverage, Interval, Piece};
+use crate::coverage::recorded_time::RecordedTime;
+use crate::coverage::{Coverage, Piece};
 use crate::error::QueryError;
 use crate::explain::Explain;
+use crate::interval::Interval;
 use crate::origin::HostIndex;
 use crate::plan::{Journal, Plan, Tail};
 use crate::scan;

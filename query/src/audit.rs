@@ -6,9 +6,9 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
 
-use super::Interval;
 use crate::error::QueryError;
 use crate::explain::Explain;
+use crate::interval::Interval;
 use crate::scan;
 
 /// All comparisons in a store.

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_store::{Dataset, Snapshot};
 
-use super::UsualLatencies;
 use crate::ask::recorded;
-use crate::coverage::Interval;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::file_selector::FileSelection;
 use crate::file_sums::FileRows;
-use crate::group::{GroupBy, Grouping, Level};
+use crate::group::{GroupBy, Level};
+use crate::grouping::Grouping;
+use crate::interval::Interval;
 use crate::lost::{Usual, begin_before};
 use crate::plan::{asked, plan};
 use crate::projection::Projection;
 use crate::question::{Question, READ, Range, WRITE};
 use crate::step::Step;
+use crate::usual_latencies::UsualLatencies;
 
 /// A shorter time before a range shows nothing, ms.
 const TOO_SHORT_MS: u64 = 10_000;
