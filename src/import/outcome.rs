@@ -80,7 +80,7 @@ pub fn tell<N: Names + Default + 'static>(
         ));
     } else if signals::was_asked() && requests > 0 {
         let store = hosts.store().display();
-        let until = hosts.now().map_or_else(
+        let until = hosts.kept_until().map_or_else(
             || "then".to_owned(),
             |now| format!("{} UTC", show(now, Zone::utc())),
         );
@@ -90,7 +90,7 @@ pub fn tell<N: Names + Default + 'static>(
         if hosts.unwritten() > 0 {
             let hosts = plural(hosts.unwritten(), host);
             say(format_args!(
-                "warning: the last windows of {hosts} were not written"
+                "warning: not all later windows of {hosts} were written"
             ));
         }
     } else if signals::was_asked() {

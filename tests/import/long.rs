@@ -1,6 +1,7 @@
 //! Imports of many clients, days and files, and signals that end them.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::thread;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use trackiops_query::times::{Zone, show};
+use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::program;
 
 use super::packets::{Read, START_S, reads};
@@ -107,6 +110,43 @@ fn a_signal_ends_an_import_of_many_days_at_once_and_what_was_written_stays() {
     assert!(0 < kept && kept < DAYS, "{kept}");
     let check = trackiops(&["store", "check", text(&store)]);
     assert!(check.status.success(), "{check:?}");
+}
+
+#[test]
+fn a_signal_ends_an_import_of_many_days_from_a_pipe_and_it_says_until_when_it_came() {
+    // Enough that the windows of all days are written together.
+    const DAYS: u64 = 6_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    // From 1992 on: questions begin in 1990.
+    let second = |day: u64| (8035 + day) * u64::from(DAY_S) + 1;
+    let lines = (0..DAYS).map(|day| format!("{},READ,4096,/a\n", second(day)));
+    let lines: String = lines.collect();
+    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    command.args(["import", "csv", "-", "--store", text(&store)]);
+    command.args(["--map", "time=time_s:s,bytes=bytes"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut import = piped.stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = import.stdin.take().unwrap();
+    let table = format!("time_s,op,bytes,path\n{lines}");
+    // It reads no further while it writes.
+    let writer = thread::spawn(move || pipe.write_all(table.as_bytes()).map(|()| pipe));
+    let output = end(import, Signal::TERM, &store.join("journal"), 40);
+    let _ = writer.join();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("warning: not all later windows"), "{said}");
+    let (_, rest) = said.split_once("what was read until ").unwrap();
+    let (until, _) = rest.split_once(" UTC").unwrap();
+    let [(kept, _), _] = transfers(&store);
+    assert!(0 < kept && kept < DAYS, "{kept}");
+    let asked = ["--since", "1990-01-01", "--until", until];
+    let words = ["query", "--by", "mount", "--format", "csv", "--store"];
+    let before = rows(&[&words[..], &[text(&store)], &asked].concat());
+    let reads: u64 = before[0]["read_requests"].parse().unwrap();
+    // The store has each day before that time, and that day is the first that it may lack.
+    let missing = UtcMs((second(reads) as i64 - 1) * 1000);
+    assert_eq!(until, show(missing, Zone::utc()), "{said}");
 }
 
 #[test]

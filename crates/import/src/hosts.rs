@@ -82,8 +82,8 @@ pub struct Hosts<N> {
     writers: Option<Writers>,
     /// The content of the store before the import.
     before: Before,
-    /// Hosts whose last windows were not written, because a signal ended the import.
-    unwritten: u64,
+    /// Hosts whose last windows were not written, because a signal ended the import, and the start of the first of these windows.
+    unwritten: (u64, Option<UtcMs>),
     /// What the store already had of this import.
     had: Counts,
     /// Whether a signal has ended an import that can be resumed.
@@ -107,7 +107,7 @@ impl<N: Names + Default + 'static> Hosts<N> {
             written: Instant::now(),
             writers: None,
             before: Before::default(),
-            unwritten: 0,
+            unwritten: (0, None),
             had: Counts::default(),
             is_stopped: false,
             counts: (0, 0),
@@ -122,7 +122,18 @@ impl<N: Names + Default + 'static> Hosts<N> {
 
     /// Number of hosts whose last windows were not written, because a signal ended the import.
     pub fn unwritten(&self) -> u64 {
-        self.unwritten
+        self.unwritten.0
+    }
+
+    /// The time until which the store has everything that was read, if anything was read.
+    pub fn kept_until(&self) -> Option<UtcMs> {
+        self.unwritten.1.or_else(|| self.now())
+    }
+
+    /// Counts a host whose windows from this time on are not written.
+    fn leave_unwritten(unwritten: &mut (u64, Option<UtcMs>), from: UtcMs) {
+        unwritten.0 += 1;
+        unwritten.1 = Some(unwritten.1.map_or(from, |first| first.min(from)));
     }
 
     /// Number of hosts that already had data of an imported time, and of windows that were added there.
@@ -249,15 +260,13 @@ impl<N: Names + Default + 'static> Hosts<N> {
                 && (can_go_on || asked.get_or_insert_with(Instant::now).elapsed() > WRITING)
         };
         for (name, host) in &mut self.hosts {
-            if host.windows.is_empty() && host.requests.is_empty() {
-                continue;
-            }
+            let Some(first) = host.first() else { continue };
             if is_over() {
                 if can_go_on {
                     self.is_stopped = true;
                     break;
                 }
-                self.unwritten += 1;
+                Self::leave_unwritten(&mut self.unwritten, first);
                 continue;
             }
             let writers = match &mut self.writers {
@@ -276,16 +285,17 @@ impl<N: Names + Default + 'static> Hosts<N> {
                 }
             };
             let written = host.write(writers, name, &*names, &mut self.before, &mut is_over);
-            let is_whole = written.map_err(|source| ImportError::WriteHost {
+            let unwritten = written.map_err(|source| ImportError::WriteHost {
                 host: name.clone(),
                 store: self.target.store.clone(),
                 source: Box::new(source),
             })?;
-            if !is_whole && can_go_on {
+            let Some(from) = unwritten else { continue };
+            if can_go_on {
                 self.is_stopped = true;
                 break;
             }
-            self.unwritten += u64::from(!is_whole);
+            Self::leave_unwritten(&mut self.unwritten, from);
         }
         if let Some(Writers {
             requests: Some(requests),

@@ -91,7 +91,8 @@ impl Host {
     }
 
     /// Writes closed windows, except windows that the store already has. Stops when `is_over`: windows of many days go to as many journals,
-    /// and each journal waits for the disk. Returns whether everything was written.
+    /// and each journal waits for the disk. Returns the start of the first window that is not written, or of the first of all if only single
+    /// requests are missing.
     pub fn write(
         &mut self,
         to: &mut Writers,
@@ -99,7 +100,7 @@ impl Host {
         names: &impl Names,
         before: &mut Before,
         is_over: &mut impl FnMut() -> bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<UtcMs>, StoreError> {
         let Writers {
             windows,
             requests,
@@ -116,22 +117,24 @@ impl Host {
         let finest = windows.options().granularities.finest();
         let new = &self.windows[had.windows as usize..];
         let mut appended = Counts::default();
-        let mut is_whole = true;
         let mut left = new;
-        while !left.is_empty() && is_whole {
+        while !left.is_empty() {
             let count = windows.append_first(finest, left)?;
             appended.windows += count as u64;
             left = &left[count..];
-            is_whole = left.is_empty() || !is_over();
+            if is_over() {
+                break;
+            }
         }
+        let mut unwritten = left.first().map(|window| window.start);
         before.added(name, &new[..new.len() - left.len()]);
         if let Some(requests) = requests
-            && is_whole
+            && unwritten.is_none()
         {
             requests.set_host(name)?;
             for records in self.requests[had.requests as usize..].chunks(BATCH) {
                 if is_over() {
-                    is_whole = false;
+                    unwritten = self.first();
                     break;
                 }
                 requests.append(&batch(records, names))?;
@@ -144,7 +147,14 @@ impl Host {
         self.windows.clear();
         self.requests.clear();
         self.rows = 0;
-        Ok(is_whole)
+        Ok(unwritten)
+    }
+
+    /// The start of the first window to write, or without windows the time of the first request.
+    pub fn first(&self) -> Option<UtcMs> {
+        let request = |record: &RequestRecord| UtcMs((record.end_ns / 1_000_000) as i64);
+        let window = self.windows.first().map(|window| window.start);
+        window.or_else(|| self.requests.first().map(request))
     }
 }
 
