@@ -32,6 +32,8 @@ const LOG_STEPS: u32 = 2;
 const LOG_WAYS: u32 = 1;
 /// Size of the log. The largest program takes 100,000 to 300,000 steps, of about 150 bytes each.
 const LOG_BYTES: u32 = 512 << 20;
+/// A signal interrupts the verifier (EAGAIN, `do_check` in `kernel/bpf/verifier.c`). That is not a refusal, whose reason takes seconds to get.
+const MOST_SIGNALS: usize = 5;
 
 /// What a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,10 +170,14 @@ impl CastPrograms {
         }
         attributes.__bindgen_anon_3 = load;
         if log.is_none() {
-            // SAFETY: instructions, functions and licence outlive the call, with the lengths in the attributes.
-            let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
-            if loaded.is_ok() {
-                return loaded;
+            for _ in 0..MOST_SIGNALS {
+                // SAFETY: instructions, functions and licence outlive the call, with the lengths in the attributes.
+                let loaded = unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) };
+                match loaded {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => break,
+                    Ok(_) => return loaded,
+                }
             }
         }
         // A refused program is loaded once more to get the reason.
