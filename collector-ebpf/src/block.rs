@@ -60,7 +60,7 @@ const ON_SEVERAL_DISKS: [u64; 5] = [
 const NOT_LOOKED_AT: u64 = 2;
 const IS_DIRECT: u64 = 1;
 
-/// Files whose path was reported lately, by a hash of the inode: [`paths::token`]s.
+/// Files whose path was reported lately, by a hash of the inode: [`token`]s.
 static mut NAMED_INODES: [u64; 1 << NAMED_BITS] = [0; 1 << NAMED_BITS];
 const NAMED_BITS: u32 = 9;
 
@@ -280,7 +280,7 @@ fn of_one<M: Memory>(
     completion.in_slot(slot, course.end_ns, true);
     if file.fileid != 0 && global(&PATHS) != 0 {
         let inode = Address::new(inode);
-        if is_unnamed(inode, course.end_ns) {
+        if is_unnamed(inode, &file, course.end_ns) {
             name(inode, course.end_ns);
         }
     }
@@ -647,7 +647,7 @@ fn hand_over<M: Memory>(scratch: *mut Scratch, whose: u64, bio: u64) {
         if inode != 0 {
             let is_file = (&raw const (*record).fileid).read_volatile() != 0;
             let end_ns = (&raw const (*record).end_ns).read_volatile();
-            if is_file && global(&PATHS) != 0 && is_unnamed(Address::new(inode), end_ns) {
+            if is_file && global(&PATHS) != 0 && is_unnamed(Address::new(inode), &file, end_ns) {
                 let unnamed = (&raw const (*scratch).unnamed).read_volatile();
                 if unnamed < MOST_RUNS as u64 {
                     (&raw mut (*scratch).unnamed_inodes[unnamed as usize]).write_volatile(inode);
@@ -785,18 +785,31 @@ fn disk<M: Memory>(request: Address<M::Trusted>, part: u64) -> u64 {
 
 /// Whether the path of the file was not reported lately.
 #[inline(always)]
-fn is_unnamed(inode: Address<Probe>, end_ns: u64) -> bool {
+fn is_unnamed(inode: Address<Probe>, file: &File, end_ns: u64) -> bool {
     // SAFETY: `named` returns an aligned word of the table.
-    unsafe { named(inode).read_volatile() != paths::token(inode.0, end_ns) }
+    unsafe { named(inode).read_volatile() != token(file, end_ns) }
+}
+
+/// Stands for a file and the period for which its path counts as reported. Not made of the inode's address: its memory may belong to another
+/// file within milliseconds.
+#[inline(always)]
+fn token(file: &File, end_ns: u64) -> u64 {
+    /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4).
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let inode = (u64::from(file.handle_hash) << 32) | u64::from(file.dev);
+    let spread = (inode ^ file.fileid.rotate_left(20)).wrapping_mul(SPREAD);
+    paths::token(spread, end_ns)
 }
 
 /// Reports the path. If two CPUs race for one word, one of the files is reported once more.
 #[inline(always)]
 fn name(inode: Address<Probe>, end_ns: u64) {
     // On failure the next request tries again.
-    if paths::name_cached(inode.0, end_ns) {
+    if paths::name_cached(inode.0, end_ns)
+        && let Some(file) = file_of(inode)
+    {
         // SAFETY: `named` returns an aligned word of the table, where any value is valid.
-        unsafe { named(inode).write_volatile(paths::token(inode.0, end_ns)) };
+        unsafe { named(inode).write_volatile(token(&file, end_ns)) };
     }
 }
 

@@ -18,6 +18,18 @@ for kind in ext4 xfs btrfs; do
     mount -t $kind -o $options "${devices[$kind]}" "/mnt/$kind"
     echo "${devices[$kind]}" >"$OUT/device.$kind"
 done
+# short_files DIRECTORY: makes files that live for milliseconds, one after the other.
+short_files() {
+    mkdir "$1"
+    python3 -c 'import os, sys
+for number in range(50):
+    path = f"{sys.argv[1]}/{number}"
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.write(file, bytes(1000 + number))
+    os.fsync(file)
+    os.close(file)
+    os.unlink(path)' "$1"
+}
 # File systems write their logs at any time, but not while they are frozen.
 frozen() {
     for kind in ext4 xfs btrfs; do fsfreeze "$1" "/mnt/$kind"; done
@@ -81,15 +93,7 @@ mkdir /mnt/ext4/exported /mnt/back
 exportfs -o rw,no_root_squash,insecure,fsid=3 '*:/mnt/ext4/exported'
 mount -t nfs -o vers=4.2 127.0.0.1:/mnt/ext4/exported /mnt/back
 for kind in ext4 xfs back; do
-    mkdir "/mnt/$kind/short"
-    python3 -c 'import os, sys
-for number in range(50):
-    path = f"{sys.argv[1]}/{number}"
-    file = os.open(path, os.O_CREAT | os.O_RDWR)
-    os.write(file, bytes(1000 + number))
-    os.fsync(file)
-    os.close(file)
-    os.unlink(path)' "/mnt/$kind/short"
+    short_files "/mnt/$kind/short"
 done
 for engine in libaio io_uring; do
     fio --name=$engine --ioengine=$engine --directory=/mnt/ext4/calls --rw=write --bs=4k --size=1m --iodepth=16 \
@@ -104,6 +108,14 @@ stop_recorder INT
 cp "$OUT/record.err" "$OUT/calls.err"
 mkdir "$OUT/calls"
 cp -a "$STORE/." "$OUT/calls/"
+
+# Without calls, requests alone show the names of files.
+STORE=/var/tmp/reused
+start_recorder --levels block
+for kind in ext4 xfs; do short_files "/mnt/$kind/reused"; done
+stop_recorder INT
+mkdir "$OUT/reused"
+cp -a "$STORE/." "$OUT/reused/"
 
 # Filters for some files, and the requests that they cause.
 # Write earlier data back first.
