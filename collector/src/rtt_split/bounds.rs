@@ -220,11 +220,8 @@ mod tests {
         ] {
             let [network, server, unknown] = means(requests, &[path]);
             let is_near = |(is, of): (f64, f64)| (is - of).abs() < 0.05;
-            let pairs = [network, server, unknown].into_iter().zip(expected);
-            assert!(
-                pairs.into_iter().all(is_near),
-                "{what}: {network} {server} {unknown}"
-            );
+            let mut pairs = [network, server, unknown].into_iter().zip(expected);
+            assert!(pairs.all(is_near), "{what}: {network} {server} {unknown}");
         }
     }
 
