@@ -11,6 +11,7 @@ use trackiops_process::output::Output;
 use trackiops_process::signals;
 use trackiops_process::terminal;
 use trackiops_query::Range;
+use trackiops_query::ask::check_range;
 use trackiops_query::times::Zone;
 use trackiops_render::terminal_style::Look;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -70,7 +71,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 since: Some(since),
                 until: None,
             };
-            range.check(now, Zone::Local)?;
+            check_range(range, now, Zone::Local)?;
             Moment::Until(since.plus(length))
         }
     };

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use trackiops_schemas::time::Granularity;
+use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Snapshot, StoreError};
 
 use crate::answer::{EmptyReason, OrEmpty, Outcome};
@@ -14,6 +14,7 @@ use crate::interval::Interval;
 pub use crate::plan::asked;
 use crate::plan::possible_steps;
 use crate::question::{Question, Range};
+use crate::times::{Zone, show};
 
 /// Most retries. Each follows a segment that vanished between plan and scan.
 const ATTEMPTS: usize = 32;
@@ -65,7 +66,22 @@ pub fn ask_with<R>(
 ///
 /// Errors: [`QueryError::EmptyRange`], and [`QueryError::Future`] if it starts after now.
 pub fn check(question: &Question) -> Result<(), QueryError> {
-    question.range.check(question.now, question.zone)
+    check_range(question.range, question.now, question.zone)
+}
+
+/// Checks a range at the time `now`, like [`check`]. Errors name times in `zone`.
+pub fn check_range(range: Range, now: UtcMs, zone: Zone) -> Result<(), QueryError> {
+    let shown = |at| show(at, zone);
+    match (range.since, range.until) {
+        (Some(since), _) if since > now => Err(QueryError::Future {
+            since: shown(since),
+        }),
+        (Some(since), Some(until)) if since >= until => Err(QueryError::EmptyRange {
+            since: shown(since),
+            until: shown(until),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// An outcome without rows.

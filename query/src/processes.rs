@@ -14,8 +14,8 @@ use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::error::QueryError;
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
-use crate::question::Question;
-use crate::requests::{KeptRequests, is_asked, level_in, none_of, numbers, text_in, texts};
+use crate::question::{Question, is_asked};
+use crate::requests::{KeptRequests, level_in, none_of, numbers, text_in, texts};
 
 /// Activity of a process at a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

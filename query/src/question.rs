@@ -12,13 +12,12 @@ use trackiops_store::Snapshot;
 use trackiops_tenants::Rules;
 
 use crate::condition::Condition;
-use crate::error::QueryError;
 use crate::explain::Explain;
 use crate::file_selector::FileSelector;
 use crate::group::GroupBy;
 use crate::projection::Projection;
 use crate::step::Step;
-use crate::times::{Zone, show};
+use crate::times::Zone;
 use crate::usual_latencies::UsualLatencies;
 
 /// The protocol's name of READ. Files have full counters only for READ and WRITE.
@@ -97,23 +96,10 @@ pub struct Range {
     pub until: Option<UtcMs>,
 }
 
-impl Range {
-    /// Checks the range at the time `now`. Errors name times in `zone`.
-    ///
-    /// Errors: [`QueryError::EmptyRange`], and [`QueryError::Future`] if it starts after now.
-    pub fn check(self, now: UtcMs, zone: Zone) -> Result<(), QueryError> {
-        let shown = |at| show(at, zone);
-        match (self.since, self.until) {
-            (Some(since), _) if since > now => Err(QueryError::Future {
-                since: shown(since),
-            }),
-            (Some(since), Some(until)) if since >= until => Err(QueryError::EmptyRange {
-                since: shown(since),
-                until: shown(until),
-            }),
-            _ => Ok(()),
-        }
-    }
+/// Whether an operation is one of these. Without any, every operation is.
+pub(crate) fn is_asked(ops: &[String], op: Option<&str>) -> bool {
+    let is = |op: &str| ops.iter().any(|of| of.eq_ignore_ascii_case(op));
+    ops.is_empty() || op.is_some_and(is)
 }
 
 /// Order of rows.

@@ -36,7 +36,7 @@ use crate::grouping::Grouping;
 use crate::interval::Interval;
 use crate::mount_filter::MountFilter;
 use crate::origin::File;
-use crate::question::{Question, Range};
+use crate::question::{Question, Range, is_asked};
 use crate::tenant_filter::TenantFilter;
 use crate::unkept_requests;
 use crate::volume_names::VolumeNames;
@@ -132,12 +132,6 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
             asked: range,
         },
     }))
-}
-
-/// Whether an operation is one of these. Without any, every operation is.
-pub(crate) fn is_asked(ops: &[String], op: Option<&str>) -> bool {
-    let is = |op: &str| ops.iter().any(|of| of.eq_ignore_ascii_case(op));
-    ops.is_empty() || op.is_some_and(is)
 }
 
 /// An operation, and the latencies of its calls.

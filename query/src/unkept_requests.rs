@@ -14,8 +14,7 @@ use crate::explain::Explain;
 use crate::file_rows::{about_sums, ask};
 use crate::interval::Interval;
 use crate::projection::Projection;
-use crate::question::{Question, READ, Range, WRITE};
-use crate::requests::is_asked;
+use crate::question::{Question, READ, Range, WRITE, is_asked};
 
 /// Most parts of time of a store that are looked at, the longest first.
 const MOST_HOLES: usize = 16;
