@@ -486,21 +486,16 @@ impl<'q> Asked<'q> {
     }
 
     fn rows(&self, groups: Groups, recorded: &Recorded) -> Vec<AnswerRow> {
-        let Self {
-            plan,
-            question,
-            volumes,
-            ..
-        } = *self;
+        let plan = self.plan;
         let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
-        let sides = Sides::new(&groups, recorded, question);
+        let sides = Sides::new(&groups, recorded, self.question);
         let row = |(key, group): (GroupKey, Group)| {
             let has_both_sides = sides.are_known(&key, plan);
             let mut row = AnswerRow {
                 time: key.window,
                 host: Arc::clone(&hosts[key.host]),
                 covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
-                file: question.by.is_of_files().then_some(group.file),
+                file: self.question.by.is_of_files().then_some(group.file),
                 has_both_sides,
                 lost: match plan.step {
                     Step::All => group.lost,
@@ -513,8 +508,10 @@ impl<'q> Asked<'q> {
                 sum: group.sum,
             };
             let volume = match &row.of {
-                Entity::Volume(volume) => volume.as_deref().and_then(|name| volumes.named(name)),
-                _ => row.mount().and_then(|mount| volumes.of(mount)),
+                Entity::Volume(volume) => {
+                    volume.as_deref().and_then(|name| self.volumes.named(name))
+                }
+                _ => row.mount().and_then(|mount| self.volumes.of(mount)),
             };
             row.volume = volume.cloned();
             row
@@ -530,16 +527,11 @@ impl<'q> Asked<'q> {
         ranks: Option<&Ranks>,
         told: Vec<Note>,
     ) -> Outcome {
-        let Self {
-            plan,
-            question,
-            terms,
-            ..
-        } = *self;
+        let (plan, question) = (self.plan, self.question);
         let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
         let mut rows = self.rows(groups, &found.recorded);
         let is_recorded = found.recorded.covered.is_any();
-        rows.retain(|row| terms.hold(row));
+        rows.retain(|row| self.terms.hold(row));
         self.sort(&mut rows, ranks);
         let folded = folded(plan, &rows);
         let percentiles = calls_out_of_percentiles(question, &rows);
@@ -566,20 +558,14 @@ impl<'q> Asked<'q> {
     /// Sorts by rank (with `--top`), then by `--sort`, then by time and name.
     /// Without `--sort`, rows for the whole range are sorted by the time that requests took, largest first.
     fn sort(&self, rows: &mut [AnswerRow], ranks: Option<&Ranks>) {
-        let Self {
-            plan,
-            question,
-            terms,
-            ..
-        } = *self;
         rows.sort_by(|a, b| {
             let rank =
-                |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, question.by)));
-            let place = |row: &AnswerRow| match plan.step {
+                |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, self.question.by)));
+            let place = |row: &AnswerRow| match self.plan.step {
                 // With ranks, the windows of one entity stay together, in order of time.
                 Step::Windows(_) if ranks.is_some() => 0.0,
-                Step::Windows(_) => terms.place_or(row, 0, 0),
-                Step::All => self::place(row, question, terms),
+                Step::Windows(_) => self.terms.place_or(row, 0, 0),
+                Step::All => self::place(row, self.question, self.terms),
             };
             let name = |row: &AnswerRow| match &row.of {
                 Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),

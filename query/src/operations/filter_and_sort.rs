@@ -1,7 +1,8 @@
 //! Filters and sorts operations.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub(super) fn filter_and_sort(
     connections: Connections,
     mut answer: Answer<OperationAnswer>,
 ) -> Outcome<OperationAnswer> {
+    count_by_mount(&mut answer.rows);
+    sort(&mut answer.rows, answer.step);
     let asked = answer.range;
     let ops = &question.ops;
     let seen: BTreeSet<_> = answer.rows.iter().map(|row| Arc::clone(&row.op)).collect();
@@ -59,6 +62,33 @@ pub(super) fn filter_and_sort(
         terms.sort(&mut answer.rows);
     }
     answer.or_nothing(|| why)
+}
+
+/// Sets the requests of each row's mount.
+fn count_by_mount(rows: &mut [OperationAnswer]) {
+    let mount = |row: &OperationAnswer| (row.time, Arc::clone(&row.host), row.mount.clone());
+    let mut mounts: HashMap<_, u64> = HashMap::new();
+    for row in &*rows {
+        let requests = mounts.entry(mount(row)).or_default();
+        *requests = requests.saturating_add(row.sums.requests);
+    }
+    for row in rows {
+        row.mount_requests = mounts[&mount(row)];
+    }
+}
+
+/// Sorts by time, mount and file. Operations of each are sorted by name; rows for the whole range, by requests.
+fn sort(rows: &mut [OperationAnswer], step: Step) {
+    rows.sort_by_cached_key(|row| {
+        let requests = match step {
+            Step::All => Reverse(row.sums.requests),
+            Step::Windows(_) => Reverse(0),
+        };
+        let mount = (row.time, Arc::clone(&row.host), row.mount.clone());
+        let about = (row.about.clone(), TenantKey::of(&row.tenant));
+        let op = (requests, Arc::clone(&row.op), row.transport.clone());
+        (mount, about, op)
+    });
 }
 
 /// Whether an operation is a selected one. READ also selects READ_PLUS. Names of calls are in lower case.

@@ -1,7 +1,6 @@
 //! Operations of files, derived from the rows of files.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
@@ -11,6 +10,7 @@ use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 use super::filter_and_sort::filter_and_sort;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer, without_times};
+use crate::aggregation::Sums;
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use crate::error::QueryError;
 use crate::file_rows::{ask, levels_of_rows};
@@ -21,7 +21,6 @@ use crate::needed_notes::out_of_percentiles;
 use crate::projection::Projection;
 use crate::question::{Question, READ, Range, WRITE};
 use crate::requests::{LatenciesOf, ask_call_latencies};
-use crate::step::Step;
 
 /// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without
 /// the rest of their messages. Bytes of other operations are unknown.
@@ -180,9 +179,7 @@ fn about(row: &AnswerRow) -> Option<About> {
 /// Adds up operations of the same name within each group. With `of_calls`, reads and writes are calls instead of
 /// requests.
 fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
-    let mut places: HashMap<_, usize> = HashMap::new();
-    let mut mounts: HashMap<_, u64> = HashMap::new();
-    let mut rows: Vec<OperationAnswer> = Vec::new();
+    let mut rows: Sums<_, OperationAnswer> = Sums::default();
     let nobody = Arc::default();
     for row in &answer.rows {
         let mount: Option<Arc<str>> = row.mount().map(Into::into);
@@ -192,58 +189,31 @@ fn of_rows(answer: &Answer<AnswerRow>, of_calls: bool) -> Vec<OperationAnswer> {
         } else {
             &nobody
         };
-        let window = (row.time, Arc::clone(&row.host), mount.clone());
         for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row(), row.level, of_calls) {
-            let requests = mounts.entry(window.clone()).or_default();
-            *requests = requests.saturating_add(sums.requests);
-            let by_tenant = TenantKey::of(tenant);
-            let key = (window.clone(), about.clone(), by_tenant, op);
-            let place = places.entry(key).or_insert(rows.len());
-            if *place == rows.len() {
-                rows.push(OperationAnswer {
-                    time: row.time,
-                    host: Arc::clone(&row.host),
-                    mount: mount.clone(),
-                    op: op.as_str().into(),
-                    transport: None,
-                    about: about.clone(),
-                    tenant: Arc::clone(tenant),
-                    level: row.level,
-                    sums: OperationSums::default(),
-                    bytes,
-                    untimed: 0,
-                    unsplit: 0,
-                    mount_requests: 0,
-                    covered_ms: row.covered_ms,
-                });
-            }
-            let all = &mut rows[*place];
+            let of = (mount.clone(), about.clone(), TenantKey::of(tenant));
+            let key = (row.time, Arc::clone(&row.host), of, op);
+            let all = rows.entry(key).or_insert_with(|| OperationAnswer {
+                time: row.time,
+                host: Arc::clone(&row.host),
+                mount: mount.clone(),
+                op: op.as_str().into(),
+                transport: None,
+                about: about.clone(),
+                tenant: Arc::clone(tenant),
+                level: row.level,
+                sums: OperationSums::default(),
+                bytes,
+                untimed: 0,
+                unsplit: 0,
+                mount_requests: 0,
+                covered_ms: row.covered_ms,
+            });
             all.sums.merge(&sums);
             all.untimed += untimed;
             all.unsplit += unsplit;
         }
     }
-    for row in &mut rows {
-        let window = (row.time, Arc::clone(&row.host), row.mount.clone());
-        row.mount_requests = mounts[&window];
-    }
-    let requests = |row: &OperationAnswer| match answer.step {
-        Step::All => Reverse(row.sums.requests),
-        Step::Windows(_) => Reverse(0),
-    };
-    let key = |row: &OperationAnswer| {
-        let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
-        let about = (row.about.clone(), TenantKey::of(&row.tenant));
-        (
-            row.time,
-            host_and_mount,
-            about,
-            requests(row),
-            Arc::clone(&row.op),
-        )
-    };
-    rows.sort_by_cached_key(key);
-    rows
+    rows.into_values().collect()
 }
 
 /// The operations of a row that occurred, with their known bytes and their numbers of untimed and unsplit requests.

@@ -1,11 +1,8 @@
 //! Operations of mounts, from a separate dataset.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use trackiops_schemas::level::IoLevel;
-use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
 use super::filter_and_sort::filter_and_sort;
@@ -20,10 +17,8 @@ use crate::execute::Recorded;
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
-use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
 use crate::question::Question;
-use crate::step::Step;
 
 /// Answers a question about operations of mounts. For selected files, tenants or another level than the wire, the
 /// answer comes from rows of files, grouped by mount. The same applies to local files if NFS mounts had none of the
@@ -140,14 +135,8 @@ fn ask_once(
     }
 }
 
-/// The rows of an answer, in order.
+/// The rows of groups, without the requests of their mounts.
 fn rows_of(groups: Groups, plan: &Plan<'_>, recorded: &Recorded) -> Vec<OperationAnswer> {
-    let mut mounts: HashMap<(UtcMs, HostIndex, Option<Arc<str>>), u64> = HashMap::new();
-    for (key, group) in &groups {
-        let mount = (key.window, key.host, key.mount.clone());
-        let requests = mounts.entry(mount).or_default();
-        *requests = requests.saturating_add(group.sums.requests);
-    }
     let names: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
     let row = |(key, group): (Key, Group)| {
         let [untimed, unsplit] = without_times(&group.sums);
@@ -155,7 +144,7 @@ fn rows_of(groups: Groups, plan: &Plan<'_>, recorded: &Recorded) -> Vec<Operatio
             time: key.window,
             host: Arc::clone(&names[key.host]),
             covered_ms: plan.rate_ms(&recorded.covered, key.host, key.window),
-            mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
+            mount_requests: 0,
             mount: key.mount,
             op: key.op,
             transport: group.transport,
@@ -172,21 +161,5 @@ fn rows_of(groups: Groups, plan: &Plan<'_>, recorded: &Recorded) -> Vec<Operatio
             sums: group.sums,
         }
     };
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    sort(&mut groups, plan.step);
     groups.into_iter().map(row).collect()
-}
-
-/// Sorts by time and mount. Operations of a mount are sorted by name; rows for the whole range, by requests.
-fn sort(groups: &mut [(Key, Group)], step: Step) {
-    groups.sort_by(|(ka, a), (kb, b)| {
-        let requests = |group: &Group| match step {
-            Step::All => Reverse(group.sums.requests),
-            Step::Windows(_) => Reverse(0),
-        };
-        (ka.window, ka.host, &ka.mount)
-            .cmp(&(kb.window, kb.host, &kb.mount))
-            .then_with(|| requests(a).cmp(&requests(b)))
-            .then_with(|| ka.cmp(kb))
-    });
 }
