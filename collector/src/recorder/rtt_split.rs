@@ -16,6 +16,10 @@ impl Recorder {
             covered_ns,
             ..
         } = window;
+        // The connections' other requests are not known.
+        if !self.filter.operations.is_empty() {
+            return;
+        }
         let mut paths = self.rtt_split.paths(*start, *covered_ns, ops);
         if paths.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! Bounds of the time that requests spent in the network. docs/internals/network-or-server.md says why they hold, and when.
 
-/// A server may wait this long for a reply that carries the acknowledgement, or for an RTT if that is longer:
-/// `TCP_DELACK_MIN` in include/net/tcp.h, and `tcp_send_delayed_ack` in net/ipv4/tcp_output.c.
-const DELAYED_ACK_NS: f64 = 40e6;
+/// A server may wait this long for a reply that carries the acknowledgement, or for an RTT if that is longer. RFC 1122 (4.2.3.2) demands less
+/// than 500 ms; most systems wait 40 to 200 ms.
+const DELAYED_ACK_NS: f64 = 200e6;
 /// Least time until a lost segment without successors is sent again: `TCP_RTO_MIN`.
 const RETRANSMITTED_NS: f64 = 200e6;
 
@@ -24,8 +24,8 @@ pub struct Path {
     pub quickest_ns: Option<f64>,
     /// Time in which sent data was not acknowledged, ns.
     pub busy_ns: f64,
-    /// The same of the windows before, the last one first, as far as it is known.
-    pub busy_before_ns: Vec<f64>,
+    /// The windows before, the last one first, as far as they are known: their [`excess`](Self::excess_ns).
+    pub excess_before_ns: Vec<f64>,
     /// Length of the window, ns.
     pub window_ns: f64,
     /// Whether segments were sent again.
@@ -69,8 +69,9 @@ pub fn split(requests: &Requests, paths: &[Path]) -> Parts {
     }
     let least = paths.iter().map(|path| path.least_ns_sum(requests));
     let least_ns = least.fold(all_ns, f64::min);
-    let most = paths.iter().map(|path| path.most_ns_sum(requests));
-    let most_ns = most.fold(least_ns, f64::max).min(all_ns);
+    // They may have been spread over the connections, and have waited on each at the same time.
+    let most_ns: f64 = paths.iter().map(|path| path.most_ns_sum(requests)).sum();
+    let most_ns = most_ns.max(least_ns).min(all_ns);
     let width_ns = most_ns - least_ns;
     let known = |lower_ns: f64| match width_ns <= lower_ns {
         true => lower_ns as u64,
@@ -99,7 +100,9 @@ impl Path {
         let concurrency = self.concurrency.max(1.0);
         let at_once = concurrency.min(count);
         let waits = at_once * self.out_of_order as f64 * RETRANSMITTED_NS;
-        let stall = at_once * self.stall_ns(requests.longest_ns as f64);
+        let longest_ns = requests.longest_ns as f64;
+        // While the network stands still, requests gather: all of the row may have waited, whatever their mean number at once is.
+        let stall = count * self.stall_ns(longest_ns) + at_once * longest_ns.min(self.busy_ns);
         let [_, smoothed_ns] = self.smoothed_ns;
         let unacknowledged = concurrency * self.share(requests) * self.busy_ns;
         let of_segments = unacknowledged.max(count * smoothed_ns);
@@ -119,14 +122,21 @@ impl Path {
         of_requests.max(of_bytes).min(1.0)
     }
 
-    /// Longest time in which the network can have stood still during a request that took `longest_ns`.
+    /// Longest time in which the network can have stood still during a request that took `longest_ns`, beyond the round trips of requests.
     fn stall_ns(&self, longest_ns: f64) -> f64 {
         let windows = (longest_ns / self.window_ns.max(1.0)).ceil() as usize;
-        let before_ns = match self.busy_before_ns.get(..windows) {
+        let before_ns = match self.excess_before_ns.get(..windows) {
             Some(before) => before.iter().sum(),
             None => longest_ns,
         };
-        longest_ns.min(self.busy_ns + before_ns)
+        longest_ns.min(self.excess_ns() + before_ns)
+    }
+
+    /// Time in which sent data was not acknowledged, beyond the least that the round trips of its requests take.
+    pub fn excess_ns(&self) -> f64 {
+        let [smoothed_ns, _] = self.smoothed_ns;
+        let round_trips = self.requests as f64 * smoothed_ns.max(self.least_ns);
+        (self.busy_ns - round_trips / self.concurrency.max(1.0)).max(0.0)
     }
 }
 
@@ -146,7 +156,7 @@ mod tests {
             smoothed_ns: [rtt_ms * MS; 2],
             quickest_ns: None,
             busy_ns: count as f64 * rtt_ms * MS,
-            busy_before_ns: vec![count as f64 * rtt_ms * MS; 64],
+            excess_before_ns: vec![0.0; 64],
             window_ns: 1000.0 * MS,
             has_retransmissions: false,
             out_of_order: 0,
@@ -207,9 +217,9 @@ mod tests {
             ),
             (
                 "a path that has become much longer",
-                took(10, 100.0),
-                delayed_acks(0.2, 99.0, 10),
-                [59.0, 0.0, 41.0],
+                took(10, 500.0),
+                delayed_acks(0.2, 499.0, 10),
+                [299.0, 0.0, 201.0],
             ),
             (
                 "a path that has become longer by less than a delay",
@@ -252,7 +262,7 @@ mod tests {
     fn a_stall_of_the_network_is_not_the_servers() {
         // Nothing was acknowledged for 300 ms. The smoothed RTT has recovered by the end.
         let stalled = Path {
-            concurrency: 8.0,
+            concurrency: 2.6,
             busy_ns: 500.0 * MS,
             ..serial(1000, 0.2)
         };
@@ -265,22 +275,45 @@ mod tests {
         assert_eq!(split(&row, &[stalled]).server_ns, 0);
         // It was in the window before.
         let before = Path {
-            concurrency: 8.0,
-            busy_before_ns: vec![500.0 * MS],
+            concurrency: 2.6,
+            excess_before_ns: vec![423.0 * MS],
             ..serial(1000, 0.2)
         };
         assert_eq!(split(&row, std::slice::from_ref(&before)).server_ns, 0);
         let unknown = Path {
-            busy_before_ns: vec![],
+            excess_before_ns: vec![],
             ..before
         };
         assert_eq!(split(&row, &[unknown]).server_ns, 0);
     }
 
     #[test]
+    fn requests_may_be_spread_over_connections() {
+        // 16 WRITEs of 1 MiB at once fill four connections.
+        let full = Path {
+            concurrency: 4.0,
+            busy_ns: 1000.0 * MS,
+            has_large_requests: true,
+            ..serial(100, 5.0)
+        };
+        let writes = Requests {
+            count: 400,
+            rtt_ns_sum: (16_000.0 * MS) as u64,
+            longest_ns: (60.0 * MS) as u64,
+            sent_bytes: 400 << 20,
+        };
+        assert_eq!(split(&writes, &[full.clone()]).server_ns, 0);
+        assert_eq!(split(&writes, &vec![full; 4]).server_ns, 0);
+        // A slow server behind four of them is known.
+        let idle = serial(10, 0.3);
+        let parts = split(&took(40, 20.0), &vec![idle; 4]);
+        assert_eq!(parts.server_ns, (752.0 * MS) as u64);
+    }
+
+    #[test]
     fn a_server_that_stood_still_for_seconds_is_known() {
         let quiet = Path {
-            busy_before_ns: vec![1.0 * MS; 64],
+            excess_before_ns: vec![1.0 * MS; 64],
             ..serial(4, 0.2)
         };
         let [network, server, unknown] = means(took(4, 3000.0), &[quiet]);

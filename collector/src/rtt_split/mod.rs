@@ -41,8 +41,8 @@ struct Known {
     least_ns: u64,
     /// Mean of the smoothed RTT at the last reading, and its upper end.
     smoothed_ns: [f64; 2],
-    /// Windows in which it was in use, each with [`TcpSums::busy_ns`].
-    busy: VecDeque<(UtcMs, u64)>,
+    /// Windows in which it was in use, each with [`Path::excess_ns`].
+    excess: VecDeque<(UtcMs, f64)>,
 }
 
 /// The connections of a window.
@@ -78,15 +78,22 @@ impl RttSplit {
             let path = name.and_then(|name| Some((name, self.path(name, start, &sums.tcp)?)));
             paths.extend(path.map(|(name, path)| (name.clone(), path)));
         }
-        // Operations without room by name may have used any connection.
-        if ops.keys().any(|of| of.op == OTHER_OPERATIONS) {
-            return WindowPaths::default();
-        }
         for (operation, sums) in ops.iter().filter(|(_, sums)| sums.requests > 0) {
             let name = operation.transport.as_ref();
             if let Some(path) = name.and_then(|name| paths.get_mut(name)) {
                 add_operation(path, sums, covered_ns);
             }
+        }
+        // Operations without room by name may have used any connection.
+        let are_all_known = !ops.keys().any(|of| of.op == OTHER_OPERATIONS);
+        for (name, path) in &paths {
+            if let Some(known) = self.known.get_mut(name) {
+                known.excess.push_front((start, path.excess_ns()));
+                known.excess.truncate(WINDOWS);
+            }
+        }
+        if !are_all_known {
+            return WindowPaths::default();
         }
         WindowPaths {
             paths,
@@ -110,7 +117,7 @@ impl RttSplit {
             least_ns: tcp.rtt_ns_min,
             // There was no smaller one, and it may have been any larger one.
             smoothed_ns: [0.0, most_ns],
-            busy: VecDeque::new(),
+            excess: VecDeque::new(),
         });
         known.least_ns = known.least_ns.min(tcp.rtt_ns_min);
         let [least_before_ns, most_before_ns] = known.smoothed_ns;
@@ -123,23 +130,21 @@ impl RttSplit {
             least_ns: known.least_ns as f64,
             smoothed_ns: [least_smoothed_ns, most_ns.max(most_before_ns)],
             busy_ns: tcp.busy_ns as f64,
-            busy_before_ns: known.busy_before(start, self.granularity),
+            excess_before_ns: known.excess_before(start, self.granularity),
             window_ns: window_ns as f64,
             has_retransmissions: tcp.retrans > 0,
             out_of_order: tcp.out_of_order,
             ..Path::default()
         };
         known.smoothed_ns = [mean_ns, most_ns];
-        known.busy.push_front((start, tcp.busy_ns));
-        known.busy.truncate(WINDOWS);
         Some(path)
     }
 }
 
 impl Known {
-    /// The unacknowledged time of the windows before, the last one first. One without a reading has none.
-    fn busy_before(&self, start: UtcMs, granularity: Granularity) -> Vec<f64> {
-        let mut readings = self.busy.iter().peekable();
+    /// [`Path::excess_ns`] of the windows before, the last one first. One without a reading has none.
+    fn excess_before(&self, start: UtcMs, granularity: Granularity) -> Vec<f64> {
+        let mut readings = self.excess.iter().peekable();
         let mut before = Vec::new();
         let mut window = start;
         while before.len() < WINDOWS {
@@ -148,8 +153,8 @@ impl Known {
                 break;
             }
             while readings.next_if(|(at, _)| *at > window).is_some() {}
-            let busy_ns = readings.next_if(|(at, _)| *at == window);
-            before.push(busy_ns.map_or(0.0, |(_, busy_ns)| *busy_ns as f64));
+            let excess_ns = readings.next_if(|(at, _)| *at == window);
+            before.push(excess_ns.map_or(0.0, |(_, excess_ns)| *excess_ns));
         }
         before
     }
@@ -205,7 +210,9 @@ impl WindowPaths {
     pub fn split_row(&mut self, mount: Option<&str>, row: &mut Row, ops: &WindowOps) {
         for (is_write, direction) in [(false, &mut row.read), (true, &mut row.write)] {
             let count = direction.timed().saturating_sub(direction.unsplit);
-            if count == 0 {
+            // How long large replies are sent is not seen. READs of other files may be small.
+            let is_large = !is_write && direction.bytes > SMALL.saturating_mul(direction.requests);
+            if count == 0 || is_large {
                 continue;
             }
             let requests = Requests {
@@ -350,23 +357,36 @@ mod tests {
     fn files_and_operations_are_split_by_their_connections() {
         let mut split = RttSplit::new(granularity("1s"));
         let mut ops = window(&[("tcp-1", 300)]);
-        // What was before the first window is not known, but one request of 20 ms at most reached into it.
-        assert_eq!(split_file(&mut split, 1, "nas:/a", &mut ops), [12, 780]);
+        // All of the requests may have begun before the first window, which is not known.
+        assert_eq!(split_file(&mut split, 1, "nas:/a", &mut ops), [0, 0]);
+        assert_eq!(split_file(&mut split, 2, "nas:/a", &mut ops), [12, 788]);
         let read = &ops[&operation(Some("nas:/a"), "READ", Some("tcp-1"))];
         assert_eq!(
             (read.network_ns_sum, read.server_ns_sum),
-            (12 * MS, 780 * MS)
+            (12 * MS, 788 * MS)
         );
         assert!(read.is_split());
-        assert_eq!(read.either_ns_sum(), 8 * MS);
+        assert_eq!(read.either_ns_sum(), 0);
         // A distant connection.
         let mut ops = window(&[("tcp-2", 19_900)]);
-        assert_eq!(split_file(&mut split, 2, "nas:/a", &mut ops), [796, 4]);
+        assert_eq!(split_file(&mut split, 3, "nas:/a", &mut ops), [796, 0]);
         // Either of both.
         let mut ops = window(&[("tcp-1", 300), ("tcp-2", 19_900)]);
-        assert_eq!(split_file(&mut split, 3, "nas:/a", &mut ops), [0, 0]);
+        assert_eq!(split_file(&mut split, 4, "nas:/a", &mut ops), [0, 0]);
         // Another mount has not read, and its connections are not known.
-        assert_eq!(split_file(&mut split, 4, "nas:/b", &mut ops), [0, 0]);
+        assert_eq!(split_file(&mut split, 5, "nas:/b", &mut ops), [0, 0]);
+    }
+
+    #[test]
+    fn large_replies_among_many_small_ones_are_not_split() {
+        let mut split = RttSplit::new(granularity("1s"));
+        let mut ops = window(&[("tcp-1", 300)]);
+        split_file(&mut split, 1, "nas:/a", &mut ops);
+        let mut paths = split.paths(UtcMs(2000), SECOND, &ops);
+        let mut row = reads(4, 20);
+        row.read.bytes = 4 << 20;
+        paths.split_row(Some("nas:/a"), &mut row, &ops);
+        assert_eq!((row.read.network_ns_sum, row.read.server_ns_sum), (0, 0));
     }
 
     #[test]
@@ -375,10 +395,11 @@ mod tests {
         let mut ops = WindowOps::new();
         ops.insert(operation(None, "READ", Some("tcp-1")), sums(40, 20));
         ops.insert(Operation::connection("tcp-1".to_owned()), reading(40, 300));
-        assert_eq!(split_file(&mut split, 1, "nas:/b", &mut ops), [12, 780]);
+        split_file(&mut split, 1, "nas:/b", &mut ops);
+        assert_eq!(split_file(&mut split, 2, "nas:/b", &mut ops), [12, 788]);
         // One of its connections is not known.
         ops.insert(operation(None, "READ_PLUS", Some("rdma-2")), sums(1, 20));
-        assert_eq!(split_file(&mut split, 2, "nas:/b", &mut ops), [0, 0]);
+        assert_eq!(split_file(&mut split, 3, "nas:/b", &mut ops), [0, 0]);
     }
 
     #[test]
@@ -416,14 +437,18 @@ mod tests {
     #[test]
     fn windows_before_are_known_from_the_first_reading_on() {
         let mut split = RttSplit::new(granularity("1s"));
+        let mut ops = window(&[("tcp-1", 300)]);
+        let connection = Operation::connection("tcp-1".to_owned());
+        // 40 round trips take 12 ms of it.
+        ops.get_mut(&connection).unwrap().tcp.busy_ns = 30 * MS;
         let mut before = |second: i64| {
-            let path = split.path("tcp-1", UtcMs(1000 * second), &reading(40, 300).tcp);
-            path.unwrap().busy_before_ns
+            let paths = split.paths(UtcMs(1000 * second), SECOND, &ops).paths;
+            paths["tcp-1"].excess_before_ns.clone()
         };
-        let busy_ns = 12_000_000.0;
+        let excess_ns = 18_000_000.0;
         assert_eq!(before(1), Vec::<f64>::new());
-        assert_eq!(before(2), [busy_ns]);
-        assert_eq!(before(5), [0.0, 0.0, busy_ns, busy_ns], "it was idle");
+        assert_eq!(before(2), [excess_ns]);
+        assert_eq!(before(5), [0.0, 0.0, excess_ns, excess_ns], "it was idle");
         assert_eq!(before(900).len(), WINDOWS);
     }
 }
