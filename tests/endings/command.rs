@@ -76,7 +76,7 @@ pub fn below_shells(command: Command, case: Case) -> Command {
     let shells = match case {
         Case::ShellKilled => "\"$@\"; :",
         // With jobs, whose process groups have the terminal by turns.
-        Case::Stopped => "set -m; \"$@\"; sleep 0.7; fg",
+        Case::Stopped => "set -m; \"$@\"; sleep 1; fg",
         Case::ParentKilled => "sh -c '\"$@\"; :' sh \"$@\"; sleep 100",
         _ => return command,
     };

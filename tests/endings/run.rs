@@ -229,8 +229,15 @@ impl Run {
             }
             sleep(Duration::from_millis(5));
         }
-        self.pump();
-        self.terminal_is_restored()
+        // What it has written may reach the terminal later.
+        loop {
+            self.pump();
+            let is_restored = self.terminal_is_restored();
+            if is_restored.is_ok() || begun.elapsed() > Duration::from_secs(1) {
+                return is_restored;
+            }
+            sleep(Duration::from_millis(5));
+        }
     }
 
     fn has_the_terminal_again(&self) -> Result<(), String> {

@@ -114,8 +114,8 @@ fn a_signal_ends_an_import_of_many_days_at_once_and_what_was_written_stays() {
 
 #[test]
 fn a_signal_ends_an_import_of_many_days_from_a_pipe_and_it_says_until_when_it_came() {
-    // Enough that the windows of all days are written together.
-    const DAYS: u64 = 6_000;
+    // Enough that the windows of all days are written together, and not all of them once it is to end.
+    const DAYS: u64 = 12_000;
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     // From 1992 on: questions begin in 1990.
