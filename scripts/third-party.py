@@ -8,6 +8,7 @@
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -31,12 +32,12 @@ The page of `trackiops serve` contains the packages of npm that are listed below
 
 It also contains the standard library of Rust (MIT or Apache-2.0), SQLite (public domain, by way of libsqlite3-sys), Zstandard
 (BSD-3-Clause, by way of zstd-sys), outlines of the font Roboto (Apache-2.0, Copyright 2011 Google Inc.; crates/render/src/plot/raster), and
-the glibc of the machine that built it (LGPL-2.1-or-later; `make release` links it anew with yours).
+the glibc of the machine that built it (LGPL-2.1-or-later; `make release` links it with yours instead).
 """
 
 
 def metadata(target):
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
+    command = [os.environ.get("CARGO", "cargo"), "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
     return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
 
 

@@ -138,5 +138,7 @@ fn every_reader_ends_with_200_forged_files() {
     let count = count.unwrap_or(200);
     let other = std::env::var_os("TRACKIOPS_BIN").filter(|program| !program.is_empty());
     let place = other.map_or_else(Place::new, Place::of);
-    end_all(&place, count, count);
+    let of_stores = std::env::var("TRACKIOPS_TEST_FORGED_STORES");
+    let of_stores = of_stores.map_or(count, |count| count.parse().unwrap());
+    end_all(&place, count, of_stores);
 }
