@@ -35,9 +35,9 @@ L      now                                 y         the query for all this
 a      requests; calls; times of both      q         quit
 ?      this
 The mouse selects rows and tabs, and scrolls. Requests took the sum of their
-latencies, and lost what is beyond their means of the 10 min before. q/n/c are
-the percentages of queue, network and server, completion in it; hit% are bytes
-read that the page cache had; amp r/w are bytes requested for each byte that
+latencies, and lost what is beyond their means of the 10 min before. q/n/c and
+hit% are percentages: of queue, network and server, completion in it; of bytes
+read that the page cache had. amp r/w are bytes requested for each byte that
 calls read and wrote. p99 is green below 1 ms, yellow from 10 ms, red from
 100 ms. In operations, a shows connections; limited is by the server's window.";
 
