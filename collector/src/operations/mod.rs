@@ -23,6 +23,9 @@ const NFS_PROGRAM: u32 = 100_003;
 /// The operations of a window.
 pub type WindowOps = BTreeMap<Operation, OperationSums>;
 
+/// Sums as the kernel has them.
+pub type Taken = Vec<(OpKey, OpValue)>;
+
 /// The state needed to name operations.
 pub struct Operations {
     clients: RpcClients,
@@ -46,34 +49,32 @@ impl Operations {
         self.clients.forget_look();
     }
 
-    /// Takes the kernel's sums. `each` gets every operation with its window; `None` is
-    /// the current window. `source` returns `server:/export` of a device.
-    pub fn take<'m>(
-        &mut self,
-        sums: &mut OpSums,
-        now: MonotonicNs,
-        source: impl Fn(Dev) -> Option<&'m str>,
-        mut each: impl FnMut(Option<u64>, Operation, OperationSums),
-    ) -> Result<(), MapError> {
-        let mut taken = Vec::new();
+    /// Takes the kernel's sums. The second value has RPCs that were lost.
+    pub fn take(&mut self, sums: &mut OpSums) -> Result<(Taken, Option<OperationSums>), MapError> {
+        let mut taken = Taken::new();
         sums.take(|key, value| taken.push((key, value)))?;
         let of_nfs =
             |(key, value): &(OpKey, OpValue)| key.procedure == 0 || value.program == NFS_PROGRAM;
         taken.retain(of_nfs);
-        if let Some(lost) = self.lost_since(sums.lost()?) {
-            each(None, other_operations(), lost);
-        }
-        if taken.is_empty() {
-            return Ok(());
-        }
+        let lost = self.lost_since(sums.lost()?);
+        Ok((taken, lost))
+    }
+
+    /// Names operations, each with its window. `source` returns `server:/export` of a device.
+    pub fn name<'m>(
+        &mut self,
+        taken: &Taken,
+        now: MonotonicNs,
+        source: impl Fn(Dev) -> Option<&'m str>,
+    ) -> Vec<(u64, Operation, OperationSums)> {
         let clients = taken.iter().filter(|(key, _)| key.procedure != 0);
         self.clients
             .look(clients.map(|(_, value)| value.client), now);
-        for (key, value) in &taken {
+        let named = taken.iter().map(|(key, value)| {
             let operation = self.operation(key, value, &source);
-            each(Some(key.window), operation, operation_sums(value));
-        }
-        Ok(())
+            (key.window, operation, operation_sums(value))
+        });
+        named.collect()
     }
 
     /// RPCs lost since the last call; `all` is the total so far.
@@ -124,7 +125,8 @@ impl Operations {
     }
 }
 
-fn other_operations() -> Operation {
+/// Operations that found no room by name.
+pub fn other_operations() -> Operation {
     Operation {
         op: OTHER_OPERATIONS.to_owned(),
         ..Operation::default()

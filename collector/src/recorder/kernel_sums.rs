@@ -9,6 +9,7 @@ use crate::ceiling::Kind;
 use crate::clock::MonotonicNs;
 use crate::engine::EngineError;
 use crate::kernel_sums::by_call::Summed;
+use crate::operations::other_operations;
 use crate::recorder::{RecordError, Recorder};
 use crate::rollup::row_key::RowKey;
 
@@ -50,25 +51,42 @@ impl Recorder {
         let Some(sums) = &mut self.engine.operations else {
             return Ok(());
         };
-        let (rollup, names) = (&mut self.rollup, &self.names);
-        let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
-        let current = self.clock.utc_ns(now).div_euclid(window_ns);
-        let filter = &self.filter;
-        let cost = &mut self.cost;
-        let add = |window: Option<u64>, operation: Operation, sums: OperationSums| {
-            cost.count(Kind::Operations, sums.requests);
-            if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
-                return;
-            }
-            let number = window.map_or(current, u64::cast_signed);
-            let start = UtcMs(number.saturating_mul(window_ns / 1_000_000));
-            let ops = &mut rollup.window(start).ops;
-            ops.entry(operation).or_default().merge(&sums);
-        };
-        self.operations
-            .take(sums, now, |dev| names.whole(dev), add)
-            .map_err(EngineError::Operations)?;
+        let taken = self.operations.take(sums);
+        let (mut taken, lost) = taken.map_err(EngineError::Operations)?;
+        if let Some(lost) = lost {
+            let window_ns = self.rollup.granularity().ms().saturating_mul(1_000_000);
+            let current = self.clock.utc_ns(now).div_euclid(window_ns);
+            self.add_operation(current, other_operations(), &lost);
+        }
+        let mut named = self
+            .operations
+            .name(&taken, now, |dev| self.names.whole(dev));
+        // A mount may have come since mounts were followed.
+        let mut has_mount = named.iter().map(|(_, of, _)| of.mount.is_some());
+        taken.retain(|(key, _)| !has_mount.next().unwrap_or(true) && key.procedure != 0);
+        if !taken.is_empty() {
+            self.follow_mounts(now)?;
+            named.retain(|(_, of, _)| of.mount.is_some() || of.op == OTHER_OPERATIONS);
+            let again = self
+                .operations
+                .name(&taken, now, |dev| self.names.whole(dev));
+            named.extend(again);
+        }
+        for (window, operation, sums) in named {
+            self.add_operation(window.cast_signed(), operation, &sums);
+        }
         Ok(())
+    }
+
+    /// Adds to the window with this number.
+    fn add_operation(&mut self, window: i64, operation: Operation, sums: &OperationSums) {
+        self.cost.count(Kind::Operations, sums.requests);
+        if operation.op != OTHER_OPERATIONS && !self.filter.wants_operation(&operation.op) {
+            return;
+        }
+        let start = UtcMs(window.saturating_mul(self.rollup.granularity().ms()));
+        let ops = &mut self.rollup.window(start).ops;
+        ops.entry(operation).or_default().merge(sums);
     }
 
     /// Takes over what TCP knows of connections.
