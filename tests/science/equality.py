@@ -544,8 +544,6 @@ class Row:
                 return None
             divided = timed if what != "share" else all_time
             return parts[part] / divided if divided else None
-        if name == "network":
-            return parts["rtt"] / timed if timed > unsplit else None
         assert name in ("mean", f"{latency}_us_mean"), name
         return all_time / timed if timed else None
 
