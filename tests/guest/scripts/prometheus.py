@@ -4,9 +4,12 @@ import http.server
 import json
 import os
 import sys
+import time
 import urllib.parse
 import urllib.request
 
+# All questions are about the same moment.
+NOW = int(time.time())
 LABELS = '{mount="127.0.0.1:/exp",direction="%s"}'
 
 
@@ -15,7 +18,7 @@ def get(url, headers={}):
 
 
 def ask(query):
-    url = f"http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    url = f"http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query, "time": NOW})
     return json.loads(get(url))["data"]["result"]
 
 
@@ -43,6 +46,7 @@ def questions():
 
 
 def answers():
+    yield "rates_of", [time.strftime("%FT%TZ", time.gmtime(NOW - before)) for before in (25, 10)]
     yield "scraped", {key: value(query) for key, query in questions()}
     yield "metric_names", sorted({r["metric"]["__name__"] for r in ask('{job="trackiops"}')})
     yield "series", value('scrape_samples_scraped{job="trackiops"}')

@@ -168,7 +168,9 @@ x509.private_key=/etc/tls/server.key
 CONF
     modprobe tls
     tlshd -s -c /etc/tlshd.conf >"$OUT/tlshd.log" 2>&1 &
-    sleep 1
+    # It listens to the kernel soon after it has a socket.
+    wait_for 30 bash -c "ls -l /proc/$!/fd | grep -q socket:"
+    sleep 2
     share /exp-tls fsid=6,xprtsec=tls
     attach tls tls.test:/exp-tls /mnt/tls vers=4.2,xprtsec=tls
     work /mnt/tls
