@@ -12,7 +12,7 @@ struct Task<'p> {
     gives: &'p str,
 }
 
-/// Commands that need root or must not have it, and what is not this program.
+/// Commands that need root or must not have it, and other programs.
 const ELSEWHERE: [&str; 3] = ["serve ", "record ", "curl "];
 
 /// What stands between backticks.
